@@ -88,8 +88,8 @@ lab-down: setup-dev ## Take the hosts away, whatever there is of them
 	@$(BIN)/python -m tests.lab down
 
 .PHONY: bench-broker
-bench-broker: setup ## Compare the broker with Apache Kafka (about an hour; ARGS="--quick" to try it; Java, Maven, npm, gcc)
-	@$(BIN)/python -m highwater.bench.comparison $(ARGS)
+bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; ARGS="--quick" to try it; Java, Maven, npm, gcc)
+	@$(BIN)/python -m highwater.bench.development.beside_kafka $(ARGS)
 
 .PHONY: bench-micro
 bench-micro: setup-dev ## Time steps of the broker's hot path and compare with the stored baseline

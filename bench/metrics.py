@@ -13,6 +13,7 @@ from typing import Final
 from highwater.bench.errors import UsageError
 from highwater.bench.results.analysis import Better
 from highwater.bench.results.host import HostUse
+from highwater.bench.results.lifetime import Start
 from highwater.bench.results.models import Delivery, Latency, TrialSummary
 from highwater.bench.results.recovery import FaultRecovery
 from highwater.common.nearest import nearest
@@ -107,6 +108,24 @@ def _recovery(name: str, meaning: str, read: Callable[[FaultRecovery], float | N
     return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst)
 
 
+def _start(name: str, unit: str, meaning: str, read: Callable[[Start], float | None]) -> MetricDefinition:
+    return MetricDefinition(
+        name, unit, "lower", meaning, lambda summary: read(summary.start) if summary.start else None
+    )
+
+
+def _rss_of_a_partition(start: Start) -> float | None:
+    if start.idle_rss_bytes is None or start.rss_bytes is None:
+        return None
+    return (start.idle_rss_bytes - start.rss_bytes) / start.partitions
+
+
+def _restart_of_a_partition(summary: TrialSummary) -> float | None:
+    if summary.restart is None or summary.start is None:
+        return None
+    return max(0.0, summary.restart.ready_s - summary.start.ready_s) / summary.start.partitions
+
+
 def _cpu_s_per_gib(summary: TrialSummary) -> float | None:
     if summary.host.system_cpu_s_per_gib is not None:
         return summary.host.system_cpu_s_per_gib
@@ -192,6 +211,9 @@ _DEFINITIONS: Final = (
     _recovery("recovery.to_half_s", "until 50 % of the rate were back", lambda fault: fault.to_half_s),
     _recovery("recovery.to_ninety_s", "until 90 % of the rate were back", lambda fault: fault.to_ninety_s),
     _recovery("recovery.longest_wait_s", "longest from due to acknowledged", lambda fault: fault.longest_wait_s),
+    _recovery(
+        "recovery.ended_after_s", "until a broker that was asked to end had ended", lambda fault: fault.ended_after_s
+    ),
     _recovery("recovery.consumer_gap_s", "seconds consumers got nothing", lambda fault: fault.consumer_gap_s),
     MetricDefinition(
         "errors",
@@ -298,6 +320,52 @@ _DEFINITIONS: Final = (
         "Broker CPU per GiB",
     ),
     _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes, "Broker memory"),
+    _start("system.start_s", "s", "from the start of its processes until it serves", lambda start: start.ready_s),
+    _start("system.idle_rss_bytes", "bytes", "resident memory before the load", lambda start: start.idle_rss_bytes),
+    _start("system.peak_rss_bytes", "bytes", "resident memory at its most", lambda start: start.peak_rss_bytes),
+    _start(
+        "partition.make_s", "s", "making the topics ÷ partitions", lambda start: start.make_topics_s / start.partitions
+    ),
+    _start(
+        "partition.rss_bytes", "bytes", "what the topics added to resident memory ÷ partitions", _rss_of_a_partition
+    ),
+    MetricDefinition(
+        "restart.ready_s",
+        "s",
+        "lower",
+        "from its start, after it was ended, until all is there and one more record was acknowledged",
+        lambda summary: summary.restart.ready_s if summary.restart else None,
+    ),
+    MetricDefinition(
+        "restart.cpu_s",
+        "s",
+        "lower",
+        "CPU seconds until then",
+        lambda summary: summary.restart.cpu_s if summary.restart else None,
+    ),
+    MetricDefinition(
+        "restart.partition_s",
+        "s",
+        "lower",
+        "what that took longer than the first start ÷ partitions",
+        _restart_of_a_partition,
+    ),
+    MetricDefinition(
+        "storage.cold_read_bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes of the log, read from the disk without a broker",
+        lambda summary: summary.cold_read_bytes_per_s,
+    ),
+    MetricDefinition(
+        "consume.cold_read_ratio",
+        "ratio",
+        "higher",
+        "bytes received ÷ what the disk gives without a broker",
+        lambda summary: (
+            summary.consumed_bytes_per_s / summary.cold_read_bytes_per_s if summary.cold_read_bytes_per_s else None
+        ),
+    ),
 )
 
 METRICS: Final[dict[str, MetricDefinition]] = {definition.name: definition for definition in _DEFINITIONS}

@@ -13,6 +13,7 @@ from pathlib import Path
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.results import (
     Analysis,
+    FaultRecovery,
     Latency,
     Metric,
     ResultDirectoryError,
@@ -99,6 +100,8 @@ def _latencies(trial: TrialResult) -> Iterator[str]:
 
 def _counts(trial: TrialResult) -> Iterator[str]:
     summary, delivery = trial.summary, trial.summary.delivery
+    if summary.driver in ("rdkafka_performance", "wire_load"):
+        return  # native clients tell totals
     try:
         windows = trial.windows()
     except ResultDirectoryError as error:
@@ -125,7 +128,10 @@ def _recovery(trial: TrialResult) -> Iterator[str]:
     summary = trial.summary
     if summary.recovery is None:
         return
-    marks = [FaultMark(fault.do, fault.node, fault.role, fault.at_s, fault.back_s) for fault in summary.recovery.faults]
+    marks = [
+        FaultMark(fault.do, fault.node, fault.role, fault.at_s, fault.back_s, _ended_s(fault))
+        for fault in summary.recovery.faults
+    ]
     measure = next(phase for phase in summary.phases if phase.name == "measure")
     try:
         windows = trial.windows()
@@ -135,6 +141,10 @@ def _recovery(trial: TrialResult) -> Iterator[str]:
     found = recoveries(marks, windows, measure, closed_loop=closed_loop, consumers=consumers)
     if found != summary.recovery.faults:
         yield f"{summary.trial_id}: recovery: the windows and the faults give other figures"
+
+
+def _ended_s(fault: FaultRecovery) -> float | None:
+    return None if fault.ended_after_s is None else round(fault.at_s + fault.ended_after_s, 3)
 
 
 def _partitions(trial: TrialResult) -> Iterator[str]:

@@ -7,6 +7,7 @@ from typing import Final
 
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.reports import settings
+from highwater.reports.aims import aim_blocks
 from highwater.reports.answers import gate_section, search_section, slo_blocks
 from highwater.reports.blocks import (
     Block,
@@ -28,6 +29,7 @@ from highwater.reports.findings import finding_blocks
 from highwater.reports.heatmap import partition_figures
 from highwater.reports.host import host_figures
 from highwater.reports.intervals import interval_figures
+from highwater.reports.lifetime import lifetime_blocks
 from highwater.reports.overview import overview_blocks
 from highwater.reports.phases import phase_blocks
 from highwater.reports.quantity import as_sentence, plural
@@ -76,6 +78,7 @@ def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
         verdict_section(run),
         *([gate_section(gate)] if gate else []),
         *([search_section(search)] if search else []),
+        Section("aims", "What was aimed at", aim_blocks(run), nav="Aims"),
         Section("findings", "Findings", finding_blocks(run)),
         Section("compared", "What was compared, and how", settings.how_compared(run), nav="Compared"),
         Section("cells", "Cells", overview_blocks(run)),
@@ -90,6 +93,7 @@ def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
         _charts("roofline", "How near to the ceilings", roofline_figures(run), nav="Ceilings"),
         _charts("by-partition", "By partition", partition_figures(run), nav="Partitions"),
         Section("phases", "Steady state, backlog, transactions", phase_blocks(run), nav="Phases"),
+        Section("lifetime", "Start, memory, restart", lifetime_blocks(run), nav="Memory"),
         Section("noise", "Noise floor", [*noise_blocks(run), *_warnings(run)], nav="Noise"),
         Section("trials", "Trials in the order they ran", [settings.trial_table(run)], nav="Trials"),
         Section("setup", "Set-up", _setup(run)),

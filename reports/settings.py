@@ -70,6 +70,13 @@ _CLOCKS: Final = {
     "wall_clock": "wall clocks of several hosts",
 }
 
+_DRIVERS: Final = {
+    "client": "librdkafka",
+    "wire": "pre-encoded batches on sockets",
+    "rdkafka_performance": "rdkafka_performance, librdkafka's own program",
+    "wire_load": "one prepared request over and over, by a C program",
+}
+
 
 def trial_table(run: Run) -> Table:
     """Every planned trial in the order of running, with the evidence for its verdict."""
@@ -96,7 +103,7 @@ def _evidence(summary: TrialSummary) -> list[str]:
     return [
         significant(100 * summary.achieved_per_s / summary.offered_per_s, 4) if summary.offered_per_s else NONE,
         significant(generator.cpu_ratio_max),
-        significant(summary.produce.send_delay_ns.p99 / NS_PER_MS),
+        significant(summary.produce.send_delay_ns.p99 / NS_PER_MS) if summary.produce.send_delay_ns.count else NONE,
         significant(generator.start_skew_ns / NS_PER_MS),
         significant(generator.clock_spread_ns / NS_PER_MS),
         whole(summary.produce.response_ns.count),
@@ -231,7 +238,7 @@ def _profile_text(summary: TrialSummary) -> str:
 
 def _generator_text(summary: TrialSummary) -> str:
     g = summary.generator
-    driver = {"client": "librdkafka", "wire": "pre-encoded batches on sockets"}[summary.driver]
+    driver = _DRIVERS[summary.driver]
     counts = (driver, plural(g.producers, "producer"), plural(g.consumers, "consumer"), plural(g.slots, "slot"))
     hosts = f", on {', '.join(g.hosts())}" if g.tasks else ""
     return f"{g.launcher}, {', '.join(counts)}{hosts}"

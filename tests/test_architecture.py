@@ -31,14 +31,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark_loadgen": ("common",),
     "bench": ("common", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
-    "bench/development": ("bench", "broker", "common", "spark_loadgen", "tests.broker"),
-    # bench.compare and bench.metrics take results and return values: one definition of ratios and figures for both.
-    "reports": ("bench.compare", "bench.metrics", "bench.results", "common"),
+    "bench/development": ("bench", "broker", "common", "reports", "spark_loadgen", "tests.broker"),
+    # bench.aims, bench.compare, bench.metrics take results and return values: one definition of ratios and figures.
+    "reports": ("bench.aims", "bench.compare", "bench.metrics", "bench.results", "common"),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),
 }
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
+    "bench/aims.py",
     "bench/analysis",
     "bench/compare.py",
     "bench/gate/reasoning.py",

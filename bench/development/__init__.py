@@ -2,5 +2,6 @@
 
 micro: steps of the broker's hot path in microseconds (`make bench-micro`). gate_proof: how often the gate notices a
 slower broker (`make gate-proof`). generator_cost: the load generator beside its client's bare loop
-(`python -m highwater.bench.development.generator_cost`). They may import the broker; the instrument itself must not.
+(`python -m highwater.bench.development.generator_cost`). beside_kafka: the broker beside Apache Kafka, many
+workloads and one page (`make bench-broker`). They may import the broker; the instrument itself must not.
 """

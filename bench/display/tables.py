@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from highwater.bench import aims
+from highwater.bench.aims import AimOutcome
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.display.comparison_text import HEADER, in_order, row
 from highwater.bench.metrics import metric
@@ -131,6 +133,8 @@ def print_end(result: RunResult) -> None:
     headlines = HEADLINES_AT_ONCE if result.sharing_notes() else HEADLINES
     for line in analysis_lines(analysis, headlines) if analysis else ():
         console.print(line, soft_wrap=True, markup=False)
+    for outcome in aims.outcomes(result):
+        console.print(aim_text(outcome), soft_wrap=True, markup=False)
     for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
         console.print(f"note: {line}", soft_wrap=True, markup=False)
     if result.manifest.status == "interrupted":
@@ -157,6 +161,15 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
         if comparison.metric in headlines and comparison.verdict in _COMPARED
     ]
     return [*lines, *(f"note: {warning}" for warning in analysis.warnings)]
+
+
+def aim_text(outcome: AimOutcome) -> str:
+    """`aim reached: produce.p99 of variant=a is 0.5 of variant=b's, <=0.7 is aimed at`."""
+    measured = "not measured" if outcome.measured is None else f"{outcome.measured.ratio:.3g}"
+    return (
+        f"aim {outcome.state}: {outcome.metric} of {outcome.cell} beside {outcome.beside} is {measured}, "
+        f"{outcome.bound} is aimed at"
+    )
 
 
 def print_search(search: Search, directory: Path) -> None:
@@ -222,6 +235,14 @@ def _columns(result: RunResult) -> dict[str, _Told]:
     achieved: dict[str, _Told] = {"achieved": lambda shown: _rates([summary.achieved_per_s for summary in shown])}
     if result.sharing_notes():
         return achieved | {"CPU per GiB": _cpu_per_gib}
+    summaries = [trial.summary for trial in result.trials]
+    if any(summary.driver in ("rdkafka_performance", "wire_load") for summary in summaries):
+        # Of totals, which have no tail worth a column; what was read counts where somebody read.
+        if any(summary.generator.consumers for summary in summaries):
+            achieved["consumed"] = lambda shown: _rates([summary.consumed_per_s for summary in shown])
+        achieved["CPU per GiB"] = _cpu_per_gib
+    if not any(summary.produce.response_ns.count for summary in summaries):
+        return achieved
     return achieved | {
         "produce p50": lambda shown: _durations([summary.produce.response_ns.p50 for summary in shown]),
         "p99": lambda shown: _durations([summary.produce.response_ns.p99 for summary in shown]),

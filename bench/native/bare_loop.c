@@ -4,7 +4,9 @@
  * librdkafka producer (ApiVersions, Metadata, Produce 3 to 7) and believes every byte it is sent: no CRC, no index, no
  * limits, no fetch. What a client reaches with it is what client, loopback and file system leave to a broker.
  *
- *   bare_loop DIRECTORY PARTITIONS      prints "ready: listening on HOST:PORT"; every topic has PARTITIONS partitions
+ *   bare_loop DIRECTORY      prints "ready: listening on HOST:PORT"
+ *
+ * Every topic has as many partitions as the file `partitions` in DIRECTORY says, or one; they share the files N.log.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -32,7 +34,6 @@ struct client {
 
 static int partition_file[MAX_PARTITIONS];
 static int64_t next_offset[MAX_PARTITIONS];
-static int partitions;
 static uint16_t port;
 static char *answer_end;
 
@@ -101,7 +102,32 @@ static void answer_api_versions(int16_t version) {
             put_i16(served[i][field]);
 }
 
+static int partitions(void) {
+    FILE *file = fopen("partitions", "r");
+    int count = 1;
+    if (file != NULL) {
+        if (fscanf(file, "%d", &count) != 1 || count < 1 || count > MAX_PARTITIONS)
+            fail("partitions");
+        fclose(file);
+    }
+    return count;
+}
+
+static int file_of(int32_t partition) {
+    if (partition < 0 || partition >= MAX_PARTITIONS)
+        fail("an unknown partition");
+    if (partition_file[partition] == 0) {
+        char name[32];
+        snprintf(name, sizeof name, "%d.log", partition);
+        partition_file[partition] = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        if (partition_file[partition] < 0)
+            fail(name);
+    }
+    return partition_file[partition];
+}
+
 static void answer_metadata(const char *at) {
+    int count = partitions();
     put_i32(1); /* brokers */
     put_i32(1);
     put_string("127.0.0.1");
@@ -118,8 +144,8 @@ static void answer_metadata(const char *at) {
         skip_string(&at);
         put_bytes(name, (size_t)(at - name));
         put_i8(0);
-        put_i32(partitions);
-        for (int partition = 0; partition < partitions; partition++) {
+        put_i32(count);
+        for (int partition = 0; partition < count; partition++) {
             put_i16(0);
             put_i32(partition);
             put_i32(1); /* leader */
@@ -147,7 +173,7 @@ static int answer_produce(const char *at) {
         for (int32_t i = 0; i < count; i++) {
             int32_t partition = get_i32(&at);
             int32_t size = get_i32(&at);
-            if (write(partition_file[partition], at, (size_t)size) != size)
+            if (write(file_of(partition), at, (size_t)size) != size)
                 fail("write");
             const char *last_offset_delta = at + 23;
             put_i32(partition);
@@ -213,16 +239,9 @@ static int serve(int socket, struct client *client) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3 || (partitions = atoi(argv[2])) < 1 || partitions > MAX_PARTITIONS || chdir(argv[1]) != 0) {
-        fprintf(stderr, "usage: bare_loop DIRECTORY PARTITIONS\n");
+    if (argc != 2 || chdir(argv[1]) != 0) {
+        fprintf(stderr, "usage: bare_loop DIRECTORY\n");
         return 2;
-    }
-    for (int partition = 0; partition < partitions; partition++) {
-        char name[32];
-        snprintf(name, sizeof name, "%d.log", partition);
-        partition_file[partition] = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-        if (partition_file[partition] < 0)
-            fail(name);
     }
     static struct pollfd watched[MAX_CLIENTS];
     static struct client clients[MAX_CLIENTS];

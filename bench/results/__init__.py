@@ -55,6 +55,7 @@ from highwater.bench.results.host import (
     HostSample,
     HostUse,
 )
+from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.results.models import (
     ENVIRONMENT_SCHEMA,
     MANIFEST_SCHEMA,
@@ -173,6 +174,7 @@ __all__ = [
     "Produce",
     "Reason",
     "Recovery",
+    "Restart",
     "ResultComparison",
     "ResultDirectoryError",
     "ResultWriter",
@@ -186,6 +188,7 @@ __all__ = [
     "Sink",
     "SloResult",
     "SpectrumPoint",
+    "Start",
     "SteadyState",
     "StorageProbes",
     "StorageTarget",

@@ -73,7 +73,7 @@ def percentile_spectrum(histogram: HdrHistogram, ticks_per_half_distance: int) -
         level += 100.0 / (ticks_per_half_distance * half_distance)
 
 
-def write_histograms(path: Path, histograms: Mapping[int, HdrHistogram]) -> None:
+def write_histograms(path: Path, histograms: Mapping[int, HdrHistogram] | Mapping[float, HdrHistogram]) -> None:
     """Write one interval per second, in order of time. Seconds without values are left out."""
     with path.open("w", encoding="ascii") as file:
         file.write("#[Histogram log format version 1.2]\n")

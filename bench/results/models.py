@@ -14,6 +14,7 @@ from highwater.bench.results.base import Model
 from highwater.bench.results.canary import BlockCanary
 from highwater.bench.results.cluster import ClusterHostUse
 from highwater.bench.results.host import HostUse
+from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.results.recovery import Recovery
 from highwater.bench.results.storage import CacheUse, StorageTarget, WritebackUse
 
@@ -241,7 +242,7 @@ class TrialSummary(Model):
     order_in_block: int
     role: TrialRole = Field(default="measure", description="a_a: the twin of a trial, for the noise floor only")
     launcher: str | None = None
-    driver: Literal["client", "wire"] = "client"
+    driver: Literal["client", "wire", "rdkafka_performance", "wire_load"] = "client"
     started_utc: str
     phases: list[Phase]
     steady: SteadyState | None = Field(default=None, description="None when the warm-up was of a fixed length")
@@ -271,6 +272,11 @@ class TrialSummary(Model):
     storage: StorageTarget
     system: SystemFacts
     at_once: AtOnce | None = Field(default=None, description="the trials that ran beside it; None when it ran alone")
+    start: Start | None = Field(default=None, description="how the system came up; None in an older result")
+    restart: Restart | None = Field(default=None, description="None when the workload asks for none")
+    cold_read_bytes_per_s: float | None = Field(
+        default=None, description="reading the log's files from the disk alone, without a broker; of value bytes"
+    )
     slo: list[SloResult] = Field(default=[])
     verdict: Verdict
 

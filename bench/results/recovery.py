@@ -20,6 +20,9 @@ class FaultRecovery(Model):
     role: str = Field(description="what it was chosen as: node, leader, controller or any")
     at_s: float = Field(description="seconds since T0")
     back_s: float | None = Field(description="when it served again, or went on; None: never")
+    ended_after_s: float | None = Field(
+        default=None, description="of stop: until the process had ended, to a tenth of a second"
+    )
     judged_until_s: int = Field(description="seconds since T0")
     disturbed_until_s: int = Field(description="from the fault to here guards of the load do not judge")
     reference_per_s: float | None = Field(

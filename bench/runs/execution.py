@@ -20,7 +20,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
 from highwater.bench.results.run_lock import RunLock
 from highwater.bench.runs.agenda import FinishedCells
-from highwater.bench.runs.launchers import LauncherKind, make_launcher, told_arguments
+from highwater.bench.runs.launchers import LauncherKind, NoLauncher, make_launcher, told_arguments
 from highwater.bench.runs.resume import check_same_launcher, earlier_run
 from highwater.bench.runs.runner import Run, Surroundings, check_slots, prepare
 from highwater.bench.storage import StorageAreas
@@ -48,8 +48,10 @@ class LauncherChoice:
                 "trials.at_once: Spark's executors cannot be bound to one processor; use --launcher process"
             )
 
-    def open(self) -> AbstractContextManager[Launcher]:
+    def open(self, plan: Plan) -> AbstractContextManager[Launcher]:
         """Start the launcher; leaving the context ends it. Raises UsageError and LoadSetupError."""
+        if not plan.tasks:
+            return NoLauncher()
         return make_launcher(self.kind, self.master, self.spark_conf)
 
 
@@ -97,7 +99,7 @@ def run_plan(
         with StorageAreas(keep_data) as areas, observer:
             prepare(plan, areas)
             with ExitStack() as launchers:
-                started, *beside = [launchers.enter_context(choice.open()) for _ in range(plan.lanes)]
+                started, *beside = [launchers.enter_context(choice.open(plan)) for _ in range(plan.lanes)]
                 check_slots(plan, started)
                 if earlier is not None:
                     check_same_launcher(earlier, started, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from highwater.bench.errors import UsageError
 
 if TYPE_CHECKING:
-    from highwater.spark_loadgen import ProcessLauncher, SparkLauncher
+    from highwater.spark_loadgen import LoadPlan, LoadResult, ProcessLauncher, Progress, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
 # Words that mark a secret in a name or value: those of Spark (spark.redaction.regex), and more.
@@ -39,6 +39,34 @@ def make_launcher(
         given = "--master" if master is not None else "--spark-conf"
         raise UsageError(f"{given} is a setting of Spark and --launcher process uses none: leave one of them out")
     return ProcessLauncher()
+
+
+class NoLauncher:
+    """Stands for a launcher where native clients alone send: they are started by the trials themselves."""
+
+    name = "native"
+    master = "native clients"
+    settings: Mapping[str, str] = {}
+    slots = 0
+
+    def __enter__(self) -> NoLauncher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def versions(self) -> Mapping[str, str]:
+        return {}
+
+    def run(
+        self,
+        plan: LoadPlan,
+        *,
+        on_progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+        may_start: Callable[[], bool] | None = None,
+    ) -> LoadResult:
+        raise ValueError("a plan of native clients has no load tasks")
 
 
 def looks_secret(setting: str) -> bool:

@@ -45,6 +45,7 @@ from highwater.bench.systems import StartSystem, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.company import Company
 from highwater.bench.trials.host_profile import check_profile
+from highwater.bench.trials.native_load import build_clients
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.steps import StepClock, overhead_of
@@ -471,8 +472,12 @@ def storage_targets(plan: Plan) -> dict[str, Path]:
 
 
 def prepare(plan: Plan, areas: StorageAreas) -> None:
-    """Create the run's folders on the storage targets; check host profiles and external clusters. Raises UsageError."""
+    """Create the run's folders on the storage targets; build native clients; check host profiles, external clusters.
+
+    Raises UsageError.
+    """
     facts = collect()
+    build_clients([trial.cell.workload for trial in plan.trials])
     host = emulated_hdd.Host(facts)
     for target, path in storage_targets(plan).items():
         emulated_hdd.require_ready(host, path)

@@ -45,13 +45,20 @@ class LogState:
 
 def segments(directories: Iterable[Path], topics: Sequence[str]) -> list[Path]:
     """The segment files of these topics below these directories."""
+    # By os.walk, which passes over what a broker deletes meanwhile.
     return sorted(
-        path
+        Path(folder, name)
         for directory in directories
-        for topic in topics
-        for path in directory.glob(f"**/{topic}-*/*.log")
-        if path.parent.name.removeprefix(f"{topic}-").isdecimal()
+        for folder, _, names in os.walk(directory)
+        if _is_partition(Path(folder).name, topics)
+        for name in names
+        if name.endswith(".log")
     )
+
+
+def _is_partition(folder: str, topics: Sequence[str]) -> bool:
+    topic, _, partition = folder.rpartition("-")
+    return topic in topics and partition.isdecimal()
 
 
 def log_state(directories: Iterable[Path], topics: Sequence[str], flush: bool) -> LogState | None:

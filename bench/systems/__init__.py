@@ -79,6 +79,10 @@ def start_system(
         return start_command_line(
             wanted.command or "", directories, log_directory, checkpoint, ready_within_s=READY_WITHIN_S
         )
+    if wanted.kind == "bare-loop":
+        from highwater.bench.systems.bare_loop import start_bare_loop
+
+        return start_bare_loop(directories[0], log_directory, checkpoint, ready_within_s=READY_WITHIN_S)
     if wanted.kind == "apache-kafka":
         from highwater.bench.systems.apache_kafka import find_distribution, start_apache_kafka
 

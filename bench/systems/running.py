@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -23,7 +24,7 @@ class StartedSystem:
         self.brokers = list(brokers)
         self.attendants = list(attendants)
 
-    def __enter__(self) -> StartedSystem:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -38,6 +38,7 @@ def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Work
         constant_rate=len(workload.load.steps) <= 1,
         ordered=workload.checks.order == "per_partition",
         drain_max_s=workload.phases.drain_max_s,
+        native=workload.producers.native,
         steady=summary.steady,
         offered_per_s=summary.offered_per_s,
         achieved_per_s=summary.achieved_per_s,

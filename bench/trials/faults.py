@@ -44,6 +44,8 @@ class _Struck:
     back_due_s: float | None
     """On time.monotonic(); None: never."""
     state: _State = "down"
+    ended_unix_ns: int | None = None
+    """When a process that was asked to end was seen to have ended."""
     back_unix_ns: int | None = None
     give_up_s: float = 0.0
     start_next_s: float = 0.0
@@ -134,6 +136,7 @@ class FaultInjector:
                 struck.fault.node if isinstance(struck.fault.node, str) else "node",
                 _since(t0_unix_ns, struck.at_unix_ns),
                 None if struck.back_unix_ns is None else _since(t0_unix_ns, struck.back_unix_ns),
+                None if struck.ended_unix_ns is None else _since(t0_unix_ns, struck.ended_unix_ns),
             )
             for struck in self._struck
         ]
@@ -164,6 +167,12 @@ class FaultInjector:
 
     def _choose(self, fault: Fault) -> int:
         down = {struck.node for struck in self._struck if struck.state != "back"}
+        if fault.node == "not_controller" and len(self._nodes) > 1:
+            controller = self._client.controller()
+            others = [number for number in range(1, len(self._nodes) + 1) if number not in (controller, *down)]
+            if not others:
+                raise TrialError(f"fault at {fault.at_s} s: every broker but the controller is down")
+            return self._chance.choice(others)
         if isinstance(fault.node, int):
             node = fault.node
         elif fault.node == "any":
@@ -184,6 +193,8 @@ class FaultInjector:
         now_s = time.monotonic()
         if struck.state == "back" or struck.back_due_s is None or now_s < struck.back_due_s:
             if struck.state == "down" and struck.fault.do == "stop" and struck.process.reap():
+                if struck.ended_unix_ns is None:
+                    struck.ended_unix_ns = time.time_ns()
                 self._on_change([])
             return
         if struck.fault.do == "pause":

@@ -39,7 +39,9 @@ def load_plan_of(
     connection: Mapping[str, str] | None = None,
 ) -> LoadPlan:
     """payload_file: absolute path of the workload's payload file, if it names one. connection: TLS and SASL."""
-    start = workload.consumers.start
+    start, driver = workload.consumers.start, workload.producers.driver
+    if driver != "client" and driver != "wire":
+        raise ValueError(f"{driver} is no driver of load tasks")
     return LoadPlan(
         bootstrap_servers=bootstrap_servers,
         topics=topics,
@@ -61,7 +63,7 @@ def load_plan_of(
         producer_config=to_librdkafka("producer", workload.producers.client),
         consumer_config=to_librdkafka("consumer", workload.consumers.client),
         connection=connection or {},
-        driver=workload.producers.driver,
+        driver=driver,
         transactions=_transactions(workload.producers.transactions),
         start_after_backlog_bytes=start.backlog_bytes if isinstance(start, values.AfterBacklog) else None,
         start_after_load=start == "after_load",

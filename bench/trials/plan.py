@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from highwater.bench.results import TrialPlan, TrialRole
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.native import LARGEST_LOAD_BYTES
 from highwater.bench.workload.sections import LoadStep
 from highwater.bench.workload.specification import Cell, Specification
 
@@ -183,6 +184,9 @@ def trial_duration_s(workload: Workload) -> int:
 def trial_log_bytes(workload: Workload) -> int:
     """What the brokers write in one trial, copies included; of a closed loop, what a broker may take."""
     value_bytes = workload.records.size.mean_bytes if workload.records.size else ASSUMED_LINE_BYTES
+    if workload.producers.native and not workload.load.steps:
+        size = workload.load.records * value_bytes if workload.load.records else LARGEST_LOAD_BYTES
+        return round(size * (1 + RECORD_OVERHEAD_BYTES / value_bytes)) * workload.topics.replication
     steps = workload.load.steps or (LoadStep(ASSUMED_CLOSED_RATE_PER_S, None),)
     records = steps[0].rate_per_s * workload.phases.warmup_max_s
     records += sum(step.rate_per_s * (step.duration_s or workload.phases.measure_s) for step in steps)

@@ -131,10 +131,12 @@ def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
     if summary is None:
         return [trial.status, trial.error] if trial.error else [trial.status]
     response = summary.produce.response_ns
-    line = (
-        f"{summary.verdict.state}, {human_rate(summary.achieved_per_s)}, "
-        f"produce p50 {human_ns(response.p50)} p99 {human_ns(response.p99)}"
-    )
+    parts = [summary.verdict.state, human_rate(summary.achieved_per_s)]
+    if summary.driver in ("rdkafka_performance", "wire_load") and summary.generator.consumers:
+        parts.append(f"read at {human_rate(summary.consumed_per_s)}")
+    if response.count or summary.driver in ("client", "wire"):
+        parts.append(f"produce p50 {human_ns(response.p50)} p99 {human_ns(response.p99)}")
+    line = ", ".join(parts)
     missed = [f"objective missed: {slo_text(result)}" for result in summary.slo if not result.met]
     return [line, *(reason.text for reason in summary.verdict.reasons), *missed]
 

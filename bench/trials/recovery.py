@@ -35,6 +35,8 @@ class FaultMark:
     role: str
     at_s: float
     back_s: float | None
+    ended_s: float | None = None
+    """When a broker that was asked to end, and stays away for a while, had ended."""
 
 
 def recoveries(
@@ -118,6 +120,7 @@ def _recovery(
         role=mark.role,
         at_s=mark.at_s,
         back_s=mark.back_s,
+        ended_after_s=None if mark.ended_s is None else round(mark.ended_s - mark.at_s, 3),
         judged_until_s=first + len(judged),
         disturbed_until_s=first + (len(judged) if settled is None else settled),
         reference_per_s=before_per_s,

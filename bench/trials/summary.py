@@ -32,7 +32,9 @@ from highwater.bench.results import (
     Produce,
     Reason,
     Recovery,
+    Restart,
     SloResult,
+    Start,
     SteadyState,
     StorageTarget,
     SystemFacts,
@@ -94,6 +96,8 @@ class TrialRecord:
     cluster_hosts: Sequence[ClusterHostUse] = ()
     """Hosts that carry an external cluster."""
     at_once: AtOnce | None = None
+    start: Start | None = None
+    restart: Restart | None = None
 
     @property
     def in_log(self) -> int:
@@ -157,6 +161,8 @@ def summarise(record: TrialRecord, trial_directory: Path) -> TrialSummary:
         tuning_fingerprint=record.tuning_fingerprint,
         durability_trades=list(record.durability_trades),
         at_once=record.at_once,
+        start=record.start,
+        restart=record.restart,
         verdict=Verdict(state="invalid", reasons=[]),  # until it is judged, from here on
     )
     return summary.model_copy(update={"verdict": _verdict(summary, record), "slo": slo_results(workload, summary)})

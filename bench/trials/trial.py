@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
 
 from highwater.bench.errors import GeneratorError, TrialError, UsageError, text_of
 from highwater.bench.host.cluster_sampler import ClusterSampler
 from highwater.bench.host.cluster_use import cluster_host_use
-from highwater.bench.host.processes import ProcessGroups
 from highwater.bench.host.sampler import HostSampler
-from highwater.bench.results import AtOnce, Calibration, Phase, Reason, ResultWriter, SystemFacts, TrialSummary
+from highwater.bench.results import AtOnce, Calibration, Phase, Reason, ResultWriter, TrialSummary
 from highwater.bench.storage import StorageAreas
 from highwater.bench.storage.trial_storage import TrialStorage, log_directories
 from highwater.bench.systems import StartSystem, System
+from highwater.bench.systems.bare_loop import BareLoop
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.company import Company
 from highwater.bench.trials.faults import FaultInjector
 from highwater.bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
 from highwater.bench.trials.host_profile import AppliedProfile, applied_profile
+from highwater.bench.trials.lifetime import ComingUp
 from highwater.bench.trials.load_plan import load_plan_of
+from highwater.bench.trials.native_load import spread_evenly
+from highwater.bench.trials.native_trial import NativeTrial
+from highwater.bench.trials.observed import process_groups, restart_of, system_facts
 from highwater.bench.trials.plan import PlannedTrial
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.steps import LOAD, StepClock
@@ -41,6 +45,7 @@ from highwater.bench.trials.summary import (
     write_histogram_logs,
 )
 from highwater.bench.workload.command_config import told_of
+from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.tuning.facts import Facts
@@ -106,7 +111,7 @@ class TrialRunner:
         """
         self.stop.check()
         workload, trial_id = planned.cell.workload, planned.plan.trial_id
-        started_utc, launcher = now_utc(), self.launcher_of(planned)
+        started_utc = now_utc()
         trial_directory = self.writer.trial_directory(trial_id)
         try:
             steps.begin("start_system", "starting the system")
@@ -114,15 +119,21 @@ class TrialRunner:
                 company.one_processor() if company else nullcontext(),
                 applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
                 TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
-                self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system,
+                self._coming_up(workload, storage, trial_directory) as (system, coming_up),
             ):
                 storage.take(system.process_ids)
-                client = self.connect(system.bootstrap_servers, self.specification.command_config(workload))
+                client = self._client(system, workload)
                 topics = self._topic_names(planned)
                 steps.begin("make_topics", "making the topics")
-                self._make_topics(client, topics, planned)
+                with coming_up.making_topics(len(topics) * workload.topics.partitions):
+                    self._make_topics(client, topics, planned, system)
                 try:
+                    coming_up.rest(workload.phases.rest_s or 0, self.stop.check)
                     self.stop.check()
+                    if workload.producers.native:
+                        native = NativeTrial(planned, started_utc, system, storage, client, topics[0], profile, doubts)
+                        return native.run(self.writer, steps, coming_up, self.stop.check_at_once)
+                    launcher = self.launcher_of(planned)
                     load_plan = self._load_plan(planned, system, topics)
                     if company:
                         steps.begin("meet", "waiting for the trials beside it")
@@ -132,11 +143,11 @@ class TrialRunner:
                     steps.begin("start_load", "starting the load")
                     with (
                         ClusterSampler(workload.system.external) as cluster,
-                        HostSampler(_process_groups(system, others), storage.target.device) as sampler,
+                        HostSampler(process_groups(system, others), storage.target.device) as sampler,
                     ):
 
                         def processes_changed(new_process_ids: Sequence[int]) -> None:
-                            sampler.regroup(_process_groups(system, others))
+                            sampler.regroup(process_groups(system, others))
                             storage.take(new_process_ids)
 
                         injector = FaultInjector(
@@ -176,6 +187,7 @@ class TrialRunner:
                         load_plan,
                         injector,
                         company.facts(trial_id) if company else None,
+                        coming_up,
                     )
                     return self._finish(ran, result, sampler, cluster, steps)
                 finally:
@@ -186,13 +198,33 @@ class TrialRunner:
         finally:
             steps.end()
 
+    @contextmanager
+    def _coming_up(
+        self, workload: Workload, storage: TrialStorage, trial_directory: Path
+    ) -> Iterator[tuple[System, ComingUp]]:
+        """The system from its start to its end, with the notes of how it comes up."""
+        started_s = time.monotonic()
+        with self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system:
+            yield system, ComingUp(started_s, system)
+
+    def _client(self, system: System, workload: Workload) -> BrokerClient:
+        if isinstance(system, BareLoop):
+            return system.client
+        return self.connect(system.bootstrap_servers, self.specification.command_config(workload))
+
     def _topic_names(self, planned: PlannedTrial) -> tuple[str, ...]:
         stem = f"highwater-{secrets.token_hex(4)}-{planned.plan.block}-{planned.plan.order_in_block}"
         count = planned.cell.workload.topics.count
         return (stem,) if count == 1 else tuple(f"{stem}-{number}" for number in range(count))
 
-    def _make_topics(self, client: BrokerClient, topics: tuple[str, ...], planned: PlannedTrial) -> None:
-        wanted = planned.cell.workload.topics
+    def _make_topics(
+        self, client: BrokerClient, topics: tuple[str, ...], planned: PlannedTrial, system: System
+    ) -> None:
+        workload = planned.cell.workload
+        wanted = workload.topics
+        if workload.producers.native and (assignment := spread_evenly(system, wanted.partitions)):
+            client.create_topic(topics[0], wanted.partitions, wanted.config, assignment=assignment)
+            return
         for topic in topics:
             client.create_topic(topic, wanted.partitions, wanted.config, replication=wanted.replication)
 
@@ -263,18 +295,16 @@ class TrialRunner:
             log = ran.storage.look(ran.topics)
         except OSError as error:
             raise TrialError(f"the log cannot be read or written out: {text_of(error)}") from error
+        start = ran.coming_up.figures()
+        restarted = restart_of(workload, ran.system, ran.topics, ran.storage, steps, self.stop.check)
         steps.begin("count", "counting what is in the log")
-        in_log = [ran.client.records_by_partition(topic, workload.topics.partitions) for topic in ran.topics]
-        facts = SystemFacts(
-            kind=ran.system.kind,
-            version=ran.system.version,
-            command=next(iter(ran.system.commands), []),
-            commands=ran.system.commands,
-            effective_config=ran.client.effective_config(),
-            effective_topic_config=ran.client.effective_topic_config(ran.topics[0]),
-            connection=told_of(ran.load_plan.connection),
-            copies=workload.topics.replication,
+        in_log = (
+            restarted.in_log
+            if restarted
+            else [ran.client.records_by_partition(topic, workload.topics.partitions) for topic in ran.topics]
         )
+        connection = told_of(ran.load_plan.connection)
+        facts = system_facts(ran.system, ran.client, ran.topics[0], workload.topics.replication, connection)
         steps.begin("write", "writing the results")
         calibration, calibration_notes = calibration_for(self.calibration, result)
         write_histogram_logs(result, trial_directory)
@@ -306,6 +336,8 @@ class TrialRunner:
                 cluster_host_use(name, host.described, cluster_samples[name], phases[1], host.problem)
                 for name, host in cluster.hosts.items()
             ],
+            start=start,
+            restart=restarted.figures if restarted else None,
         )
         summary = summarise(record, trial_directory)
         events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))
@@ -331,14 +363,6 @@ def _trades_of(cluster: ClusterSampler) -> list[str]:
     ]
 
 
-def _process_groups(system: System, others: tuple[int, ...]) -> ProcessGroups:
-    """Whatever else descends from this process generates load: Spark's JVM, its workers, the load's own processes.
-
-    others: systems of trials that run beside this one.
-    """
-    return ProcessGroups(tuple(system.process_ids), tuple(system.attendant_process_ids), (os.getpid(),), others)
-
-
 @dataclass(frozen=True, slots=True)
 class _Ran:
     """A trial whose load is over and whose system still runs."""
@@ -355,6 +379,7 @@ class _Ran:
     load_plan: LoadPlan
     injector: FaultInjector
     at_once: AtOnce | None
+    coming_up: ComingUp
 
 
 def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:

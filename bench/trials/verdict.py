@@ -71,6 +71,8 @@ class Evidence:
     constant_rate: bool = True
     at_once: bool = False
     """It shared a processor with other trials, and meant to."""
+    native: bool = False
+    """A native client's load: totals, and a count that has to be exact."""
     steady: SteadyState | None = None
     """How a warm-up until steady ended; None when it was of a fixed length."""
 
@@ -173,7 +175,7 @@ def _delivery(evidence: Evidence) -> list[Reason]:
 
 
 def _may_repeat_unseen(evidence: Evidence) -> bool:
-    return not evidence.idempotent and evidence.generator.consumers == 0
+    return not evidence.idempotent and evidence.generator.consumers == 0 and not evidence.native
 
 
 def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
@@ -352,9 +354,10 @@ def _median(values: Sequence[int]) -> int:
 def _notes(evidence: Evidence, limits: Validity) -> list[str]:
     delivery, notes = evidence.delivery, []
     if evidence.offered_per_s is None:
-        notes.append(
-            "closed loop: nothing was due, so produce latency runs from the send and hides what waited before it"
-        )
+        if evidence.produce.response_ns.count or not evidence.native:
+            notes.append(
+                "closed loop: nothing was due, so produce latency runs from the send and hides what waited before it"
+            )
         cpu = evidence.generator.cpu_ratio_max
         if cpu > limits.generator_cpu_ratio_max:
             notes.append(f"generator-bound: the busiest task used {cpu:.0%} of a core; the system may be faster")
@@ -386,7 +389,8 @@ def _notes(evidence: Evidence, limits: Validity) -> list[str]:
         )
     if evidence.e2e and evidence.e2e.negative_samples:
         notes.append(f"{evidence.e2e.negative_samples} records seem received before their time; left out of end-to-end")
-    metrics = [("produce", evidence.produce.response_ns)]
+    untimed = evidence.native and not evidence.produce.response_ns.count
+    metrics = [] if untimed else [("produce", evidence.produce.response_ns)]
     if evidence.e2e:
         metrics.append(("end-to-end", evidence.e2e.response_ns))
     for name, latency in metrics:

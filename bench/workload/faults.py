@@ -13,16 +13,16 @@ from highwater.bench.workload.system import SystemUnderTest
 from highwater.bench.workload.values import DurationS, KeyFaultError, Part
 
 FaultKind = Literal["kill", "stop", "pause", "restart"]
-NodeRole = Literal["leader", "controller", "any"]
+NodeRole = Literal["leader", "controller", "not_controller", "any"]
 # Measured seconds before the first fault, against which recovery is held, and after each, in which it is seen.
 QUIET_S: Final = 3
-_ROLES: Final = ("leader", "controller", "any")
+_ROLES: Final = ("leader", "controller", "not_controller", "any")
 
 
 def _node(value: object) -> object:
     if value in _ROLES or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
         return value
-    raise ValueError(f"{value!r} is not a broker's number (from 1), leader, controller or any")
+    raise ValueError(f"{value!r} is not a broker's number (from 1), leader, controller, not_controller or any")
 
 
 FaultNode = Annotated[

@@ -14,14 +14,18 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from highwater.bench import units
 from highwater.bench.errors import UsageError
 from highwater.bench.metrics import metric
+from highwater.bench.workload.aims import Aim, check_aims
 from highwater.bench.workload.faults import Fault, check_faults
 from highwater.bench.workload.host import Host
+from highwater.bench.workload.native import check_native_load, check_native_run, check_without_native
 from highwater.bench.workload.rules import (
     check_at_once,
     check_consumers,
     check_external,
     check_figures,
     check_producers,
+    check_restart,
+    missing_prerequisites,
 )
 from highwater.bench.workload.sections import (
     Checks,
@@ -46,6 +50,8 @@ from highwater.bench.workload.values import (
 )
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
+# For the plan's price, of a load of so many records, which takes as long as it takes.
+_EXPECTED_S: Final = 10
 
 
 class Workload(Part):
@@ -68,7 +74,13 @@ class Workload(Part):
     storage: Storage = Storage()
     host: Host = Host()
     faults: list[Fault] = Field(default=[], description="what is done to brokers while measured, one after the other")
+    restart: Literal["kill", "stop"] | None = Field(
+        default=None,
+        description="after the load the broker is ended with SIGKILL or SIGTERM and started again, timed until all is "
+        "there",
+    )
     validity: Validity = Validity()
+    aims: list[Aim] = Field(default=[], description="ratios that a variant should reach beside others")
     variants: dict[str, dict[str, Any]] = Field(
         default={}, description="named cells: sections laid over this file's own; the factor is variant=NAME"
     )
@@ -100,6 +112,8 @@ class Workload(Part):
             raise KeyFaultError(
                 "warmup", text="until: steady needs one rate; give a duration before a schedule of several"
             )
+        if not phases.measure_s and load.records is not None:
+            return phases.model_copy(update={"measure_s": _EXPECTED_S})
         if not phases.measure_s and not scheduled_s:
             raise KeyFaultError("measure", text="is missing")
         if phases.measure_s and scheduled_s and phases.measure_s != scheduled_s:
@@ -118,15 +132,23 @@ class Workload(Part):
         check_external(self.system, self.storage, self.producers, self.host)
         check_at_once(self.trials, self.system, self.host, self.faults)
         check_consumers(self.consumers, self.topics, self.producers, self.checks)
-        check_figures(self.slo, self.trials, self.consumers, self.producers, self.checks, self.faults)
+        missing = missing_prerequisites(self.consumers, self.producers, self.checks, self.faults, self.restart)
+        check_figures(self.slo, self.trials, self.aims, missing)
         check_producers(self.producers, self.records, self.load, self.consumers)
         check_faults(self.faults, self.system, self.phases)
+        check_aims(self.aims, self.variants)
+        check_restart(self.restart, self.system, self.faults)
+        if self.producers.native:
+            check_native_load(self.producers, self.consumers, self.records, self.load, self.phases)
+            check_native_run(self.topics, self.producers, self.system, self.trials, self.faults)
+        else:
+            check_without_native(self.producers, self.consumers, self.load, self.system)
         return self
 
     @property
     def tasks(self) -> int:
-        """Load tasks that must run at the same time."""
-        return self.producers.count + self.consumers.count
+        """Load tasks that must run at the same time; native clients are none."""
+        return 0 if self.producers.native else self.producers.count + self.consumers.count
 
     def as_document(self) -> dict[str, Any]:
         """The workload as plain data that is again a valid workload file."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from highwater.bench import units
 from highwater.bench.metrics import COUNTS_OF_FATES
+from highwater.bench.workload.aims import Aim
 from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.faults import Fault
 from highwater.bench.workload.host import Host
@@ -91,13 +92,28 @@ def check_consumers(consumers: Consumers, topics: Topics, producers: Producers, 
         raise KeyFaultError("checks", "delivery", text="exactly_once is found out by consumers, and there are none")
 
 
-def _missing_prerequisites(
-    consumers: Consumers, producers: Producers, checks: Checks, faults: Sequence[Fault]
+def missing_prerequisites(
+    consumers: Consumers, producers: Producers, checks: Checks, faults: Sequence[Fault], restart: str | None
 ) -> list[tuple[str, str]]:
     """The beginning of each metric's name that this workload has no figures of, with what the metric needs."""
     no_consumers = "consumers, and there are none"
     checked = consumers.count and checks.delivery != "none"
+    of_tasks, timed = not producers.native, producers.driver != "rdkafka_performance"
+    by_tasks = f"producers.driver: client or wire; {producers.driver} tells totals"
     prerequisites = (
+        ("produce.p", timed, "producers.driver: client, wire or wire_load; rdkafka_performance times no record"),
+        ("produce.max", timed, "producers.driver: client, wire or wire_load; rdkafka_performance times no record"),
+        ("produce.service.", of_tasks, by_tasks),
+        ("send_delay.", of_tasks, by_tasks),
+        ("e2e.", of_tasks, by_tasks),
+        ("lag.", of_tasks, by_tasks),
+        ("delivery.", of_tasks, by_tasks),
+        ("partition.skew_ratio", of_tasks, by_tasks),
+        ("steady.", of_tasks, by_tasks),
+        ("backlog.", of_tasks, by_tasks),
+        ("consume.cold_read_ratio", consumers.cold, "consumers.cold: true"),
+        ("storage.cold_read", consumers.cold, "consumers.cold: true"),
+        ("restart.", restart, "restart: kill or stop"),
         ("e2e.", consumers.count, no_consumers),
         ("consume.", consumers.count, no_consumers),
         ("lag.", consumers.count, no_consumers),
@@ -110,19 +126,17 @@ def _missing_prerequisites(
 
 
 def check_figures(
-    slo: Mapping[str, Bound],
-    trials: Trials,
-    consumers: Consumers,
-    producers: Producers,
-    checks: Checks,
-    faults: Sequence[Fault],
+    slo: Mapping[str, Bound], trials: Trials, aims: Sequence[Aim], missing: Sequence[tuple[str, str]]
 ) -> None:
     """Raises KeyFaultError for a decision that waits for a figure which no trial of this workload can have."""
-    missing = _missing_prerequisites(consumers, producers, checks, faults)
     stop = trials.stop_when
     for name in slo:
         if (lacking := _lacking(missing, name)) is not None:
             raise KeyFaultError("slo", name, text=f"needs {lacking}")
+    for number, aim in enumerate(aims):
+        for name in aim.ratio:
+            if (lacking := _lacking(missing, name)) is not None:
+                raise KeyFaultError("aims", number, "ratio", name, text=f"needs {lacking}")
     if stop is not None:
         if (lacking := _lacking(missing, stop.of)) is not None:
             raise KeyFaultError("trials", "stop_when", "of", text=f"{stop.of} needs {lacking}")
@@ -144,6 +158,18 @@ def check_figures(
 
 def _lacking(missing: Sequence[tuple[str, str]], metric_name: str) -> str | None:
     return next((needed for prefix, needed in missing if metric_name.startswith(prefix)), None)
+
+
+def check_restart(restart: str | None, system: SystemUnderTest, faults: Sequence[Fault]) -> None:
+    """Raises KeyFaultError for a system that cannot be started again by this run, or was ended before."""
+    if restart is None:
+        return
+    if system.kind in ("external", "bare-loop"):
+        raise KeyFaultError("restart", text=f"needs a broker that this run starts, not {system.kind}")
+    if system.nodes > 1:
+        raise KeyFaultError("restart", text="is of one broker; brokers of a cluster are ended by faults")
+    if faults:
+        raise KeyFaultError("restart", text="comes after a load in peace; leave faults out")
 
 
 def check_producers(producers: Producers, records: Records, load: Load, consumers: Consumers) -> None:

@@ -13,6 +13,7 @@ from highwater.bench.workload.client_properties import PropertyError, Role, to_l
 from highwater.bench.workload.values import (
     TEMPORARY_TARGET,
     ConsumerStart,
+    Count,
     DrainS,
     DurationNs,
     DurationS,
@@ -68,13 +69,20 @@ class Transactions(Part):
 
 class Producers(Part):
     count: int = Field(default=1, ge=1, le=10_000)
-    driver: Literal["client", "wire"] = Field(
-        default="client", description="client: librdkafka, as applications use it; wire: prepared batches on a socket"
+    driver: Literal["client", "wire", "rdkafka_performance", "wire_load"] = Field(
+        default="client",
+        description="client: librdkafka, as applications use it; wire: prepared batches on a socket; "
+        "rdkafka_performance, wire_load: native clients, which tell totals",
     )
     client: ProducerProperties = Field(
         default={}, description="librdkafka properties; batch.size takes a unit, the others what librdkafka takes"
     )
     transactions: Transactions | None = None
+
+    @property
+    def native(self) -> bool:
+        """Whether a native client sends, and no task of a launcher."""
+        return self.driver in ("rdkafka_performance", "wire_load")
 
 
 class Consumers(Part):
@@ -87,6 +95,12 @@ class Consumers(Part):
         default="shared", description="pairs: consumer i reads what producer i sent, and nothing else"
     )
     client: ConsumerProperties = Field(default={}, description="librdkafka properties")
+    driver: Literal["rdkafka_performance", "wire_fetch"] | None = Field(
+        default=None, description="of native producers' records; wire_fetch looks at no record"
+    )
+    cold: bool | None = Field(
+        default=None, description="of native clients: what they read is on the disk alone, not in the page cache"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -154,6 +168,9 @@ class Load(Part):
     model: Literal["open", "closed"] = "open"
     arrival: Literal["uniform", "poisson"] = Field(default="uniform", description="of open-loop records within a rate")
     rate_per_s: RatePerS | None = Field(default=None, alias="rate", ge=1, description="of all producers together")
+    records: Count | None = Field(
+        default=None, ge=1, description="of a native client in a closed loop: so many, however long that takes"
+    )
     schedule: list[_ScheduleStep] | None = Field(default=None, min_length=1, description="rates one after the other")
 
     @model_validator(mode="after")
@@ -164,6 +181,8 @@ class Load(Part):
                     raise KeyFaultError(key, text="is for model: open; a closed loop sends as fast as it can")
             if self.arrival != "uniform":
                 raise KeyFaultError("arrival", text="is for model: open; a closed loop has no arrivals")
+        elif self.records is not None:
+            raise KeyFaultError("records", text="is for model: closed; an open loop sends by rate and time")
         elif self.rate_per_s is None and self.schedule is None:
             raise KeyFaultError("rate", text="is missing (or schedule:, or model: closed)")
         elif self.rate_per_s is not None and self.schedule is not None:
@@ -185,6 +204,9 @@ class Phases(Part):
     )
     drain_max_s: DrainS = Field(
         default=30, alias="drain", ge=1, description="how long consumers may take to read what is left"
+    )
+    rest_s: DurationS | None = Field(
+        default=None, alias="rest", ge=1, description="nothing is done between making the topics and the load"
     )
 
     @property

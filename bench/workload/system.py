@@ -19,7 +19,7 @@ _SET_BY_THE_RUN: Final = (
 
 
 class SystemUnderTest(Part):
-    kind: Literal["highwater", "apache-kafka", "external", "command"] = "highwater"
+    kind: Literal["highwater", "apache-kafka", "bare-loop", "external", "command"] = "highwater"
     nodes: int = Field(default=1, ge=1, le=9, description="brokers, on this host")
     version: Literal["default", "3.9", "4"] = Field(
         default="default", description="of apache-kafka: 3.9 (with ZooKeeper) or 4 (KRaft, the default)"
@@ -59,7 +59,9 @@ class SystemUnderTest(Part):
             raise KeyFaultError("config", text="cannot be applied to an external cluster; leave it out")
         if self.kind == "command" and self.config:
             raise KeyFaultError("config", text="is unknown to kind: command; put settings into the command line")
-        if self.kind in ("external", "command") and self.nodes != 1:
+        if self.kind == "bare-loop" and self.config:
+            raise KeyFaultError("config", text="is unknown to kind: bare-loop, which only receives and writes")
+        if self.kind in ("external", "command", "bare-loop") and self.nodes != 1:
             raise KeyFaultError(
                 "nodes", text=f"is for brokers that this run starts by itself, not for kind: {self.kind}"
             )

@@ -94,8 +94,9 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
             {"goals": "1"},
             (
                 "w.yaml:6: goals: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
-                "consumers, records, load, phases, trials, checks, slo, system, storage, host, faults, validity, "
-                "variants, matrix, exclude"
+                "consumers, records, load, phases, trials, checks, slo, system, storage, host, faults, restart, "
+                "validity, "
+                "aims, variants, matrix, exclude"
             ),
         ),
         # A misspelt key is named itself, not the key that is missing because of it.
@@ -156,7 +157,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         ),
         (
             {"system": "{kind: kafka}"},
-            "w.yaml:6: system.kind: 'kafka' is not 'highwater', 'apache-kafka', 'external' or 'command'",
+            "w.yaml:6: system.kind: 'kafka' is not 'highwater', 'apache-kafka', 'bare-loop', 'external' or 'command'",
         ),
         (
             {"system": "{kind: external}"},

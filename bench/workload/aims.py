@@ -1,0 +1,50 @@
+"""The `aims:` of a workload file: what one variant should reach beside others.
+
+An objective (`slo:`) holds for every trial by itself. An aim holds for a ratio: what a metric is for one variant,
+divided by what it is for another, in trials of one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import metric
+from highwater.bench.workload.slo import Bound
+from highwater.bench.workload.values import KeyFaultError, Part, SloBound
+
+
+class Aim(Part):
+    """Ratios that a variant should reach to each of some others, in cells that are alike in all other factors."""
+
+    of: str = Field(description="the variant that the aim is of")
+    beside: list[str] = Field(min_length=1, description="the variants that it is divided by, each by itself")
+    ratio: dict[str, SloBound] = Field(min_length=1, description='metric -> bound on the ratio, such as ">=1.5"')
+
+    @field_validator("ratio")
+    @classmethod
+    def _known_metrics(cls, ratio: dict[str, Bound]) -> dict[str, Bound]:
+        known = {}
+        for name, bound in ratio.items():
+            try:
+                known[metric(name).name] = bound
+            except UsageError as error:
+                raise KeyFaultError(name, text=str(error)) from None
+            if bound.unit:
+                raise KeyFaultError(name, text=f'{bound} has a unit; a ratio has none, for example ">=1.5"')
+        return known
+
+
+def check_aims(aims: list[Aim], variants: Mapping[str, Any]) -> None:
+    """Raises KeyFaultError for an aim of a variant that there is none of."""
+    for number, aim in enumerate(aims):
+        for key, names in (("of", [aim.of]), ("beside", aim.beside)):
+            for name in names:
+                if name not in variants:
+                    known = ", ".join(variants) or "none there"
+                    raise KeyFaultError("aims", number, key, text=f"{name!r} is not one of the variants ({known})")
+        if aim.of in aim.beside:
+            raise KeyFaultError("aims", number, "beside", text=f"{aim.of} beside itself is always 1")

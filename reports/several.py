@@ -1,0 +1,47 @@
+"""Several runs as one page: what was aimed at, then each run's cells, verdict, host and command."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from highwater.bench.results import RunResult
+from highwater.reports import settings
+from highwater.reports.aims import aim_rows, aim_table
+from highwater.reports.answers import slo_blocks
+from highwater.reports.blocks import Block, Code, FactColumns, Heading, Paragraph, Section
+from highwater.reports.cells import Run
+from highwater.reports.lifetime import lifetime_blocks
+from highwater.reports.overview import overview_blocks
+from highwater.reports.page import Document
+from highwater.reports.quantity import plural
+from highwater.reports.verdict import verdict_section
+
+
+def several_document(title: str, purpose: str, results: Sequence[RunResult]) -> Document:
+    """Raises ResultDirectoryError when a file of a directory is missing or damaged."""
+    runs = [Run.of(result) for result in results]
+    rows = [row for run in runs for row in aim_rows(run, run.result.manifest.name)]
+    aims = Section("aims", "What was aimed at", [aim_table(rows, with_workload=True)] if rows else [])
+    sections = [aims, *(_section(run) for run in runs)]
+    trials = sum(len(run.result.trials) for run in runs)
+    created = [run.result.manifest.created_utc for run in runs]
+    meta = f"{plural(len(runs), 'workload')}, {plural(trials, 'trial')}"
+    if created:
+        meta += f", measured from {min(created)} to {max(created)}"
+    return Document(title, purpose, meta, [section for section in sections if section.blocks])
+
+
+def _section(run: Run) -> Section:
+    manifest, verdict = run.result.manifest, verdict_section(run)
+    blocks: list[Block] = [
+        Paragraph(manifest.purpose),
+        *overview_blocks(run),
+        *lifetime_blocks(run),
+        *slo_blocks(run),
+        Heading(verdict.title),
+        *verdict.blocks,
+        Heading("Measured on, and again by"),
+        FactColumns(settings.environment_facts(run.result)),
+        Code(settings.command_to_repeat(run.result), "command"),
+    ]
+    return Section(manifest.name, manifest.name, blocks)
