@@ -1,6 +1,6 @@
-"""All knobs as data: the command line, Ansible, results and documents read this one catalogue.
+"""The catalogue of all knobs as data, for the command line, Ansible, results and documentation.
 
-`KNOBS` is in the order of application: a ceiling stands before what it bounds (`fs.nr_open` before the file limit).
+`KNOBS` is in the order of application: a limit comes before what it limits (`fs.nr_open` before the file limit).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     **processor.ROWS,
     **kernel.ROWS,
 }
-"""The settings of a broker's host that were surveyed, by number, and the knobs that each became."""
+"""Number of each surveyed setting of a broker's host to the ids of its knobs."""
 ROWS_LEFT_OUT: Final[Mapping[int, str]] = {}
-"""The settings that became no knob, and why."""
+"""Number of each surveyed setting without a knob to the reason."""
 
 _BY_ID: Final = {knob.id: knob for knob in KNOBS}
 
 
 def find_knob(knob_id: str) -> Knob:
-    """The knob of that id; raises TuningError with the nearest match."""
+    """The knob with this id. Raises TuningError, with the nearest match, for an unknown id."""
     if knob_id not in _BY_ID:
         hint = nearest_match(knob_id, _BY_ID)
         raise TuningError(f"unknown knob {knob_id!r}{hint} (all of them: highwater tune list)")

@@ -1,6 +1,6 @@
 """Knobs of disks: their request queues, and their share of the page cache.
 
-The scheduler comes first: choosing one resets the number of requests.
+The scheduler comes first, because setting it resets the number of requests.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="equal",
         recommend=formulas.disk_scheduler,
-        reason="A spinning disk gains from ordered requests; a fast device only loses time to the ordering.",
-        detail="none hands requests straight to an SSD or NVMe device; mq-deadline merges and orders them for a head "
-        "that moves, and keeps readers from starving behind write-back. A virtual disk may be anything below.",
+        reason="Ordered requests make a spinning disk faster and a fast device slower.",
+        detail="none passes requests directly to an SSD or NVMe device. mq-deadline merges and orders them for a "
+        "moving head, and prevents readers from starving behind write-back. A virtual disk hides its medium.",
         authorities=(
             Authority("Red Hat", "NVMe none, HDD mq-deadline or bfq", sources.RHEL_SCHEDULER),
             Authority("Redpanda rpk", "none or noop for every disk", sources.REDPANDA),
@@ -60,8 +60,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="equal",
         recommend=formulas.merging,
-        reason="A log is written in order: merged, it needs a fraction of the requests.",
-        detail="Looking for a request to merge with is wasted on random access, which is why databases with their own "
+        reason="A log is written sequentially: with merging it needs a fraction of the requests.",
+        detail="For random access, the search for a request to merge with is wasted, so databases with their own "
         "cache turn it off (2). Write-back of a log is the opposite case.",
         authorities=(
             Authority("kernel default", "0", sources.KERNEL_BLOCK),
@@ -85,16 +85,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.read_ahead,
         reason="A consumer that catches up on a spinning disk waits for a seek every 128 KiB.",
-        detail="On an HDD a seek takes as long as reading a megabyte. On flash there is no seek to save, and what is "
-        "read in vain pushes out pages that other consumers need. RAID and LVM devices have a value of their own, "
-        "which is the one that counts.",
+        detail="On an HDD a seek takes as long as reading a megabyte. On flash there is no seek to save, and unneeded "
+        "pages evict pages that other consumers need. RAID and LVM devices have their own value, which takes "
+        "precedence.",
         authorities=(
             Authority("kernel default", "128 KiB", sources.KERNEL_BLOCK),
             Authority("TuneD throughput-performance", "4096 KiB, never less than there is", sources.TUNED),
         ),
         sources=(sources.KERNEL_BLOCK, sources.TUNED),
         risk="low",
-        risk_text="Random reads on the same disk fetch, and keep, more than they use.",
+        risk_text="Random reads on the same disk read and cache more than they use.",
         persistence="udev rule",
         capability=capability.BLOCK_QUEUE,
     ),
@@ -108,9 +108,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="at_least",
         recommend=formulas.requests,
-        reason="A scheduler can only put in order what it has.",
-        detail="For devices without a scheduler the driver's figure is the depth of the hardware's own queue, and the "
-        "kernel refuses more. Choosing another scheduler sets this back to the default.",
+        reason="A scheduler can only order the requests in its queue.",
+        detail="For devices without a scheduler, the driver sets the depth of the hardware queue, and the kernel "
+        "refuses more. Setting another scheduler resets this value to the default.",
         authorities=(
             Authority(
                 "kernel default", "by the driver; twice the device's depth with a scheduler", sources.KERNEL_BLOCK
@@ -119,7 +119,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_BLOCK,),
         risk="low",
-        risk_text="Write-back with a longer queue makes a reader wait longer.",
+        risk_text="Readers wait longer behind write-back in a longer queue.",
         persistence="udev rule",
         capability=capability.BLOCK_QUEUE,
     ),
@@ -133,9 +133,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="at_least",
         recommend=formulas.largest_request,
-        reason="A segment written in small requests costs an interrupt for each of them.",
-        detail="The hardware's own limit, max_hw_sectors_kb, cannot be passed. Recent kernels begin with more than "
-        "recommended here, which then stays.",
+        reason="A segment written in small requests costs an interrupt for each request.",
+        detail="The hardware's limit, max_hw_sectors_kb, cannot be exceeded. Recent kernels have a higher default "
+        "than recommended here; that value stays.",
         authorities=(
             Authority("kernel default", "1280 KiB or more, within what the hardware takes", sources.KERNEL_BLOCK),
             Authority("saptune", "as configured, cut to max_hw_sectors_kb", sources.SAPTUNE_MANUAL),
@@ -148,7 +148,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="disk.write_cache",
-        title="What the kernel believes of a disk's write cache",
+        title="The kernel's assumption about a disk's write cache",
         group="disk",
         mechanism="advice",
         path="/sys/block/{target}/queue/write_cache",
@@ -156,23 +156,22 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="equal",
         recommend=formulas.write_cache,
-        reason="Writing here does not change the cache: it stops the flushes that make syncing safe.",
-        detail="write back means that the kernel flushes the device's cache when a program syncs, write through that "
-        "it sees no need to. The file takes the kernel's view and leaves the device as it is. This program never "
-        "writes it.",
+        reason="Writing this file does not change the cache: it stops the flushes that make fsync durable.",
+        detail="With write back the kernel flushes the device's cache when a program calls fsync, with write through "
+        "it does not. The file changes only the kernel's assumption, not the device. Highwater never writes it.",
         authorities=(
             Authority("kernel default", "as the driver found the device", sources.KERNEL_BLOCK),
             Authority("Redpanda rpk", "write through, on Google Cloud", sources.REDPANDA),
         ),
         sources=(sources.KERNEL_BLOCK,),
         risk="critical",
-        risk_text="write through over a cache that forgets loses synced data at a power cut.",
+        risk_text="write through with a volatile cache loses synced data in a power cut.",
         persistence="nothing",
         capability=capability.BLOCK_QUEUE,
     ),
     Knob(
         id="disk.wbt_lat_usec",
-        title="Latency of reads for which write-back is slowed down",
+        title="Read latency above which write-back is throttled",
         group="disk",
         mechanism="sysfs",
         path="/sys/block/{target}/queue/wbt_lat_usec",
@@ -180,10 +179,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="equal",
         recommend=formulas.writeback_throttling,
-        reason="To keep reads quick the kernel holds write-back below what the disk can take.",
-        detail="The kernel aims at 75 ms on spinning disks and 2 ms on others, and lets fewer writes through when "
-        "reads take longer; writing -1 returns to that. 0 turns it off: more throughput for a broker whose consumers "
-        "read from memory, longer reads for one whose consumers lag.",
+        reason="To keep reads fast, the kernel limits write-back below the disk's throughput.",
+        detail="The kernel's target is 75 ms on spinning disks and 2 ms on others; it sends fewer writes when reads "
+        "take longer, and -1 restores this default. 0 turns throttling off: more throughput for a broker whose "
+        "consumers read from memory, slower reads for one whose consumers lag.",
         authorities=(Authority("kernel default", "75000 on HDD, 2000 elsewhere", sources.KERNEL_BLOCK),),
         sources=(sources.KERNEL_BLOCK,),
         risk="medium",
@@ -202,9 +201,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="equal",
         recommend=formulas.completion_affinity,
-        reason="With many CPUs in one group, those that take the interrupts do the work of all.",
-        detail="1 completes a request somewhere in the group of CPUs that share a cache with the one that asked, 2 on "
-        "that very CPU. Drivers with a queue for each CPU do the latter anyway.",
+        reason="With many CPUs in one group, the few CPUs that take interrupts complete the requests of all.",
+        detail="1 completes a request on any CPU that shares a cache with the requesting CPU, 2 on the requesting CPU. "
+        "Drivers with a queue for each CPU do the latter anyway.",
         authorities=(Authority("kernel default", "1", sources.KERNEL_BLOCK),),
         sources=(sources.KERNEL_BLOCK,),
         risk="low",
@@ -214,7 +213,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="bdi.max_ratio",
-        title="Share of all dirty pages that one disk may hold",
+        title="Share of all dirty pages that one disk may have",
         group="disk",
         mechanism="sysfs",
         path="/sys/block/{target}/bdi/max_ratio",
@@ -222,9 +221,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="disk",
         comparison="at_most",
         recommend=formulas.dirty_share,
-        reason="One slow disk fills the allowance of all, and writers to the others wait with it.",
-        detail="The kernel divides dirty pages by how fast each disk has been; a disk that suddenly hangs keeps its "
-        "old share and more. strict_limit beside it holds a disk to its share even while there is room.",
+        reason="One slow disk can use up the limit of dirty pages, and writers to other disks wait too.",
+        detail="The kernel divides dirty pages by the recent speed of each disk; a disk that suddenly hangs keeps its "
+        "old share and more. strict_limit enforces a disk's share even while memory is free.",
         authorities=(Authority("kernel default", "100", sources.KERNEL_BDI),),
         sources=(sources.KERNEL_BDI, sources.KERNEL_VM),
         risk="medium",

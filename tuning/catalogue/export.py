@@ -1,4 +1,4 @@
-"""The catalogue as plain data for other programs (`tuning/schemas/knob.schema.json`)."""
+"""Exports the catalogue as plain data; `tuning/schemas/knob.schema.json` is its schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def as_json(knobs: Iterable[Knob]) -> dict[str, Any]:
 
 
 def knob_as_json(knob: Knob) -> dict[str, Any]:
-    """Everything that a knob is besides its functions; of the formula, what it says in words."""
+    """All data of a knob without its functions; the formula is given in words."""
     return {
         "id": knob.id,
         "title": knob.title,
@@ -44,7 +44,7 @@ def knob_as_json(knob: Knob) -> dict[str, Any]:
 
 
 def disagree(knob: Knob) -> bool:
-    """Whether the authorities want different values. The default of a ceiling is where one starts, and no wish."""
+    """Whether the authorities recommend different values; for a ceiling, the kernel's default is no recommendation."""
     starts = "default" if knob.comparison in ("at_least", "at_most") else None
     return len({each.value for each in knob.authorities if starts is None or starts not in each.who}) > 1
 

@@ -29,10 +29,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="interface",
         comparison="at_least",
         recommend=formulas.channels,
-        reason="All packets of a queue are received by one CPU; with one queue that CPU is the limit of the host.",
-        detail="ethtool -L sets the number, up to what the hardware has. Beside it: rings (ethtool -G) toward their "
-        "maximum where ethtool -S counts drops, adaptive coalescing (-C) on, and GRO and TSO (-k) left on. Each "
-        "takes the link down for a moment, which is why this program leaves them to you; systemd.link(5) keeps them.",
+        reason="One CPU receives all packets of a queue; with one queue, that CPU limits the host.",
+        detail="ethtool -L sets the number, up to the hardware's maximum. Also consider larger rings (ethtool -G) if "
+        "ethtool -S counts drops, adaptive coalescing (-C), and GRO and TSO (-k), which should stay on. Each change "
+        "takes the link down for a moment, so Highwater leaves it to you; systemd.link(5) persists it.",
         authorities=(
             Authority("Linux kernel, scaling", "one for each CPU, or for each core near it", sources.KERNEL_SCALING),
             Authority("TuneD realtime", "as configured (netdev_queue_count)", sources.TUNED),
@@ -54,13 +54,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="interface",
         comparison="at_least",
         recommend=formulas.jumbo_frames,
-        reason="Six times fewer packets for the same data; with one hop that cannot carry them, connections hang.",
-        detail="Offloads of current interfaces (GRO, TSO) take most of the gain without the risk. A path is proved by "
-        "ping -M do -s 8972 to every peer, in both directions.",
+        reason="Six times fewer packets for the same data; if one hop cannot forward them, connections hang.",
+        detail="Offloads of current interfaces (GRO, TSO) bring most of the gain without the risk. To prove a path, "
+        "run ping -M do -s 8972 to every peer, in both directions.",
         authorities=(Authority("kernel default", "1500", sources.KERNEL_NET),),
         sources=(sources.KERNEL_NET, sources.ETHTOOL),
         risk="high",
-        risk_text="A hop with a smaller MTU that does not say so swallows every full packet.",
+        risk_text="A hop with a smaller MTU that sends no ICMP error drops every full packet.",
         persistence="link file",
         capability=capability.INTERFACE,
     ),
@@ -74,10 +74,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="interrupt",
         comparison="equal",
         recommend=formulas.interrupt_affinity,
-        reason="Queues that share a CPU are worth no more than one; often it is CPU 0 for all of them.",
-        detail="Each queue gets a CPU of its own near the interface, whichever bond or bridge it belongs to. Where "
-        "the queues are spread already they stay. irqbalance would move them back within seconds, so that nothing is "
-        "changed while it runs. Numbers of interrupts change from boot to boot: no file keeps this, apply it again.",
+        reason="Queues that share a CPU are no better than one queue; often CPU 0 takes all of them.",
+        detail="Each queue gets a CPU of its own near the interface, also in a bond or bridge. Queues that are spread "
+        "already stay. While irqbalance runs nothing is changed, because irqbalance would undo it within seconds. "
+        "Interrupt numbers change at every boot, so no file persists this: apply it again.",
         authorities=(
             Authority("Linux kernel, scaling", "spread over CPUs near the device", sources.KERNEL_SCALING),
             Authority("Redpanda rpk", "spread over cores, irqbalance banned", sources.REDPANDA),
@@ -100,9 +100,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="receive queue",
         comparison="equal",
         recommend=formulas.receive_steering,
-        reason="With fewer queues than CPUs, a few CPUs process the packets of all.",
-        detail="The kernel hashes each connection to one of these CPUs (RPS). Where each CPU has a queue the hardware "
-        "has done that already, and doing it twice costs an interrupt between CPUs for every batch.",
+        reason="With fewer queues than CPUs, a few CPUs process all packets.",
+        detail="The kernel hashes each connection to one of these CPUs (RPS). If each CPU has a queue, the hardware "
+        "has done that already, and a second hash costs an interrupt between CPUs for every batch.",
         authorities=(
             Authority("Linux kernel, scaling", "only with fewer queues than CPUs", sources.KERNEL_SCALING),
             Authority("Redpanda rpk", "always, all CPUs", sources.REDPANDA),
@@ -124,9 +124,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.flow_table,
-        reason="Packets are processed on another CPU than the one whose cache holds the connection.",
-        detail="Receive flow steering (RFS) sends packets where the program that reads them runs. It needs this table "
-        "and nic.rps_flow_cnt of every receive queue.",
+        reason="Without it, packets are processed on another CPU than the one that has the connection in its cache.",
+        detail="Receive flow steering (RFS) sends packets to the CPU of the program that reads them. It needs this "
+        "table and nic.rps_flow_cnt of every receive queue.",
         authorities=(
             Authority("kernel default", "0 (off)", sources.KERNEL_SCALING),
             Authority("Linux kernel, scaling", "32768 for a server of moderate load", sources.KERNEL_SCALING),
@@ -172,7 +172,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=formulas.transmit_steering,
         reason="CPUs that send through one queue wait for its lock.",
-        detail="Most drivers set it when the interface comes up, a queue for each CPU; that stays as it is.",
+        detail="Most drivers set a queue for each CPU when the interface comes up; that setting stays.",
         authorities=(
             Authority(
                 "Linux kernel, scaling", "a queue for each CPU, or for as few as possible", sources.KERNEL_SCALING
@@ -182,7 +182,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_SCALING,),
         risk="low",
-        risk_text="An unlucky spread sends much through one queue.",
+        risk_text="An uneven load of the CPUs may overload one queue.",
         persistence="udev rule",
         capability=capability.INTERFACE,
     ),

@@ -1,4 +1,4 @@
-"""Knobs of the kernel as a whole: what it does when it fails, and its clock against others'."""
+"""Knobs of the kernel as a whole: its behaviour on failures, and its clock."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.clock_sync,
         observe=formulas.observe_clock,
         reason="A latency measured between two hosts is wrong by the difference of their clocks.",
-        detail="Records carry the time of the producer or of the broker, and retention, offsets by time and end-to-end "
-        "latency are computed from it. Below 1 ms between hosts, which chrony reaches on one network, measurements "
-        "across hosts mean something. `chronyc tracking` tells the offset; it cannot be read from a file.",
+        detail="Records have the time of the producer or of the broker; retention, offsets by time and end-to-end "
+        "latency are computed from it. Measurements across hosts are meaningful with an offset below 1 ms, which "
+        "chrony reaches on one network. `chronyc tracking` shows the offset; it cannot be read from a file.",
         authorities=(
             Authority("Redpanda rpk check", "synchronised", sources.REDPANDA),
             Authority("TiUP", "within 500 ms", sources.TIUP),
@@ -54,34 +54,34 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=formulas.core_pattern,
         observe=formulas.observe_core_pattern,
-        reason="A dump as big as the process, in the working directory, may fill the disk of the log.",
-        detail="A plain name is written where the process was started, for a broker often its data directory; a "
-        "handler such as systemd-coredump compresses and bounds what it keeps. The distribution's crash handler owns "
-        "this setting, so that it is looked at here and never taken over.",
+        reason="A dump as large as the process, in the working directory, may fill the disk of the log.",
+        detail="A plain name is written to the working directory, for a broker often its data directory. A handler "
+        "such as systemd-coredump compresses and limits its dumps. The distribution's crash handler owns this "
+        "setting, so Highwater checks it and never changes it.",
         authorities=(
             Authority("kernel default", "core", sources.KERNEL_KERNEL),
             Authority("Redpanda rpk", "a script of its own", sources.REDPANDA),
         ),
         sources=(sources.CORE, sources.KERNEL_KERNEL),
         risk="medium",
-        risk_text="A pattern that somebody else's crash reports depend on is lost when it is overwritten.",
+        risk_text="Crash reports of other programs may depend on the current pattern.",
         persistence="nothing",
         capability=capability.HOST_ONLY,
     ),
     Knob(
         id="kernel.panic_on_oops",
-        title="Whether the machine stops at an error in the kernel",
+        title="Whether an error in the kernel stops the machine",
         group="kernel",
         mechanism="sysctl",
         path="/proc/sys/kernel/panic_on_oops",
         unit="count",
         scope="host",
         comparison="equal",
-        recommend=constant(1, "1: replicas take over from a host that is gone, and not from one that limps"),
-        reason="After an error in the kernel a broker may hang half alive, and its cluster waits for it.",
-        detail="The process that met the error is killed with whatever locks it held. In a cluster a clean failure is "
-        "better; on a single host it turns a fault that might be survived into an outage. With kernel.panic=N the "
-        "machine restarts after N seconds; with 0 it stays down.",
+        recommend=constant(1, "1: replicas take over from a dead host, but not from one that half works"),
+        reason="After an error in the kernel a broker may half work, and its cluster waits for it.",
+        detail="The kernel kills the process in which the error happened, with the locks that the process holds. In a "
+        "cluster a clean failure is better; on a single host it turns a survivable fault into an outage. With "
+        "kernel.panic=N the machine restarts after N seconds; with 0 it stays down.",
         authorities=(
             Authority("kernel default", "0, unless it was built otherwise", sources.KERNEL_KERNEL),
             Authority("TuneD oracle", "1", sources.TUNED),

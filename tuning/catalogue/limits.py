@@ -28,8 +28,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.file_max,
         reason="Above it every open and accept on the host fails.",
-        detail="The kernel sizes it by memory, and systemd lifts it out of the way at boot, so that this is often no "
-        "change. It cannot usefully be lower than what one process may hold.",
+        detail="The kernel sizes it by memory, and systemd raises it to the maximum at boot, so often nothing changes. "
+        "It must not be lower than the limit of one process.",
         authorities=(
             Authority("kernel default", "a tenth of the KiB of memory", sources.KERNEL_FS),
             Authority("systemd default since 240", "9223372036854775807", sources.SYSTEMD_FILES),
@@ -46,7 +46,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="fs.nr_open",
-        title="The most open files any process may be allowed",
+        title="Highest file limit that any process can have",
         group="limits",
         mechanism="sysctl",
         path="/proc/sys/fs/nr_open",
@@ -69,7 +69,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="fs.aio-max-nr",
-        title="Requests that all programs together may have under way with libaio",
+        title="Requests in flight of all programs that use libaio",
         group="limits",
         mechanism="sysctl",
         path="/proc/sys/fs/aio-max-nr",
@@ -77,10 +77,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.aio_max_nr,
-        reason="Programs that use libaio fail to start when others have taken all of it.",
+        reason="Programs that use libaio fail to start when others have reserved all requests.",
         detail="It has no effect on page-cache I/O, and so none on a log broker; a database or a load generator such "
-        "as fio beside it may need it. What is in use is in /proc/sys/fs/aio-nr, and programs take their share at "
-        "start: a fixed number that forgets the others' share is too low on a shared host.",
+        "as fio may need it. /proc/sys/fs/aio-nr has the number in use. Programs reserve their share at start, so a "
+        "fixed number without the share of others is too low on a shared host.",
         authorities=(
             Authority("kernel default", "65536", sources.KERNEL_FS),
             Authority("Redpanda rpk", "1048576", sources.REDPANDA),
@@ -105,9 +105,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.of_login(formulas.nofile),
         observe=formulas.observe_login_nofile,
         reason="A load generator or a broker started by hand stops at 1024 connections.",
-        detail="The value shown is that of the session that ran the check; the soft limit counts, as a program meets "
-        "it unless it raises it itself. pam_limits gives it to new logins, by ssh as well, and never to a systemd "
-        "unit: that is unit.limit_nofile.",
+        detail="The value shown is the soft limit of the session that ran the check; a program gets the soft limit "
+        "unless it raises it itself. pam_limits sets it for new logins, also by ssh, and never for a systemd unit: "
+        "that is unit.limit_nofile.",
         authorities=(
             Authority("Apache Kafka", "100000 at least", sources.KAFKA_OS),
             Authority("DataStax", "100000", sources.DATASTAX),
@@ -116,7 +116,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.PAM_LIMITS, sources.KAFKA_OS),
         risk="low",
-        risk_text="A limit above fs.nr_open would keep everybody from logging in, and is refused here.",
+        risk_text="With a limit above fs.nr_open nobody could log in, so Highwater refuses it.",
         persistence="limits.d",
         capability=capability.LOGIN,
     ),
@@ -131,16 +131,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.of_login(formulas.login_memlock),
         observe=formulas.observe_login_memlock,
-        reason="A disk benchmark that registers its buffers with io_uring fails for want of some MiB.",
-        detail="Buffers that a program registers count against it. unlimited, as databases ask for, would let every "
-        "login take all memory away from page cache, where it cannot be got back.",
+        reason="A disk benchmark that registers its buffers with io_uring fails at the default limit.",
+        detail="Buffers that a program registers count against this limit. With unlimited, which databases ask for, "
+        "every login could take all memory from the page cache, and the kernel could not reclaim it.",
         authorities=(
             Authority("systemd default", "8 MiB", sources.SYSTEMD_EXEC),
             Authority("DataStax", "unlimited", sources.DATASTAX),
         ),
         sources=(sources.IO_URING_REGISTER, sources.PAM_LIMITS),
         risk="low",
-        risk_text="Each user may withhold 64 MiB from the rest of the host.",
+        risk_text="Each user may lock 64 MiB of the host's memory.",
         persistence="limits.d",
         capability=capability.LOGIN,
     ),

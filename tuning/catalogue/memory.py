@@ -42,8 +42,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.swappiness,
         reason="A broker swapped out stalls its clients; clean page cache is cheaper to drop.",
         detail="A log broker's memory is mostly clean page cache that can be read again. At the default of 60 the "
-        "kernel would rather move idle pages of the process to disk, and every one of them costs a disk read in some "
-        "request later. 1 keeps swapping as the last resort before the OOM killer; 0 gives up even that.",
+        "kernel prefers to move idle pages of the process to disk, and each of them costs a later request a disk "
+        "read. 1 keeps swapping as the last resort before the OOM killer; 0 disables even that.",
         authorities=(
             Authority("kernel default", "60", sources.KERNEL_VM),
             Authority("Canonical", "1", sources.CANONICAL),
@@ -72,10 +72,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=formulas.swap_devices,
         observe=formulas.observe_swap,
-        reason="Reading a swapped page back stops a request for milliseconds.",
-        detail="With no swap at all a broker fails clearly when memory is too small, instead of becoming slow. Swap "
-        "comes back at boot from four places: /etc/fstab, systemd .swap units, zram-generator and dphys-swapfile. "
-        "Where it has to stay, unit.memory_swap_max keeps the broker out of it.",
+        reason="A request that needs a swapped page waits milliseconds for it.",
+        detail="Without swap, a broker fails clearly when memory is too small, instead of becoming slow. Four places "
+        "turn swap on at boot: /etc/fstab, systemd .swap units, zram-generator and dphys-swapfile. Where swap has to "
+        "stay, unit.memory_swap_max excludes the broker from it.",
         authorities=(
             Authority("TiUP", "off", sources.TIUP),
             Authority("DataStax", "off", sources.DATASTAX),
@@ -99,9 +99,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="about",
         recommend=formulas.dirty_background_bytes,
-        reason="A percentage of a big memory means seconds of silence, then a burst that fills the disk's queue.",
-        detail="The kernel's percentage is of available memory, not of total memory, and knows nothing of the disk: "
-        "10 % of 256 GiB is a minute of work for a 400 MB/s disk. Tied to about 1.5 s of the disks' own speed, "
+        reason="With a percentage of a large memory, the disk idles for seconds, then a burst fills its queue.",
+        detail="The kernel's percentage refers to available memory, not to total memory, and ignores the disk's speed: "
+        "10 % of 256 GiB is a minute of work for a 400 MB/s disk. With about 1.5 s of the disks' speed as the limit, "
         "write-back starts early and runs evenly. Writing the bytes key sets vm.dirty_background_ratio to 0.",
         authorities=(
             Authority("kernel default", "10 %", sources.KERNEL_VM),
@@ -120,7 +120,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="vm.dirty_bytes",
-        title="Unwritten data at which writers are made to wait",
+        title="Unwritten data at which writers have to wait",
         group="memory",
         mechanism="sysctl",
         path="/proc/sys/vm/dirty_bytes",
@@ -129,11 +129,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="about",
         recommend=formulas.dirty_bytes,
-        reason="Bounds the stall of one flush, and what a power cut can take, to seconds of the disk's speed.",
-        detail="Above this limit the kernel makes the writing process itself wait for the disk: for a broker, every "
-        "producer waits. The usual advice of 60 to 80 % moves that wall far away and makes it high: on 256 GiB it is "
-        "more than 150 GB, minutes of flushing. About 8 s of the disks' own speed leaves room for bursts and keeps the "
-        "worst stall bounded. Writing the bytes key sets vm.dirty_ratio to 0.",
+        reason="It limits the stall of one flush, and the loss in a power cut, to seconds of the disk's speed.",
+        detail="Above this limit the kernel makes the writing process wait for the disk: with a broker, every producer "
+        "waits. The common advice of 60 to 80 % makes that wait rare but long: on 256 GiB it is more than 150 GB, "
+        "minutes of flushing. About 8 s of the disks' speed leaves room for bursts and bounds the worst stall. "
+        "Writing the bytes key sets vm.dirty_ratio to 0.",
         authorities=(
             Authority("kernel default", "20 %", sources.KERNEL_VM),
             Authority("Canonical", "80 %", sources.CANONICAL),
@@ -146,7 +146,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_VM, sources.KAFKA_OS),
         risk="medium",
-        risk_text="Everything below the limit is lost by an unreplicated broker at a power cut; a lower limit "
+        risk_text="An unreplicated broker may lose unwritten data up to the limit in a power cut; a lower limit "
         "throttles bursts earlier.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
@@ -161,10 +161,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_most",
         recommend=constant(3000, "3000, the kernel's default of 30 s; a lower value stays"),
-        reason="Older data is lost with the machine although there was time to write it.",
-        detail="It bounds the age of unwritten data as vm.dirty_background_bytes bounds its amount; whichever comes "
-        "first starts the writing. A busy broker meets the amount long before 30 s. Lower values spread the writing of "
-        "a quiet one more evenly, at the price of more and smaller writes.",
+        reason="With a higher value, a crash loses data that could have been written long before.",
+        detail="It limits the age of unwritten data as vm.dirty_background_bytes limits its amount; the limit that is "
+        "reached first starts write-back. A busy broker reaches the amount long before 30 s. Lower values make the "
+        "writes of a quiet broker more even, but more frequent and smaller.",
         authorities=(
             Authority("kernel default", "3000", sources.KERNEL_VM),
             Authority("TuneD oracle, mssql", "500", sources.TUNED),
@@ -179,7 +179,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="vm.dirty_writeback_centisecs",
-        title="How often the kernel looks for data that is old enough to be written",
+        title="How often the kernel checks for data that is old enough to be written",
         group="memory",
         mechanism="sysctl",
         path="/proc/sys/vm/dirty_writeback_centisecs",
@@ -189,9 +189,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=constant(
             500, "500, the kernel's default of 5 s; 100 to 400 are as good", also=(100, 150, 200, 250, 300, 400)
         ),
-        reason="0 ends write-back by age altogether; long intervals save it up for a burst.",
-        detail="Data waits up to this long beyond its age. Laptops lengthen it to let a disk sleep, and 0 turns the "
-        "periodic writing off, which leaves a quiet broker's last records unwritten for as long as nothing follows.",
+        reason="0 disables write-back by age; long intervals accumulate data for a burst.",
+        detail="Data may wait this long after its age is reached. Laptops raise it to let a disk sleep. 0 turns "
+        "periodic write-back off, so that the last records of a quiet broker stay unwritten until more data follows.",
         authorities=(
             Authority("kernel default", "500", sources.KERNEL_VM),
             Authority("TuneD oracle, mssql", "100", sources.TUNED),
@@ -207,7 +207,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="vm.max_map_count",
-        title="Memory mappings that one process may hold",
+        title="Memory mappings that one process may have",
         group="memory",
         mechanism="sysctl",
         path="/proc/sys/vm/max_map_count",
@@ -215,10 +215,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.max_map_count,
-        reason='Brokers that map two index files per segment die of "Map failed" at the limit.',
-        detail="Apache Kafka maps an offset index and a time index for every log segment. At the kernel's default of "
-        "65530 some 32000 segments end it. It costs nothing where a broker reads its indexes without mapping them. "
-        "Distributions have begun to raise the default to 1048576, which the 262144 of older advice would lower.",
+        reason='At the limit, brokers that map two index files per segment fail with "Map failed".',
+        detail="Apache Kafka maps an offset index and a time index for every log segment; the kernel's default of "
+        "65530 suffices for about 32000 segments. A higher limit costs nothing if a broker does not map its indexes. "
+        "Some distributions have raised the default to 1048576, which the 262144 of older advice would lower.",
         authorities=(
             Authority("kernel default", "65530", sources.KERNEL_VM),
             Authority("Fedora since 39", "1048576", sources.FEDORA_MAP_COUNT),
@@ -231,13 +231,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KAFKA_OS, sources.KERNEL_VM),
         risk="low",
-        risk_text="A runaway process may hold more mappings before it fails.",
+        risk_text="A faulty process may create more mappings before it fails.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
     ),
     Knob(
         id="vm.min_free_kbytes",
-        title="Memory that the kernel keeps free for those that cannot wait",
+        title="Memory that the kernel keeps free for allocations that cannot wait",
         group="memory",
         mechanism="sysctl",
         path="/proc/sys/vm/min_free_kbytes",
@@ -245,20 +245,20 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.min_free_kbytes,
-        reason="A network card that finds no free page drops the packet.",
-        detail="Page cache fills memory to the brim, and an interrupt handler cannot wait for reclaim. The kernel "
-        "sizes the reserve by the square root of memory, and somewhat more where it makes huge pages, which is little "
-        "on a big host with fast network cards. Measure it where packets are dropped for lack of memory.",
+        reason="Without a free page, the driver of a network card drops the packet.",
+        detail="Page cache fills all memory, and an interrupt handler cannot wait for reclaim. The kernel sizes the "
+        "reserve by the square root of memory, with an addition for huge pages, which is little on a large host with "
+        "fast network cards. Measure it on hosts that drop packets for lack of memory.",
         authorities=(
             Authority("kernel default", "4 × √(KiB of memory), at most 256 MiB", sources.KERNEL_VM),
             Authority("TuneD hpc-compute", "135168", sources.TUNED),
         ),
         sources=(sources.KERNEL_VM,),
         risk="high",
-        risk_text="The kernel warns that too high a value ends at once in the OOM killer; never more than 3 % here.",
+        risk_text="Too high a value triggers the OOM killer at once, so the formula never exceeds 3 %.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
-        only_if_named="nobody's recommendation but this project's own, and too high a value takes a host down",
+        only_if_named="only this project recommends it, and too high a value makes a host unusable",
     ),
     Knob(
         id="vm.watermark_scale_factor",
@@ -271,9 +271,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.watermark_scale_factor,
         reason="When background reclaim starts too late, the writing process reclaims memory itself and waits.",
-        detail="The unit is 1/10000 of memory between the marks at which background reclaim starts and stops. With "
-        "page cache everywhere, every write needs pages freed: more room between the marks lets kswapd keep ahead of "
-        "bursts. allocstall counters in /proc/vmstat tell whether writers reclaim themselves.",
+        detail="The unit is 1/10000 of memory between the marks at which background reclaim starts and stops. When "
+        "page cache fills memory, every write needs freed pages; a larger distance between the marks lets kswapd free "
+        "enough pages before a burst. The allocstall counters in /proc/vmstat show whether writers reclaim memory.",
         authorities=(Authority("kernel default", "10", sources.KERNEL_VM),),
         sources=(sources.KERNEL_VM,),
         risk="medium",
@@ -283,7 +283,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="vm.vfs_cache_pressure",
-        title="How readily the kernel forgets names and inodes",
+        title="How readily the kernel drops names and inodes from its caches",
         group="memory",
         mechanism="sysctl",
         path="/proc/sys/vm/vfs_cache_pressure",
@@ -291,10 +291,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.vfs_cache_pressure,
-        reason="Inodes of segments that are forgotten are read from disk again when a segment is opened.",
-        detail="A broker keeps three files for each segment. Page cache crowds their inodes out when there are very "
-        "many of them; 50 halves that pressure. ScyllaDB's 2000 is right for a program that goes around the page "
-        "cache and wrong for one that lives in it. 0 would never give the memory back.",
+        reason="When a segment is opened whose inode was dropped, the inode is read from disk again.",
+        detail="A broker has three files for each segment. With very many files, page cache evicts their inodes; 50 "
+        "halves that pressure. ScyllaDB's 2000 is right for a program that bypasses the page cache, and wrong for one "
+        "that depends on it. With 0 the kernel would never free this memory.",
         authorities=(
             Authority("kernel default", "100", sources.KERNEL_VM),
             Authority("ScyllaDB", "2000", sources.SCYLLA),
@@ -315,9 +315,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=constant(0, "0, the kernel's default: page cache may lie on any node"),
-        reason="With it on, page cache is thrown away on one node while another has free memory.",
-        detail="Data served from the far node's memory costs a little; read from the disk it costs a lot. The kernel "
-        "documentation itself recommends 0 for file servers, which a log broker is.",
+        reason="When it is on, the kernel drops page cache on one node while another node has free memory.",
+        detail="Reading data from the memory of the far node costs little, reading it from disk costs much. The "
+        "kernel's documentation recommends 0 for file servers, and a log broker is one.",
         authorities=(
             Authority("kernel default", "0", sources.KERNEL_VM),
             Authority("DataStax", "0", sources.DATASTAX),
@@ -331,7 +331,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="vm.overcommit_memory",
-        title="Whether more memory may be promised than there is",
+        title="Whether programs may reserve more memory than the host has",
         group="memory",
         mechanism="advice",
         path="/proc/sys/vm/overcommit_memory",
@@ -340,8 +340,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=constant(0, "0, the kernel's default, or 1; 2 only where somebody sized it", also=(1,)),
         reason="Under strict accounting mmap and fork fail while memory is free.",
-        detail="Brokers map files and Java reserves address space that it never touches; both count in mode 2, and "
-        "not in the others. Whoever chose 2 had a reason, so that it is pointed out here and never changed.",
+        detail="Brokers map files, and Java reserves address space that it never uses; both count in mode 2 only. "
+        "Somebody who set 2 had a reason, so Highwater reports it and never changes it.",
         authorities=(
             Authority("kernel default", "0", sources.KERNEL_VM),
             Authority("TiUP", "0 or 1", sources.TIUP),
@@ -362,9 +362,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=constant("madvise", "madvise: only for programs that ask"),
-        reason="Huge pages forced on every process cost compaction stalls; banned outright they cost those that ask.",
-        detail="The authorities contradict each other, so that measurement has to decide on a given host; madvise is "
-        "the setting that leaves the choice to the program.",
+        reason="always causes compaction stalls in every process; never takes huge pages from programs that ask.",
+        detail="The authorities contradict each other, so only a measurement can decide on a given host; madvise "
+        "leaves the choice to the program.",
         authorities=(
             Authority("Redpanda rpk", "always", sources.REDPANDA),
             Authority("TuneD mssql, hpc-compute", "always", sources.TUNED),
@@ -382,7 +382,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="thp.defrag",
-        title="Whether a page fault waits until a huge page has been made",
+        title="Whether a page fault waits until a huge page is free",
         group="memory",
         mechanism="sysfs",
         path="/sys/kernel/mm/transparent_hugepage/defrag",
@@ -393,9 +393,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
             "madvise", "madvise, the kernel's default; defer+madvise is as good", also=("defer+madvise", "defer")
         ),
         reason="Memory full of page cache is compacted for a huge page while the faulting request waits.",
-        detail="A broker's host has hardly any free memory in one piece, as page cache takes all of it. With always "
-        "any fault may stop to compact and reclaim; with madvise only those of programs that asked for huge pages do, "
-        "and the defer forms leave the work to the background.",
+        detail="A broker's host has hardly any contiguous free memory, as page cache uses all of it. With always, any "
+        "fault may wait for compaction and reclaim; with madvise, only faults of programs that asked for huge pages. "
+        "The defer values leave the work to the background.",
         authorities=(
             Authority("kernel default", "madvise", sources.KERNEL_THP),
             Authority("MongoDB since 8.0", "defer+madvise", sources.MONGODB_THP),
@@ -417,8 +417,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=constant(0, "0, the kernel's default: nothing is scanned", also=(2,)),
         reason="The scanner takes processor time and finds nothing in a broker's pages.",
-        detail="It only looks at memory that programs offer for merging, as virtual machines do. On a host that runs "
-        "virtual machines beside a broker, weigh their memory against the scanner's time; ksmtuned turns it on again.",
+        detail="It scans only memory that programs offer for merging, as virtual machines do. On a host with virtual "
+        "machines and a broker, compare the saved memory with the scanner's time. ksmtuned turns it on again.",
         authorities=(
             Authority("kernel default", "0", sources.KERNEL_KSM),
             Authority("saptune, SAP Note 2684254", "0", sources.SAPTUNE_HANA),
@@ -431,7 +431,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="kernel.numa_balancing",
-        title="Moving of pages towards the processors that use them",
+        title="Migration of pages to the processors that use them",
         group="memory",
         mechanism="sysctl",
         path="/proc/sys/kernel/numa_balancing",
@@ -439,9 +439,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.numa_balancing,
-        reason="The kernel unmaps pages to see who uses them, and every look costs the broker a fault.",
-        detail="It pays for programs whose threads stay with their data. A broker's threads serve whatever "
-        "connection comes, and its data is page cache, which is not mapped and so is not moved.",
+        reason="The kernel unmaps pages to detect who uses them, and each of them costs the broker a page fault.",
+        detail="It helps programs whose threads work on their own data. A broker's threads serve any connection, and "
+        "its data is page cache, which is not mapped and therefore not migrated.",
         authorities=(
             Authority("kernel default", "1 with several nodes", sources.KERNEL_KERNEL),
             Authority("TuneD oracle, mssql, sap-hana, network-latency", "0", sources.TUNED),
@@ -451,7 +451,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_KERNEL,),
         risk="low",
-        risk_text="A program beside the broker that is bound to no node may run with its memory far away.",
+        risk_text="Another program that is bound to no node may run far from its memory.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
     ),

@@ -1,6 +1,6 @@
-"""Knobs of sockets, ports and the receiving side of the kernel, whatever the protocol.
+"""Knobs of sockets, ports and packet reception, for all protocols.
 
-Reserved ports stand before the range that would take them.
+Reserved ports come before the port range that contains them.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="at_least",
         recommend=constant(4096, "4096"),
-        reason="When all clients of a restarted broker return at once, those beyond the queue wait for a retry.",
-        detail="The shorter of this and the program's own backlog counts: Kafka's socket.listen.backlog.size is 50 by "
-        "default and has to be raised too.",
+        reason="When all clients of a restarted broker reconnect at once, clients beyond the queue wait for a retry.",
+        detail="The smaller of this value and the program's backlog applies: Kafka's socket.listen.backlog.size is 50 "
+        "by default and has to be raised too.",
         authorities=(
             Authority("kernel default since 5.4", "4096", sources.KERNEL_IP),
             Authority("Redpanda rpk", "4096", sources.REDPANDA),
@@ -61,7 +61,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.netdev_backlog,
-        reason="Packets beyond it are dropped before TCP ever sees them.",
+        reason="The kernel drops packets beyond it before TCP sees them.",
         detail="The queue is used by packet steering (RPS), by virtual interfaces such as veth, and by drivers without "
         "NAPI; a queue for each CPU in the NIC bypasses it. The second column of /proc/net/softnet_stat counts drops.",
         authorities=(
@@ -70,7 +70,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_NET, sources.KERNEL_SCALING),
         risk="low",
-        risk_text="A longer queue is a longer wait before an overload shows.",
+        risk_text="With a longer queue, an overload shows later.",
         persistence="sysctl.d",
         capability=capability.NETWORK_HOST,
     ),
@@ -84,13 +84,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.netdev_budget,
-        reason="A round that ends with packets left makes them wait until the kernel comes back.",
-        detail="Rounds that were cut short by this or by net.core.netdev_budget_usecs are counted in the third column "
-        "of /proc/net/softnet_stat. A few of them are normal; raising the budget takes CPU time from the broker.",
+        reason="Packets that are left when a round ends wait for the next round.",
+        detail="The third column of /proc/net/softnet_stat counts rounds that this limit or "
+        "net.core.netdev_budget_usecs cut short. A few are normal; raising the budget takes CPU time from the broker.",
         authorities=(Authority("kernel default", "300", sources.KERNEL_NET),),
         sources=(sources.KERNEL_NET,),
         risk="low",
-        risk_text="Receiving holds a CPU longer before anything else runs on it.",
+        risk_text="Packet reception occupies a CPU longer before other work runs on it.",
         persistence="sysctl.d",
         capability=capability.NETWORK_HOST,
     ),
@@ -104,12 +104,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.netdev_budget_time,
-        reason="Whichever of the two budgets is spent first ends the round; raising one alone may do nothing.",
+        reason="The budget that is spent first ends the round, so raising only one may have no effect.",
         detail="As net.core.netdev_budget, in time instead of packets.",
         authorities=(Authority("kernel default", "two ticks: 2000 to 20000 by the kernel's HZ", sources.KERNEL_NET),),
         sources=(sources.KERNEL_NET,),
         risk="low",
-        risk_text="Receiving holds a CPU longer before anything else runs on it.",
+        risk_text="Packet reception occupies a CPU longer before other work runs on it.",
         persistence="sysctl.d",
         capability=capability.NETWORK_HOST,
     ),
@@ -124,9 +124,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.socket_buffer_max,
         reason="A broker or client that asks for a bigger SO_RCVBUF silently gets this much.",
-        detail="It binds only sockets whose program sets the buffer size, as Kafka does by default "
-        "(socket.receive.buffer.bytes=102400, below any limit): raise that setting, or set it to -1 to leave the size "
-        "to the kernel, before expecting an effect. Setting SO_RCVBUF also turns the kernel's own tuning off.",
+        detail="It limits only sockets whose program sets the buffer size, as Kafka does by default "
+        "(socket.receive.buffer.bytes=102400, below any limit). To get an effect, raise that setting, or set it to -1 "
+        "to leave the size to the kernel. Setting SO_RCVBUF also turns the kernel's own tuning off.",
         authorities=(
             Authority("SAP Note 2382421", "bandwidth × delay (1.25 MB at 10 Gbit/s, 1 ms)", sources.SAPTUNE),
             Authority("TuneD oracle and mssql", "4 MiB", sources.TUNED),
@@ -134,7 +134,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_NET, sources.KERNEL_IP, sources.KAFKA_BROKER, sources.SAPTUNE),
         risk="low",
-        risk_text="A program may pin that much kernel memory per socket.",
+        risk_text="A program may use that much kernel memory per socket.",
         persistence="sysctl.d",
         capability=capability.NETWORK_READ_ONLY,
     ),
@@ -156,13 +156,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_NET, sources.KERNEL_IP, sources.KAFKA_BROKER, sources.SAPTUNE),
         risk="low",
-        risk_text="A program may pin that much kernel memory per socket.",
+        risk_text="A program may use that much kernel memory per socket.",
         persistence="sysctl.d",
         capability=capability.NETWORK_READ_ONLY,
     ),
     Knob(
         id="net.core.rmem_default",
-        title="Receive buffer that a socket begins with",
+        title="Initial receive buffer of a socket",
         group="network",
         mechanism="advice",
         path="/proc/sys/net/core/rmem_default",
@@ -170,7 +170,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=formulas.socket_buffer_default,
-        reason="TCP does not read it, so that the advice to raise it changes UDP and nothing else.",
+        reason="TCP does not use it, so raising it affects only UDP.",
         detail="The middle number of net.ipv4.tcp_rmem overrides it for TCP.",
         authorities=(
             Authority("TuneD oracle and mssql", "256 KiB", sources.TUNED),
@@ -178,13 +178,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_IP, sources.KERNEL_NET),
         risk="low",
-        risk_text="Every other socket of the host begins with as much.",
+        risk_text="Every other socket of the host starts with the same size.",
         persistence="nothing",
         capability=capability.NETWORK_READ_ONLY,
     ),
     Knob(
         id="net.core.wmem_default",
-        title="Send buffer that a socket begins with",
+        title="Initial send buffer of a socket",
         group="network",
         mechanism="advice",
         path="/proc/sys/net/core/wmem_default",
@@ -192,7 +192,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=formulas.socket_buffer_default,
-        reason="TCP does not read it, so that the advice to raise it changes UDP and nothing else.",
+        reason="TCP does not use it, so raising it affects only UDP.",
         detail="The middle number of net.ipv4.tcp_wmem overrides it for TCP.",
         authorities=(
             Authority("TuneD oracle and mssql", "256 KiB", sources.TUNED),
@@ -200,7 +200,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_IP, sources.KERNEL_NET),
         risk="low",
-        risk_text="Every other socket of the host begins with as much.",
+        risk_text="Every other socket of the host starts with the same size.",
         persistence="nothing",
         capability=capability.NETWORK_READ_ONLY,
     ),
@@ -214,22 +214,22 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.queueing_discipline,
-        reason="Packets sent in one go overflow a small buffer on a long path.",
-        detail="fq spaces packets as bbr wishes. An interface with several hardware queues gets one for each of them.",
+        reason="Packets sent in a burst overflow a small buffer on a long path.",
+        detail="fq paces packets as bbr requests. An interface with several hardware queues gets one for each of them.",
         authorities=(
             Authority("kernel default", "pfifo_fast", sources.KERNEL_NET),
             Authority("systemd default", "fq_codel", sources.SYSTEMD_SYSCTL_DEFAULTS),
         ),
         sources=(sources.KERNEL_NET,),
         risk="medium",
-        risk_text="More CPU time for each packet than the plainest queue.",
+        risk_text="More CPU time per packet than the simplest queue.",
         persistence="sysctl.d",
         capability=capability.NETWORK_HOST,
-        only_if_named="it goes with net.ipv4.tcp_congestion_control: prove both on this path first",
+        only_if_named="it belongs to net.ipv4.tcp_congestion_control: prove both on this path first",
     ),
     Knob(
         id="net.ipv4.ip_local_reserved_ports",
-        title="Ports that outgoing connections leave alone",
+        title="Ports that outgoing connections must not use",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/ip_local_reserved_ports",
@@ -237,13 +237,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=formulas.reserved_ports,
-        reason="A client that happens to sit on the broker's port keeps it from starting.",
-        detail="It matters only where the broker listens within net.ipv4.ip_local_port_range, as after widening it. "
-        "Ports that are reserved already stay so.",
+        reason="If a client happens to use the broker's port, the broker cannot start.",
+        detail="It matters only if the broker's port is within net.ipv4.ip_local_port_range, for example after "
+        "widening that range. Ports that are reserved already stay reserved.",
         authorities=(Authority("kernel default", "none", sources.KERNEL_IP),),
         sources=(sources.KERNEL_IP,),
         risk="low",
-        risk_text="As many fewer ports for outgoing connections.",
+        risk_text="Fewer ports for outgoing connections.",
         persistence="sysctl.d",
         capability=capability.NETWORK_NAMESPACE,
         observe=formulas.observe_ports,
@@ -258,9 +258,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=formulas.local_port_range,
-        reason="A load generator with more connections to one broker than ports fails to connect.",
-        detail="A broker accepts connections and uses few; the hosts of many clients use one for each connection to "
-        "the same address and port. The range is only ever widened.",
+        reason="A load generator cannot open more connections to one broker than it has ports.",
+        detail="A broker accepts connections and uses few ports; a host with many clients uses one port for each "
+        "connection to the same address and port. The range is only widened, never narrowed.",
         authorities=(
             Authority("kernel default", "32768 to 60999", sources.KERNEL_IP),
             Authority("TuneD oracle", "9000 to 65499", sources.TUNED),
@@ -282,14 +282,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_least",
         recommend=formulas.connection_tracking,
-        reason="When its table is full, packets of new connections are dropped without a word to anybody but the log.",
-        detail="It is there only where the module nf_conntrack is loaded, for a stateful firewall or NAT. Closed "
-        "connections stay in the table for minutes, so that it needs several entries for each. A notrack rule for "
-        "the broker's port does without.",
+        reason="When the table is full, packets of new connections are dropped, and only the kernel log reports it.",
+        detail="It exists only if the module nf_conntrack is loaded, for a stateful firewall or NAT. Closed "
+        "connections stay in the table for minutes, so each connection needs several entries. A notrack rule for the "
+        "broker's port avoids the table.",
         authorities=(Authority("kernel default", "by memory, mostly 65536 or 262144", sources.KERNEL_CONNTRACK),),
         sources=(sources.KERNEL_CONNTRACK,),
         risk="medium",
-        risk_text="Some 300 bytes for each entry; the hash table (nf_conntrack_buckets) should grow with it.",
+        risk_text="About 300 bytes for each entry; the hash table (nf_conntrack_buckets) should grow too.",
         persistence="sysctl.d",
         capability=capability.NETWORK_HOST,
     ),

@@ -1,4 +1,4 @@
-"""Renders the page of all knobs, docs/tuning-knobs.md."""
+"""Renders docs/tuning-knobs.md, the documentation page of all knobs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .export import disagree
 _INTRODUCTION: Final = """\
 # The knobs
 
-Every setting of a broker's host that `highwater tune` knows. `python -m highwater.tuning.catalogue` writes the page
-from the same entries that the command line, the Ansible module and the reports read; a test keeps them together.
+This page lists every setting of a broker's host that `highwater tune` knows. `python -m highwater.tuning.catalogue`
+writes the page from the catalogue that the command line, the Ansible module and the reports use; a test compares them.
 
-The recommended value is a formula, as the right one depends on memory, disks, network and load. `highwater tune check`
-fills in the numbers of a host, and `highwater tune explain KNOB` tells everything about one knob there. A value that
-the comparison calls *at least* is a ceiling: a higher one is never lowered. *At most* works the other way about. A knob
-that is *advice* is checked and explained, and never changed. One that is *only if named* trades something away, and
-stays alone until `--accept-risk` names it.
+The recommended value is a formula, because the right value depends on memory, disks, network and load. `highwater tune
+check` fills in the numbers of a host, and `highwater tune explain KNOB` shows everything about one knob there. A value
+marked *at least* is a minimum: a higher value is never lowered. A value marked *at most* is never raised. A knob marked
+*advice* is checked and explained, but never changed. A knob marked *only if named* trades durability or safety away,
+and is changed only if `--accept-risk` names it.
 """
 _GROUPS: Final[dict[Group, str]] = {
     "memory": "Memory",
@@ -43,7 +43,7 @@ def _overview(knobs: Sequence[Knob]) -> Iterator[str]:
         if not members:
             continue
         yield f"## {title}\n"
-        yield "| Knob | What it is | Recommended | Risk | Kept in |"
+        yield "| Knob | What it is | Recommended | Risk | Persisted in |"
         yield "|---|---|---|---|---|"
         for knob in members:
             recommended = _cell(f"{_recommended(knob)}{_mark(knob)}")
@@ -53,9 +53,9 @@ def _overview(knobs: Sequence[Knob]) -> Iterator[str]:
 
 def _disagreements(knobs: Sequence[Knob]) -> Iterator[str]:
     yield "## Where the authorities disagree\n"
-    yield "Each of them knows one kind of program, and copied advice outlives its reason. A measurement on the host in"
-    yield "question decides: `highwater tune prove KNOB`.\n"
-    yield "| Knob | Ours | Theirs |"
+    yield "Each authority has one kind of program in mind, and copied advice outlives its reason. A measurement on the"
+    yield "host decides: `highwater tune prove KNOB`.\n"
+    yield "| Knob | Highwater | Authorities |"
     yield "|---|---|---|"
     for knob in knobs:
         if disagree(knob):
@@ -74,7 +74,7 @@ def _details(knobs: Sequence[Knob]) -> Iterator[str]:
         if knob.mechanism == "advice":
             yield "- Changed: never; this is advice"
         else:
-            yield f"- Kept in: {knob.persistence}"
+            yield f"- Persisted in: {knob.persistence}"
         yield f"- Risk: {knob.risk}. {knob.risk_text}"
         if knob.only_if_named:
             yield f"- Only if named: {knob.only_if_named}"

@@ -1,4 +1,4 @@
-"""Knobs of processors: frequency, idle states, clocks, isolation, the kernel's own work."""
+"""Knobs of processors: frequency, idle states, clocks, isolation, and periodic work of the kernel."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
 }
 
 _SCHEDULER_MOVED: Final = Lifetime(
-    removed=(5, 13), text="moved to /sys/kernel/debug/sched; leave it out of sysctl files and leave it alone"
+    removed=(5, 13), text="moved to /sys/kernel/debug/sched; remove it from sysctl files and keep the default"
 )
 
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         id="cpu.governor",
-        title="Who chooses the processor's frequency",
+        title="Governor of the processor's frequency",
         group="processor",
         mechanism="sysfs",
         path="/sys/devices/system/cpu/cpufreq/{target}/scaling_governor",
@@ -36,9 +36,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="frequency policy",
         comparison="equal",
         recommend=formulas.governor,
-        reason="A request after a quiet moment meets a slow processor that has yet to notice.",
-        detail="Every frequency policy is set, those of hyper-threads too. With intel_pstate or amd_pstate in active "
-        "mode performance also fixes the energy preference (energy_performance_preference) at its fastest.",
+        reason="The first requests after an idle period run at a low frequency.",
+        detail="Every frequency policy is set, also those of hyper-threads. With intel_pstate or amd_pstate in active "
+        "mode, performance also sets energy_performance_preference to the fastest value.",
         authorities=(
             Authority("TuneD throughput-performance", "performance", sources.TUNED),
             Authority("Redpanda rpk", "performance", sources.REDPANDA),
@@ -47,7 +47,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_CPUFREQ, sources.TUNED),
         risk="low",
-        risk_text="More power and heat while there is little to do.",
+        risk_text="More power and heat while the host is idle.",
         persistence="tmpfiles.d",
         capability=capability.PROCESSOR,
     ),
@@ -61,10 +61,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.boost,
-        reason="Switched off, and forgotten, it costs a fifth of the speed.",
-        detail="How far a processor can boost depends on heat and on what its neighbours do, so that a benchmark "
-        "repeats better without it; production is better served with it. intel_pstate has no_turbo instead, where 1 "
-        "means off.",
+        reason="If it stays off by mistake, the host loses a fifth of its speed.",
+        detail="The boost depends on temperature and on the load of the other cores, so a benchmark repeats better "
+        "without it; production is faster with it. intel_pstate has no_turbo instead, where 1 means off.",
         authorities=(
             Authority("TuneD throughput-performance", "1", sources.TUNED),
             Authority("Redpanda rpk", "0", sources.REDPANDA),
@@ -78,7 +77,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="cpu.idle_states",
-        title="Time that the deepest idle state takes to leave",
+        title="Exit latency of the deepest idle state",
         group="processor",
         mechanism="advice",
         path="/sys/devices/system/cpu/cpu0/cpuidle",
@@ -86,10 +85,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_most",
         recommend=formulas.idle_states,
-        reason="A processor that sleeps deeply answers the first packet a hundred microseconds late.",
-        detail="A program that holds /dev/cpu_dma_latency open with a number keeps deeper states away for as long as "
-        "it lives, as TuneD does. Only who counts microseconds at the 99.9th percentile gains from it, and boost "
-        "suffers, since it lives on what sleeping cores save.",
+        reason="A processor in a deep idle state handles the first packet about a hundred microseconds late.",
+        detail="A program that keeps /dev/cpu_dma_latency open with a number disables deeper states while it runs, as "
+        "TuneD does. The gain is microseconds at the 99.9th percentile, and boost gets lower, because it uses the "
+        "power that sleeping cores save.",
         authorities=(
             Authority("TuneD latency-performance", "the first state, or 3 µs", sources.TUNED),
             Authority("SAP Note 2684254", "70 µs, on bare metal", sources.SAPTUNE_HANA),
@@ -104,7 +103,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="cpu.isolation",
-        title="CPUs that the boot line keeps apart",
+        title="CPUs that the boot line isolates",
         group="processor",
         mechanism="advice",
         path="/proc/cmdline",
@@ -112,24 +111,23 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.isolation,
-        reason="Isolated CPUs stay idle unless something is bound to them: forgotten, they are lost.",
-        detail="A load generator and a broker on one host are kept apart well enough by CPUAffinity= of the unit, or "
-        "by taskset, which need no restart. isolcpus= and nohz_full= take the last few microseconds of jitter out of a "
-        "measurement.",
+        reason="Isolated CPUs stay idle unless a program is bound to them.",
+        detail="CPUAffinity= of the unit, or taskset, separates a load generator and a broker on one host well enough, "
+        "without a reboot. isolcpus= and nohz_full= remove the last few microseconds of jitter from a measurement.",
         authorities=(
             Authority("pyperf, for benchmarks", "isolcpus= and rcu_nocbs=", sources.PYPERF),
             Authority("TuneD cpu-partitioning", "nohz_full=, rcu_nocbs= and, if asked, isolcpus=", sources.TUNED),
         ),
         sources=(sources.KERNEL_PARAMETERS, sources.PYPERF),
         risk="high",
-        risk_text="A wrong boot line can keep the host from starting; what is isolated no scheduler balances.",
+        risk_text="With a wrong boot line the host may not boot; the scheduler does not balance isolated CPUs.",
         persistence="boot line",
         capability=capability.BOOT,
         observe=formulas.observe_isolation,
     ),
     Knob(
         id="clock.source",
-        title="Clock that the kernel reads the time from",
+        title="Clock source of the kernel",
         group="processor",
         mechanism="sysfs",
         path="/sys/devices/system/clocksource/clocksource0/current_clocksource",
@@ -137,22 +135,22 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.clock_source,
-        reason="Every record gets a time stamp; with hpet or acpi_pm each costs a trip into the kernel and a slow bus.",
-        detail="tsc, and the clocks that KVM, Hyper-V and ARM give their guests, are read by the program itself. The "
-        "kernel leaves tsc out, or drops it, when it has seen it go wrong: then it stays out.",
+        reason="Every record gets a timestamp; with hpet or acpi_pm each costs a system call and a slow bus access.",
+        detail="A program reads tsc, and the clocks of KVM, Hyper-V and ARM guests, without entering the kernel. The "
+        "kernel does not offer tsc after it has detected an error in it; then tsc must stay off.",
         authorities=(
             Authority("Redpanda rpk", "tsc", sources.REDPANDA),
             Authority("ScyllaDB perftune", "tsc; kvm-clock in a guest of KVM", sources.PERFTUNE),
         ),
         sources=(sources.KERNEL_TIMEKEEPING, sources.REDPANDA),
         risk="medium",
-        risk_text="In a guest whose hypervisor does not keep tsc in step, time jumps when it is moved.",
+        risk_text="If the hypervisor does not adjust tsc, the time of a guest jumps when the guest is migrated.",
         persistence="tmpfiles.d",
         capability=capability.PROCESSOR,
     ),
     Knob(
         id="kernel.randomize_va_space",
-        title="Random places in memory for each process",
+        title="Address space layout randomization (ASLR)",
         group="kernel",
         mechanism="advice",
         path="/proc/sys/kernel/randomize_va_space",
@@ -160,8 +158,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=constant(2, "2"),
-        reason="Without it a benchmark measures one accidental layout of memory, and attackers know it.",
-        detail="It belongs to the host's safety; benchmarks average over layouts by starting the program again.",
+        reason="Without it, a benchmark measures one accidental memory layout, and attackers can predict addresses.",
+        detail="It is a security feature; benchmarks average over layouts by starting the program again.",
         authorities=(
             Authority("kernel default", "2", sources.KERNEL_KERNEL),
             Authority("pyperf, for benchmarks", "2", sources.PYPERF),
@@ -182,8 +180,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=constant(0, "0"),
-        reason="It interrupts every CPU every few seconds and keeps one of its counters from profilers.",
-        detail="The effect is far below what a broker's client can see; it is for measurements of microseconds.",
+        reason="It interrupts every CPU every few seconds and occupies a hardware counter that profilers need.",
+        detail="The effect is far too small for a broker's client; it matters for measurements of microseconds.",
         authorities=(
             Authority("kernel default", "1 on bare metal", sources.KERNEL_KERNEL),
             Authority("TuneD network-latency", "0", sources.TUNED),
@@ -197,7 +195,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="kernel.timer_migration",
-        title="Timers of idle CPUs handed to busy ones",
+        title="Migration of timers from idle CPUs to busy ones",
         group="kernel",
         mechanism="sysctl",
         path="/proc/sys/kernel/timer_migration",
@@ -205,8 +203,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=constant(0, "0"),
-        reason="A busy CPU runs the timers of others in the middle of a request.",
-        detail="It lets idle CPUs sleep on. The effect is for measurements of microseconds.",
+        reason="A busy CPU runs the timers of other CPUs during a request.",
+        detail="It lets idle CPUs stay asleep. The effect matters for measurements of microseconds.",
         authorities=(
             Authority("kernel default", "1", sources.KERNEL_KERNEL),
             Authority("TuneD network-latency", "0", sources.TUNED),
@@ -220,7 +218,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="kernel.perf_event_max_sample_rate",
-        title="Most samples that profilers may take in a second",
+        title="Maximum number of profiler samples per second",
         group="kernel",
         mechanism="sysctl",
         path="/proc/sys/kernel/perf_event_max_sample_rate",
@@ -228,23 +226,23 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="at_most",
         recommend=constant(1, "1"),
-        reason="A profiler that runs beside a benchmark is measured with it.",
-        detail="The kernel lowers it by itself when samples take too long. 1 is for the minutes of a benchmark: tools "
-        "that sample, continuous profilers among them, see nothing then.",
+        reason="A profiler that runs during a benchmark adds to its measurements.",
+        detail="The kernel lowers the value when samples take too long. 1 is for the minutes of a benchmark: sampling "
+        "tools, such as continuous profilers, get no data then.",
         authorities=(
             Authority("kernel default", "100000", sources.KERNEL_KERNEL),
             Authority("pyperf, for benchmarks", "1", sources.PYPERF),
         ),
         sources=(sources.KERNEL_KERNEL, sources.PYPERF),
         risk="low",
-        risk_text="Profilers and monitoring that sample are blind.",
+        risk_text="Sampling profilers and monitoring get no data.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
-        only_if_named="profilers and monitoring that sample are blind",
+        only_if_named="sampling profilers and monitoring get no data",
     ),
     Knob(
         id="kernel.sched_min_granularity_ns",
-        title="Shortest turn of a task on a CPU",
+        title="Shortest time slice of a task on a CPU",
         group="kernel",
         mechanism="sysctl",
         path="/proc/sys/kernel/sched_min_granularity_ns",
@@ -252,8 +250,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.left_to_its_kernel,
-        reason="Files of older advice still set it, and current kernels do not have it.",
-        detail="In nanoseconds. The scheduler of Linux 6.6 has no such notion any more.",
+        reason="Older tuning guides set it, but current kernels do not have it.",
+        detail="In nanoseconds. The scheduler of Linux 6.6 no longer has this concept.",
         authorities=(
             Authority("TuneD mssql", "15000000", sources.TUNED),
             Authority("TuneD postgresql", "10000000", sources.TUNED),
@@ -261,14 +259,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_SCHED_DEBUG,),
         risk="medium",
-        risk_text="Longer turns make short tasks wait.",
+        risk_text="Longer time slices make short tasks wait.",
         persistence="sysctl.d",
         capability=capability.HOST_ONLY,
         lifetime=_SCHEDULER_MOVED,
     ),
     Knob(
         id="kernel.sched_migration_cost_ns",
-        title="How long a task that ran is taken to have a warm cache",
+        title="How long the cache of a task counts as warm after it ran",
         group="kernel",
         mechanism="sysctl",
         path="/proc/sys/kernel/sched_migration_cost_ns",
@@ -276,7 +274,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.left_to_its_kernel,
-        reason="Files of older advice still set it, and current kernels do not have it.",
+        reason="Older tuning guides set it, but current kernels do not have it.",
         detail="In nanoseconds.",
         authorities=(
             Authority("TuneD mssql", "500000", sources.TUNED),
@@ -291,7 +289,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="kernel.sched_wakeup_granularity_ns",
-        title="Head start that a running task has over one that wakes",
+        title="How much earlier a waking task must be due to preempt a running one",
         group="kernel",
         mechanism="sysctl",
         path="/proc/sys/kernel/sched_wakeup_granularity_ns",
@@ -299,8 +297,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="host",
         comparison="equal",
         recommend=formulas.left_to_its_kernel,
-        reason="Files of older advice still set it, and current kernels do not have it.",
-        detail="In nanoseconds. The scheduler of Linux 6.6 has no such notion any more.",
+        reason="Older tuning guides set it, but current kernels do not have it.",
+        detail="In nanoseconds. The scheduler of Linux 6.6 no longer has this concept.",
         authorities=(
             Authority("TuneD mssql", "2000000", sources.TUNED),
             Authority("ScyllaDB", "450000", sources.SCYLLA),

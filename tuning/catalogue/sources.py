@@ -1,4 +1,4 @@
-"""What the entries of the catalogue are drawn from: one name per document."""
+"""The sources of the catalogue's entries: one name per document."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         id="storage.layout",
-        title="How the data directories lie on disks",
+        title="Layout of the data directories on disks",
         group="storage",
         mechanism="advice",
         path="lsblk",
@@ -37,15 +37,15 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.storage_layout,
-        reason="Replication keeps the copies already; RAID pays for them again with every write.",
-        detail="With one directory for each disk a broker loses the partitions of one disk when that disk fails, and "
-        "others have their copies. RAID 5 and 6 read before they write, RAID 0 and volumes over several disks lose "
-        "everything with any one of them, and a rebuild takes the disks' time for hours. RAID 10 is the choice where "
-        "a single big volume is needed.",
+        reason="Replication already stores copies; RAID stores them again with every write.",
+        detail="With one directory for each disk, a broker loses only the partitions of a failed disk, and other "
+        "brokers have replicas. RAID 5 and 6 read before they write. RAID 0 and volumes over several disks lose "
+        "everything when one disk fails. A rebuild loads the disks for hours. Use RAID 10 if you need a single large "
+        "volume.",
         authorities=(Authority("Apache Kafka", "a disk for each; RAID costs write throughput", sources.KAFKA_OS),),
         sources=(sources.KAFKA_OS,),
         risk="high",
-        risk_text="Partitions are spread over the disks by number, not by size: one disk can fill before the others.",
+        risk_text="A broker spreads partitions over disks by number, not by size: one disk may fill before the others.",
         persistence="file system",
         capability=capability.MAKE,
         observe=formulas.observe_layout,
@@ -60,10 +60,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.filesystem_type,
-        reason="A file system that copies on write, or a network between, takes from a log what its pattern gives.",
-        detail="Both ext4 and XFS append to preallocated extents with little journal traffic. Those who measured both "
-        "under Kafka found XFS to have the shorter tails: its journal does not hold up writers while it commits. ext4 "
-        "with fast commits comes close. The difference depends on kernel and load, so compare on a spare disk.",
+        reason="Copy-on-write and network file systems lose the advantage of sequential appends.",
+        detail="Both ext4 and XFS append to preallocated extents with little journal traffic. Published measurements "
+        "with Kafka show shorter tail latencies with XFS, because its journal does not block writers during a commit. "
+        "ext4 with fast commits comes close. The difference depends on kernel and load: compare on a spare disk.",
         authorities=(
             Authority("Apache Kafka", "XFS: 160 ms of local time, ext4 at best 250 ms", sources.KAFKA_OS),
             Authority("Allegro", "XFS: 82 % fewer slow produce requests than with ext4", sources.ALLEGRO),
@@ -72,7 +72,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KAFKA_OS, sources.ALLEGRO, sources.KERNEL_EXT4, sources.KERNEL_XFS),
         risk="high",
-        risk_text="Changing it means making a new file system: what is on the disk is gone.",
+        risk_text="A change needs a new file system, which destroys the data on the disk.",
         persistence="file system",
         capability=capability.MAKE,
         observe=formulas.observe_filesystem_type,
@@ -87,11 +87,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.mkfs_options,
-        reason="5 % of each disk is kept for root, and the journal writes more than it has to.",
-        detail="-m 0 gives the blocks reserved for root back, which a disk of segments does not need; fast_commit "
-        "(Linux 5.10) logs small changes of metadata in short form; stride and stripe_width align writes with a RAID's "
-        "chunks. For a benchmark -E lazy_itable_init=0,lazy_journal_init=0 finishes the making at once instead of in "
-        "the background of the first hours. tune2fs can set -m 0 and fast_commit on an unmounted file system later.",
+        reason="By default, 5 % of each disk is reserved for root, and the journal writes more than necessary.",
+        detail="-m 0 frees the blocks reserved for root, which a disk of segments does not need. fast_commit (Linux "
+        "5.10) logs small metadata changes in a short form. stride and stripe_width align writes with the chunks of a "
+        "RAID. For a benchmark, -E lazy_itable_init=0,lazy_journal_init=0 initializes everything at once instead of in "
+        "the background of the first hours. tune2fs can set -m 0 and fast_commit later, on an unmounted file system.",
         authorities=(
             Authority("mke2fs default", "5 % reserved, no fast_commit", sources.MKE2FS),
             Authority("Apache Kafka", "fast_commit", sources.KAFKA_OS),
@@ -113,11 +113,11 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.fstab_source,
-        reason="Disks are named in the order they are found: after a reboot sdb may be another one.",
-        detail="A UUID belongs to the file system itself. Beside it x-systemd.device-timeout= says how long a boot "
-        "waits for a slow disk. nofail lets a host with a dead disk boot, and needs a broker whose unit has "
-        "RequiresMountsFor= and a mount point that takes no files while it is bare, as the playbooks make them: else "
-        "the broker starts on the empty directory and fetches everything again.",
+        reason="The kernel names disks in the order of detection: after a reboot sdb may be another disk.",
+        detail="A UUID identifies the file system itself. x-systemd.device-timeout= limits how long a boot waits for a "
+        "slow disk. With nofail a host boots with a dead disk. nofail needs RequiresMountsFor= in the broker's unit "
+        "and a mount point that is not writable while nothing is mounted, as the playbooks create them; otherwise the "
+        "broker starts on the empty directory and replicates everything again.",
         authorities=(
             Authority("fstab(5)", "UUID= or LABEL=", sources.FSTAB),
             Authority("Redpanda Ansible collection", "UUID=", sources.REDPANDA_ANSIBLE),
@@ -127,7 +127,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         risk_text="A wrong line in /etc/fstab can stop the next boot.",
         persistence="fstab",
         capability=capability.MOUNT,
-        only_if_named="a line that somebody wrote is replaced, and a mistake in it stops the next boot",
+        only_if_named="it replaces a line that somebody wrote, and a mistake in it stops the next boot",
         observe=formulas.observe_fstab_source,
     ),
     Knob(
@@ -140,9 +140,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.mount_noatime,
-        reason="Keeps consumers' reads from writing to the disk.",
-        detail="With relatime, Linux's default, a file's access time is still written once a day and after each "
-        "change, which for a log being read at its tail is often. Kafka uses no access times.",
+        reason="With access times, reads of consumers cause writes to the disk.",
+        detail="With relatime, Linux's default, the kernel still writes a file's access time once a day and after each "
+        "change, which is often for a log that is read at its end. Kafka uses no access times.",
         authorities=(
             Authority("kernel default", "relatime", sources.KERNEL_EXT4),
             Authority("Apache Kafka", "noatime", sources.KAFKA_OS),
@@ -150,14 +150,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
         risk="low",
-        risk_text="Programs that look for files by last use find none.",
+        risk_text="Programs that search files by last access get wrong results.",
         persistence="fstab",
         capability=capability.MOUNT,
         observe=formulas.observe_atime,
     ),
     Knob(
         id="mount.discard",
-        title="No discarding of blocks with every deletion",
+        title="No discard of blocks at every deletion",
         group="storage",
         mechanism="mount",
         path="/proc/self/mountinfo",
@@ -165,9 +165,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.mount_discard,
-        reason="Retention deletes a gigabyte at a time; telling the device of it at once stalls what is written then.",
-        detail="The device is told in one go, when there is little to do, by fstrim.timer. Virtual disks that give "
-        "space back to their host may want discard all the same: then the stalls are the price.",
+        reason="Retention deletes gigabytes at a time; discarding them at once stalls concurrent writes.",
+        detail="fstrim.timer discards all free blocks at once, at a quiet time. Virtual disks that return space to "
+        "their host may need discard anyway; the stalls are then the price.",
         authorities=(
             Authority("kernel default", "nodiscard", sources.KERNEL_EXT4),
             Authority("Linux kernel: XFS", "fstrim instead, as discard can cost much", sources.KERNEL_XFS),
@@ -175,7 +175,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_XFS, sources.KERNEL_EXT4, sources.FSTRIM),
         risk="low",
-        risk_text="Without fstrim.timer a flash device slows down as it loses sight of its free blocks.",
+        risk_text="Without fstrim.timer a flash device gets slower, as it does not know its free blocks.",
         persistence="fstab",
         capability=capability.MOUNT,
         observe=formulas.observe_discard,
@@ -190,9 +190,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.delayed_allocation,
-        reason="Without it blocks are chosen write by write, and a segment lies on the disk in pieces.",
-        detail="It is ext4's default: blocks are chosen when data is written back, in large extents. Advice for "
-        "databases that write small synced pages turns it off; a log gains from it, at the price of some jitter.",
+        reason="Without it, ext4 allocates blocks at every write, and segments get fragmented.",
+        detail="It is ext4's default: blocks are allocated at write-back, in large extents. Advice for databases that "
+        "write small synced pages turns it off; a log gains from it, at the price of some jitter.",
         authorities=(
             Authority("kernel default", "delalloc", sources.KERNEL_EXT4),
             Authority("Apache Kafka", "delalloc", sources.KAFKA_OS),
@@ -200,7 +200,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
         risk="low",
-        risk_text="What was written and not yet synced is lost at a power cut, as with any page cache.",
+        risk_text="A power cut loses data that was not synced, as with any page cache.",
         persistence="fstab",
         capability=capability.MOUNT,
         observe=formulas.observe_delayed_allocation,
@@ -215,23 +215,23 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.write_barrier,
-        reason="Without flushes a power cut loses what was synced, and can damage the file system itself.",
-        detail="nobarrier is safe only where every cache below outlives a power cut, and there the flush costs next to "
-        "nothing anyway. XFS has had no such option since Linux 4.19, and mounting it with one fails.",
+        reason="Without flushes, a power cut loses synced data and may damage the file system itself.",
+        detail="nobarrier is safe only if every cache below survives a power cut, and then a flush costs almost "
+        "nothing anyway. XFS has had no such option since Linux 4.19; a mount with it fails.",
         authorities=(
             Authority("kernel default", "barrier", sources.KERNEL_EXT4),
             Authority("SAP Note 2578899", "no barrier options on XFS", sources.SAPTUNE_SLES),
         ),
         sources=(sources.KERNEL_EXT4, sources.KERNEL_XFS),
         risk="critical",
-        risk_text="On a controller that takes flushes literally, syncing becomes as slow as the disk is.",
+        risk_text="On a controller that executes every flush, fsync is as slow as the disk.",
         persistence="fstab",
         capability=capability.MOUNT,
         observe=formulas.observe_barrier,
     ),
     Knob(
         id="mount.data_writeback",
-        title="ext4 without an order between data and metadata",
+        title="ext4 without ordering of data and metadata",
         group="storage",
         mechanism="mount",
         path="/proc/self/mountinfo",
@@ -239,19 +239,19 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.data_writeback,
-        reason="With data=ordered a commit of the journal waits for data to reach the disk, and writers wait for it.",
-        detail="Kafka checks the unflushed end of its logs after a crash, so that it can bear wrong bytes there; other "
-        "files on the same mount cannot. fast_commit and XFS shorten the same waits without the trade.",
+        reason="With data=ordered, a journal commit waits until data is on the disk, and writers wait for the commit.",
+        detail="Kafka verifies the unflushed end of its logs after a crash, so wrong bytes there do no harm; other "
+        "files on the same mount have no such protection. fast_commit and XFS shorten these waits without the trade.",
         authorities=(
             Authority("kernel default", "data=ordered", sources.KERNEL_EXT4),
             Authority("Apache Kafka", "data=writeback, unsafe when several brokers fail at once", sources.KAFKA_OS),
         ),
         sources=(sources.KAFKA_OS, sources.KERNEL_EXT4),
         risk="high",
-        risk_text="After a crash files may hold old blocks of other files in their new part.",
+        risk_text="After a crash, new parts of files may contain old blocks of other files.",
         persistence="fstab",
         capability=capability.MOUNT,
-        only_if_named="durability: after a crash files may hold old blocks of other files in their new part",
+        only_if_named="durability: after a crash, new parts of files may contain old blocks of other files",
         observe=formulas.observe_data_mode,
     ),
     Knob(
@@ -264,16 +264,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.journal_commit,
-        reason="Every commit holds up writers for a moment; the default has one every 5 s.",
-        detail="What was synced is safe whatever the interval. It bounds only how much of what nobody synced, the "
-        "creation of segments included, a crash takes.",
+        reason="Every commit blocks writers for a moment; by default there is one every 5 s.",
+        detail="Synced data is safe with any interval. The interval limits how much unsynced metadata, such as newly "
+        "created segments, a crash loses.",
         authorities=(
             Authority("kernel default", "commit=5", sources.KERNEL_EXT4),
             Authority("Apache Kafka", "higher for throughput, lower for less loss", sources.KAFKA_OS),
         ),
         sources=(sources.KERNEL_EXT4, sources.KAFKA_OS),
         risk="medium",
-        risk_text="A crash costs up to that many seconds of metadata that nobody synced.",
+        risk_text="A crash loses up to that many seconds of unsynced metadata.",
         persistence="fstab",
         capability=capability.MOUNT,
         only_if_named="durability: a crash may cost 30 s of unsynced metadata instead of 5",
@@ -289,9 +289,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="mount",
         comparison="equal",
         recommend=formulas.buffer_heads,
-        reason="Copied from tuning guide to tuning guide, and without any effect.",
+        reason="Tuning guides copy it from each other, but it has no effect.",
         detail="The option left ordering to the page cache in data=writeback mode. Kernels still accept the word, so "
-        "that old fstab lines mount, and do nothing with it.",
+        "that old fstab lines work, and ignore it.",
         authorities=(Authority("Apache Kafka, older documentation", "nobh", sources.KAFKA_OS),),
         sources=(sources.KERNEL_EXT4,),
         risk="low",

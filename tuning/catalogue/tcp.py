@@ -1,4 +1,4 @@
-"""Knobs of TCP."""
+"""Knobs of TCP: queues, buffers, congestion control and retransmission."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         id="net.ipv4.tcp_max_syn_backlog",
-        title="Connections that may be half open on one listener",
+        title="Half-open connections on one listener",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_max_syn_backlog",
@@ -38,8 +38,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="at_least",
         recommend=formulas.syn_backlog,
-        reason="Beyond it new connections are answered with cookies, which forget TCP options, or not at all.",
-        detail="A connection is half open for one round trip. The queue fills when thousands of clients come back in "
+        reason="Beyond it, the kernel answers new connections with cookies, which lose TCP options, or not at all.",
+        detail="A connection is half open for one round trip. The queue fills when thousands of clients reconnect in "
         "the same second.",
         authorities=(
             Authority("kernel default", "128 and more, by memory", sources.KERNEL_IP),
@@ -63,22 +63,22 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=constant(1, "1", also=(2,)),
-        reason="With 0 a flood, or a burst of clients, shuts everybody out.",
-        detail="1 sends cookies only when the queue is full, which on a host with a long enough queue is never. "
-        "Turning them off, as some advice has it, gains nothing and gives up the safety net.",
+        reason="With 0, a flood or a burst of clients blocks all new connections.",
+        detail="1 sends cookies only when the queue is full, which never happens with a long enough queue. Some advice "
+        "turns them off, which gains nothing and removes the protection.",
         authorities=(
             Authority("kernel default", "1", sources.KERNEL_IP),
             Authority("TiUP", "0", sources.TIUP),
         ),
         sources=(sources.KERNEL_IP,),
         risk="low",
-        risk_text="Connections made by cookie lose window scaling where timestamps are off.",
+        risk_text="Connections made with cookies have no window scaling if timestamps are off.",
         persistence="nothing",
         capability=capability.NETWORK_NAMESPACE,
     ),
     Knob(
         id="net.ipv4.tcp_rmem",
-        title="Ceiling of the kernel's own tuning of TCP receive buffers",
+        title="Maximum TCP receive buffer of the kernel's autotuning",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_rmem",
@@ -88,8 +88,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.tcp_buffer_max,
         reason="One connection cannot carry more than this per round trip.",
-        detail="Minimum and default (the first two numbers) stay as they are. Kernels since 2025 come with 32 MiB: the "
-        "2 to 16 MiB of older advice would shrink it. A socket with a fixed SO_RCVBUF does not use it.",
+        detail="Minimum and default (the first two numbers) stay as they are. Kernels since 2025 have 32 MiB; the 2 to "
+        "16 MiB of older advice would lower it. A socket with a fixed SO_RCVBUF does not use it.",
         authorities=(
             Authority("kernel default since 2025 (commit 572be9bf9d0d)", "32 MiB", sources.KERNEL_IP),
             Authority("kernel default before", "6 MiB", sources.KERNEL_IP),
@@ -103,7 +103,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="net.ipv4.tcp_wmem",
-        title="Ceiling of the kernel's own tuning of TCP send buffers",
+        title="Maximum TCP send buffer of the kernel's autotuning",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_wmem",
@@ -112,7 +112,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="at_least",
         recommend=formulas.tcp_buffer_max,
-        reason="One connection cannot have more than this under way.",
+        reason="One connection cannot have more than this in flight.",
         detail="As net.ipv4.tcp_rmem, for the other direction: followers and consumers that fetch over a long path.",
         authorities=(
             Authority("kernel default", "4 MiB", sources.KERNEL_IP),
@@ -136,8 +136,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.tcp_memory,
         reason="Above the last of its three numbers the kernel drops packets of every connection.",
-        detail="Above the middle one it shrinks windows. The kernel takes some 9 % of memory as the last, which a "
-        "broker should not reach: when it does, look for slow consumers first. Lower bounds protect the page cache.",
+        detail="Above the middle number it shrinks windows. The kernel's default of the last number is about 9 % of "
+        "memory, which a broker should not reach: if it does, search for slow consumers first. Lower limits protect "
+        "the page cache.",
         authorities=(
             Authority("kernel default", "about 4.7, 6.2 and 9.4 % of memory", sources.KERNEL_IP),
             Authority("ScyllaDB perftune", "3 % of memory at most", sources.PERFTUNE),
@@ -145,7 +146,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_IP, sources.PERFTUNE, sources.BPFTUNE),
         risk="high",
-        risk_text="Too low, and all connections stall together; too high, and buffers push out page cache.",
+        risk_text="If it is too low, all connections stall together; if it is too high, buffers displace page cache.",
         persistence="nothing",
         capability=capability.NETWORK_HOST,
     ),
@@ -160,8 +161,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=constant(1, "1"),
         reason="Without it no connection carries more than 64 KiB per round trip, whatever the buffers.",
-        detail="On by default; if it is off somebody turned it off for a broken middlebox, and that is the thing to "
-        "mend.",
+        detail="On by default. If it is off, somebody turned it off for a broken middlebox: repair the middlebox.",
         authorities=(
             Authority("kernel default", "1", sources.KERNEL_IP),
             Authority("SAP Note 2382421", "1", sources.SAPTUNE),
@@ -182,12 +182,12 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=constant(1, "1"),
-        reason="Without it one lost packet makes a sender repeat much that arrived.",
-        detail="On by default. It was turned off on many hosts in 2019 as a stop-gap for a flaw long mended.",
+        reason="Without it, one lost packet makes a sender repeat packets that arrived.",
+        detail="On by default. In 2019 many hosts turned it off as a workaround for a flaw that was fixed long ago.",
         authorities=(Authority("kernel default", "1", sources.KERNEL_IP),),
         sources=(sources.KERNEL_IP,),
         risk="low",
-        risk_text="None on a kernel that is kept up to date.",
+        risk_text="None on an updated kernel.",
         persistence="nothing",
         capability=capability.NETWORK_NAMESPACE,
     ),
@@ -201,7 +201,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=constant(1, "1", also=(2,)),
-        reason="Round trips are measured by them, and at 10 Gbit/s they keep old packets from being taken for new.",
+        reason="TCP measures round trips with them, and at 10 Gbit/s they distinguish old packets from new ones.",
         detail="1 has a random offset for each connection, 2 none.",
         authorities=(
             Authority("kernel default", "1", sources.KERNEL_IP),
@@ -215,7 +215,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="net.ipv4.tcp_moderate_rcvbuf",
-        title="The kernel's own tuning of TCP receive buffers",
+        title="The kernel's autotuning of TCP receive buffers",
         group="network",
         mechanism="advice",
         path="/proc/sys/net/ipv4/tcp_moderate_rcvbuf",
@@ -224,7 +224,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=constant(1, "1"),
         reason="Without it every connection stays at the middle number of tcp_rmem.",
-        detail="On by default; raising net.ipv4.tcp_rmem does nothing while it is off.",
+        detail="On by default; raising net.ipv4.tcp_rmem has no effect while it is off.",
         authorities=(Authority("kernel default", "1", sources.KERNEL_IP),),
         sources=(sources.KERNEL_IP,),
         risk="low",
@@ -234,7 +234,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     ),
     Knob(
         id="net.ipv4.tcp_slow_start_after_idle",
-        title="Beginning anew after a pause",
+        title="Slow start after an idle period",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_slow_start_after_idle",
@@ -242,9 +242,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=constant(0, "0"),
-        reason="A producer that sends in bursts pays several round trips for each of them.",
-        detail="After a pause of one retransmission timeout a connection forgets how much the path can carry. Between "
-        "brokers and clients that keep their connections the path is the same as before.",
+        reason="A producer that sends in bursts needs several extra round trips for each burst.",
+        detail="After a pause of one retransmission timeout, a connection resets its congestion window. Between "
+        "brokers and clients that keep their connections, the path has not changed.",
         authorities=(
             Authority("kernel default", "1", sources.KERNEL_IP),
             Authority("TuneD network-throughput", "0", sources.TUNED),
@@ -252,13 +252,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.KERNEL_IP, sources.TUNED),
         risk="low",
-        risk_text="A burst into a path that has become narrower meanwhile loses packets.",
+        risk_text="A burst loses packets if the path has become slower meanwhile.",
         persistence="sysctl.d",
         capability=capability.NETWORK_NAMESPACE,
     ),
     Knob(
         id="net.ipv4.tcp_notsent_lowat",
-        title="Unsent data that the kernel takes from a program",
+        title="Unsent data that the kernel accepts from a program",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_notsent_lowat",
@@ -266,22 +266,23 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="at_most",
         recommend=constant(131_072, "128 KiB"),
-        reason="Fetch responses of slow consumers pile up in send buffers, megabytes for each.",
-        detail="Above it a socket is not writable until data has left. The broker then holds the rest as a place in a "
-        "file, which costs nothing, and a response that matters does not stand behind one that was sent too early.",
+        reason="Fetch responses of slow consumers fill send buffers, megabytes for each consumer.",
+        detail="Above it, a socket is not writable until data has been sent. The broker then keeps only a file "
+        "position for the rest, which costs nothing, and an urgent response does not wait behind data that was "
+        "buffered early.",
         authorities=(
             Authority("kernel default", "no bound", sources.KERNEL_IP),
             Authority("TuneD network-throughput", "131072", sources.TUNED),
         ),
         sources=(sources.KERNEL_IP, sources.TUNED),
         risk="low",
-        risk_text="A broker is woken more often for each large response.",
+        risk_text="The kernel wakes the broker more often for each large response.",
         persistence="sysctl.d",
         capability=capability.NETWORK_NAMESPACE,
     ),
     Knob(
         id="net.ipv4.tcp_congestion_control",
-        title="How TCP judges what a path can carry",
+        title="Congestion control of TCP",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_congestion_control",
@@ -289,20 +290,20 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=formulas.congestion_control,
-        reason="Over long paths a single lost packet halves what loss-based control sends.",
-        detail="bbr goes by measured rate and delay instead of loss. It helps between data centres and does nothing "
-        "within one, where it may take more than its share from neighbours. Compare on the path itself.",
+        reason="On long paths, a single lost packet halves the rate of loss-based congestion control.",
+        detail="bbr uses the measured rate and delay instead of losses. It helps between data centres. Within one it "
+        "has no effect, or takes bandwidth from other connections. Compare on the path itself.",
         authorities=(Authority("kernel default", "cubic", sources.KERNEL_IP),),
         sources=(sources.KERNEL_IP,),
         risk="medium",
-        risk_text="Connections with another control on the same link may get less than their share.",
+        risk_text="Connections with another congestion control on the same link may get less bandwidth.",
         persistence="sysctl.d",
         capability=capability.NETWORK_NAMESPACE,
         only_if_named="it is unfair to other traffic on some paths: prove it on this one first",
     ),
     Knob(
         id="net.ipv4.tcp_retries2",
-        title="Repetitions before a silent connection is given up",
+        title="Retransmissions before a silent connection is closed",
         group="network",
         mechanism="sysctl",
         path="/proc/sys/net/ipv4/tcp_retries2",
@@ -310,16 +311,16 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="at_most",
         recommend=constant(8, "8"),
-        reason="With 15 a connection to a host that lost its power looks alive for a quarter of an hour.",
-        detail="Each repetition waits twice as long as the one before: 15 make 924 s, 8 make 100 s, the least that "
-        "RFC 1122 asks for. It counts only while there is unacknowledged data.",
+        reason="With 15, a connection to a host without power looks alive for a quarter of an hour.",
+        detail="Each retransmission waits twice as long as the one before: 15 take 924 s, 8 take 100 s, the minimum of "
+        "RFC 1122. The limit applies only while there is unacknowledged data.",
         authorities=(
             Authority("kernel default", "15; RFC 1122 asks for 8 at least", sources.KERNEL_IP),
             Authority("Elasticsearch", "5", sources.ELASTIC_RETRIES),
         ),
         sources=(sources.KERNEL_IP, sources.ELASTIC_RETRIES),
         risk="medium",
-        risk_text="A network that is gone for two minutes breaks connections that would have survived.",
+        risk_text="A network failure of two minutes breaks connections that would survive with a higher value.",
         persistence="sysctl.d",
         capability=capability.NETWORK_NAMESPACE,
     ),
@@ -333,7 +334,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         scope="network namespace",
         comparison="equal",
         recommend=constant(0, "0"),
-        reason="It drops connections of clients behind one address, and newer kernels do not have it.",
+        reason="It drops connections of clients behind one NAT address, and newer kernels do not have it.",
         detail="It compared timestamps of different hosts behind one NAT address and refused the older ones.",
         authorities=(
             Authority("kernel default up to 4.11", "0", sources.TCP_MANUAL),
@@ -341,9 +342,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.TCP_MANUAL, sources.KERNEL_TW_RECYCLE),
         risk="low",
-        risk_text="Closed connections hold their ports for a minute, as they should.",
+        risk_text="Closed connections occupy their ports for a minute, as intended.",
         persistence="sysctl.d",
         capability=capability.NETWORK_NAMESPACE,
-        lifetime=Lifetime(removed=(4, 12), text="leave it out of sysctl files; net.ipv4.tcp_tw_reuse is for clients"),
+        lifetime=Lifetime(removed=(4, 12), text="remove it from sysctl files; net.ipv4.tcp_tw_reuse is for clients"),
     ),
 )

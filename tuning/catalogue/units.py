@@ -1,6 +1,6 @@
-"""Knobs of the broker's service units: limits, weights, reserved resources.
+"""Knobs of the broker's service units: limits, weights and reserved memory.
 
-A setting here reaches a broker only when its unit is started again.
+A change takes effect when the unit is restarted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROWS: Final[Mapping[int, tuple[str, ...]]] = {
 KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         id="unit.limit_nofile",
-        title="Open files that the broker may hold",
+        title="Open files that the broker may have",
         group="limits",
         mechanism="unit",
         path="systemctl show {target} --property=LimitNOFILE",
@@ -36,10 +36,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.of_unit(nofile),
         observe=formulas.of_limit("LimitNOFILE", "nofile", formulas.by_default(1024)),
-        reason="Segments, indexes and sockets are all files; at the limit a broker stops accepting and rolling.",
-        detail="The soft limit counts: a process meets it unless it raises it itself. A systemd unit does not take "
-        "its limits from /etc/security/limits.d but from LimitNOFILE=, and a login does not take them from the unit: "
-        "that is login.nofile.",
+        reason="Segments, indexes and sockets are files; at the limit a broker cannot accept connections or roll logs.",
+        detail="The soft limit applies unless the process raises it itself. A systemd unit takes its limits from "
+        "LimitNOFILE= and not from /etc/security/limits.d. For logins there is login.nofile.",
         authorities=(
             Authority("Apache Kafka", "100000 at least", sources.KAFKA_OS),
             Authority("DataStax", "100000", sources.DATASTAX),
@@ -63,10 +62,10 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.of_unit(threads),
         observe=formulas.of_property("TasksMax", formulas.as_tasks, formulas.default_tasks),
-        reason="At the limit no thread can be started: a broker fails in the middle of its work.",
-        detail="systemd's default is 15 % of the tasks that the kernel can have, which memory bounds too: 3474 of "
-        "23160 with 3 GB. Threads of network, disks, replication and of a Java runtime come to some hundred on a big "
-        "host.",
+        reason="At the limit a broker cannot start threads and fails while it is running.",
+        detail="systemd's default is 15 % of the kernel's maximum of tasks, which depends on memory too: 3474 of 23160 "
+        "with 3 GB. On a large host, a broker has several hundred threads for network, disks, replication and the Java "
+        "runtime.",
         authorities=(
             Authority(
                 "systemd default",
@@ -77,7 +76,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.SYSTEMD_RESOURCES, sources.ELASTIC_THREADS),
         risk="low",
-        risk_text="A broker that starts threads without end takes longer to be stopped.",
+        risk_text="A broker that leaks threads reaches the limit later.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
@@ -92,9 +91,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.of_unit(threads),
         observe=formulas.of_limit("LimitNPROC", "nproc", formulas.default_processes),
-        reason="Several brokers of one user share it: the last one to start gets no threads.",
-        detail="It counts all threads of the user, in every unit, and binds only users other than root. The kernel's "
-        "default grows with memory, so that it is too low only where somebody lowered it.",
+        reason="Several brokers of one user share it: the last broker to start may get no threads.",
+        detail="It counts all threads of the user in all units, and limits only users other than root. The kernel's "
+        "default grows with memory, so it is too low only if somebody lowered it.",
         authorities=(
             Authority("kernel default", "half of kernel.threads-max", sources.KERNEL_KERNEL),
             Authority("Elasticsearch", "4096", sources.ELASTIC_THREADS),
@@ -118,8 +117,8 @@ KNOBS: Final[tuple[Knob, ...]] = (
         recommend=formulas.of_unit(formulas.memlock),
         observe=formulas.of_limit("LimitMEMLOCK", "memlock", formulas.by_default(8 * 2**20), show=formulas.show_bytes),
         reason="A broker that locks memory or registers buffers with io_uring cannot start without it.",
-        detail="Neither this project's broker nor Apache Kafka does either: the page cache is their buffer, and it "
-        "must be free to shrink. Databases that keep a cache of their own lock it.",
+        detail="Highwater's broker and Apache Kafka do neither: the page cache is their buffer, and the kernel must be "
+        "able to shrink it. Databases with their own cache lock it.",
         authorities=(
             Authority("systemd default", "8 MiB", sources.SYSTEMD_EXEC),
             Authority("Elasticsearch", "infinity, with memory_lock", sources.ELASTIC_SWAP),
@@ -127,7 +126,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         ),
         sources=(sources.SYSTEMD_EXEC, sources.IO_URING_REGISTER),
         risk="low",
-        risk_text="Locked memory is lost to page cache.",
+        risk_text="Locked memory is not available for page cache.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
@@ -142,18 +141,18 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_most",
         recommend=formulas.of_unit(constant(-900, "-900: after nearly everything else, but before the kernel panics")),
         observe=formulas.of_property("OOMScoreAdjust", formulas.as_number, formulas.by_default(0)),
-        reason="The broker is the biggest process of its host, and so the first to be killed.",
-        detail="-1000 would exempt it altogether, and a broker that leaks would take the whole host with it.",
+        reason="The broker is the largest process of its host, so the OOM killer kills it first.",
+        detail="-1000 would exempt it completely, and a broker with a memory leak would bring down the whole host.",
         authorities=(Authority("systemd default", "0", sources.SYSTEMD_EXEC),),
         sources=(sources.SYSTEMD_EXEC,),
         risk="low",
-        risk_text="Something else is killed first, which may be what one logs in with.",
+        risk_text="Another process is killed first, possibly the one that logins need.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
     Knob(
         id="unit.memory_high",
-        title="Memory above which the broker's unit is slowed down and its page cache taken",
+        title="Memory above which the kernel throttles the broker's unit and reclaims its page cache",
         group="limits",
         mechanism="unit",
         path="systemctl show {target} --property=MemoryHigh",
@@ -164,13 +163,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         observe=formulas.of_property(
             "MemoryHigh", formulas.as_memory, formulas.by_default("infinity"), formulas.show_bytes
         ),
-        reason="Page cache is charged to the unit that wrote it: a limit sized for the process starves the log.",
-        detail="No limit is best on a host of the broker's own, and is systemd's default. Where one was set, it has to "
-        "hold the process and the window of the log that consumers read from memory.",
+        reason="Page cache is charged to the unit that wrote it: a limit for the process leaves none for the log.",
+        detail="On a host for the broker alone, no limit is best, and it is systemd's default. A limit must have room "
+        "for the process and for the part of the log that consumers read from memory.",
         authorities=(Authority("systemd default", "infinity", sources.SYSTEMD_RESOURCES),),
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
-        risk_text="Programs beside the broker get less memory.",
+        risk_text="Other programs get less memory.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
@@ -187,19 +186,19 @@ KNOBS: Final[tuple[Knob, ...]] = (
         observe=formulas.of_property(
             "MemoryMax", formulas.as_memory, formulas.by_default("infinity"), formulas.show_bytes
         ),
-        reason="At the limit every new page of cache has to be paid for with an old one, by the request itself.",
-        detail="As unit.memory_high, with the OOM killer at the end. Clean page cache is dropped first, so that a unit "
-        "at its limit works, slowly, with hardly any cache.",
+        reason="At the limit, each request has to free an old page of cache for every new one.",
+        detail="As unit.memory_high, but with the OOM killer as the last step. The kernel drops clean page cache "
+        "first, so a unit at its limit works slowly, with hardly any cache.",
         authorities=(Authority("systemd default", "infinity", sources.SYSTEMD_RESOURCES),),
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
-        risk_text="Programs beside the broker get less memory.",
+        risk_text="Other programs get less memory.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
     Knob(
         id="unit.memory_low",
-        title="Memory of the broker's unit that others' needs do not take",
+        title="Memory of the broker's unit that is protected from reclaim for others",
         group="limits",
         mechanism="advice",
         path="systemctl show {target} --property=MemoryLow",
@@ -208,13 +207,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.of_unit(formulas.memory_for_broker),
         observe=formulas.of_property("MemoryLow", formulas.as_memory, formulas.by_default(0), formulas.show_bytes),
-        reason="A backup that reads the whole disk pushes the log's tail out of memory.",
-        detail="It protects process and page cache alike, but only as far as every slice above the unit has been given "
-        "as much (MemoryLow= of system.slice), which touches all services of the host: decide it there, by hand.",
+        reason="A backup that reads the whole disk evicts the end of the log from memory.",
+        detail="It protects process and page cache, but only if every slice above the unit has at least the same value "
+        "(MemoryLow= of system.slice). That affects all services of the host, so decide it manually.",
         authorities=(Authority("systemd default", "0", sources.SYSTEMD_RESOURCES),),
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="medium",
-        risk_text="What is protected is missing elsewhere: other services may be killed for lack of memory.",
+        risk_text="Other services have less memory and may be killed for lack of it.",
         persistence="nothing",
         capability=capability.UNIT,
     ),
@@ -231,13 +230,13 @@ KNOBS: Final[tuple[Knob, ...]] = (
         observe=formulas.of_property(
             "MemorySwapMax", formulas.as_memory, formulas.by_default("infinity"), formulas.show_bytes
         ),
-        reason="Where swap has to stay for others, the broker is kept out of it.",
-        detail="The way for a host whose swap is not the broker's to decide about: nothing of the unit is swapped out, "
-        "and the rest of the host goes on as before.",
+        reason="If other programs need swap, it excludes only the broker from it.",
+        detail="Use it on a host whose swap has to stay on: the kernel swaps out nothing of the unit, and the rest of "
+        "the host works as before.",
         authorities=(Authority("systemd default", "infinity", sources.SYSTEMD_RESOURCES),),
         sources=(sources.SYSTEMD_RESOURCES, sources.KERNEL_CGROUP),
         risk="medium",
-        risk_text="Too little memory ends in the OOM killer for this unit.",
+        risk_text="With too little memory, the OOM killer ends this unit.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
@@ -252,9 +251,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="at_least",
         recommend=formulas.of_unit(formulas.io_weight),
         observe=formulas.of_property("IOWeight", formulas.as_number, formulas.by_default(100)),
-        reason="A backup on the same disk gets as much of it as the log does.",
-        detail="Weights only count where requests are ordered by them: the scheduler bfq, or io.cost configured for "
-        "the disk. With none and mq-deadline, which disk.scheduler recommends, they do nothing.",
+        reason="By default, a backup on the same disk gets as much of its time as the log.",
+        detail="Weights have an effect only with the scheduler bfq, or with io.cost configured for the disk. With none "
+        "and mq-deadline, which disk.scheduler recommends, they have no effect.",
         authorities=(Authority("systemd default", "100", sources.SYSTEMD_RESOURCES),),
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="low",
@@ -271,15 +270,14 @@ KNOBS: Final[tuple[Knob, ...]] = (
         unit="count",
         scope="unit",
         comparison="at_least",
-        recommend=formulas.of_unit(constant(500, "500: five times what any other unit has by default")),
+        recommend=formulas.of_unit(constant(500, "500: five times the default of other units")),
         observe=formulas.of_property("CPUWeight", formulas.as_number, formulas.by_default(100)),
-        reason="A batch job on the same host gets as much of the processors as the broker does.",
-        detail="It counts only while the processors are busy, and among units of the same slice; it takes nothing "
-        "from anybody on a host with time to spare.",
+        reason="By default, a batch job on the same host gets as much processor time as the broker.",
+        detail="It has an effect only while the processors are busy, and only among units of the same slice.",
         authorities=(Authority("systemd default", "100", sources.SYSTEMD_RESOURCES),),
         sources=(sources.KERNEL_CGROUP, sources.SYSTEMD_RESOURCES),
         risk="low",
-        risk_text="Other services answer later on a host without idle processors.",
+        risk_text="Other services respond more slowly on a host without idle processors.",
         persistence="systemd drop-in",
         capability=capability.UNIT,
     ),
@@ -294,9 +292,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=formulas.of_unit(formulas.cpu_affinity),
         observe=formulas.of_property("CPUAffinity", formulas.as_word, formulas.by_default("all")),
-        reason="A request that arrives on one memory node and is served on the other crosses between them.",
-        detail="The node of the fastest network card is the best guess; disks hang on a node too. The gain has to make "
-        "up for all the processors that the broker no longer gets, which only a measurement can tell.",
+        reason="A request that arrives on one memory node and is served on another crosses the link between them.",
+        detail="The node of the fastest network card is the best guess; disks belong to a node too. The gain must "
+        "exceed the loss of all other processors, which only a measurement can show.",
         authorities=(
             Authority("systemd default", "all", sources.SYSTEMD_EXEC),
             Authority("kernel documentation", "interrupts and program on one node", sources.KERNEL_SCALING),
@@ -319,9 +317,9 @@ KNOBS: Final[tuple[Knob, ...]] = (
         comparison="equal",
         recommend=formulas.of_unit(formulas.numa_policy),
         observe=formulas.of_property("NUMAPolicy", formulas.as_word, formulas.by_default("default")),
-        reason="Bound to one node, a broker has that node's memory as page cache and no more.",
-        detail="Page cache is allocated by the policy of the process that reads or writes, so that bind halves the "
-        "cache of a host with two nodes while the other half lies idle.",
+        reason="A broker that is bound to one node has only that node's memory as page cache.",
+        detail="The kernel allocates page cache by the policy of the process that reads or writes, so bind halves the "
+        "cache of a host with two nodes while the other half is unused.",
         authorities=(
             Authority("systemd default", "default", sources.SYSTEMD_EXEC),
             Authority("MongoDB", "interleave", sources.MONGODB_NOTES),

@@ -1,5 +1,6 @@
-"""The formulas behind the catalogue: facts and workload in, a value with its computation out.
+"""The catalogue's formulas: they calculate a knob's value from facts and workload.
 
-One module for each module of `tuning.catalogue`. The text of a formula for an `at_least` knob is the list of what the
-maximum is taken of, besides the current value. A formula never raises: a fact that is None gives `NotApplicable`.
+There is one module for each module of `tuning.catalogue`. The text of a formula for an `at_least` knob lists the values
+whose maximum is taken together with the current value. A formula never raises: without a fact that it needs, it returns
+`NotApplicable`.
 """

@@ -1,4 +1,4 @@
-"""What formulas share: fixed values, disks under data directories, reasons for missing facts."""
+"""Helpers of several formulas: fixed values, the disks under the data directories, missing facts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEDIUM_NAMES: Final = {"hdd": "HDD", "ssd": "SSD", "nvme": "NVMe", None: "unknow
 
 
 def constant(value: Value, why: str, also: tuple[Value, ...] = ()) -> Formula:
-    """A formula that recommends the same on every host; `why` is its text and its description."""
+    """A formula that recommends the same value on every host; `why` is its text and its docstring."""
 
     def same_everywhere(_facts: Facts, _workload: Workload, _target: str) -> Target:
         return Target(value, why, also=also)
@@ -25,7 +25,7 @@ def constant(value: Value, why: str, also: tuple[Value, ...] = ()) -> Formula:
 
 
 def unknown(facts: Facts, fact: str, otherwise: str) -> NotApplicable:
-    """For a fact that a formula needs and that could not be read."""
+    """The result of a formula that needs a fact which could not be read."""
     return NotApplicable(facts.unknown.get(fact, otherwise))
 
 
@@ -36,7 +36,7 @@ def data_disks(facts: Facts, workload: Workload) -> list[BlockDevice]:
 
 
 def broker_memory(workload: Workload) -> tuple[int, str]:
-    """What the broker's process holds in bytes, and that in words."""
+    """The memory of the broker's process in bytes, and its calculation in words."""
     rest = format_bytes(workload.broker_rss_bytes)
     if workload.broker == "apache-kafka":
         return workload.heap_bytes + workload.broker_rss_bytes, f"{format_bytes(workload.heap_bytes)} heap + {rest}"

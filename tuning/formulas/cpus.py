@@ -1,4 +1,4 @@
-"""Sets of numbers as the kernel writes them, and which CPUs are near a device."""
+"""CPU lists and masks in the kernel's notation, and the CPUs near a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..facts import Facts
 
 
 def format_ranges(numbers: Iterable[int]) -> str:
-    """`0-3,8`, as the kernel writes CPUs in smp_affinity_list and ports in ip_local_reserved_ports."""
+    """Numbers as `0-3,8`: the kernel's notation for CPUs in smp_affinity_list and for ip_local_reserved_ports."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
@@ -28,7 +28,7 @@ def format_cpu_mask(cpus: Iterable[int], like: str) -> str:
 
 
 def parse_cpu_mask(mask: str) -> frozenset[int]:
-    """The CPUs of a mask; none for a text that is no mask."""
+    """The CPUs of a mask; empty for an invalid mask."""
     try:
         bits = int(mask.strip().replace(",", ""), 16)
     except ValueError:

@@ -1,7 +1,7 @@
-"""Values for the request queues of disks.
+"""Formulas for the request queues of disks.
 
-A knob of a disk is asked for the disks under the data directories and for the RAID and LVM devices over them; which of
-the two it is about differs: requests are queued by the disks, read-ahead and dirty pages belong to what is mounted.
+A disk knob is evaluated for the disks under the data directories and for the RAID and LVM devices above them. Knobs of
+request queues apply to the disks; read-ahead and dirty pages apply to the device that is mounted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HDD_REQUESTS: Final = 256
 _WANTED_SECTORS_KB: Final = 1024
 _MANY_CPUS: Final = 16
 _DIRTY_SHARE_OF_JBOD_PERCENT: Final = 150
-# A disk that may hold next to nothing could not take a burst while the others are idle.
+# With a smaller share, a disk could not buffer a burst while the others are idle.
 _LEAST_DIRTY_SHARE_PERCENT: Final = 10
 
 
@@ -83,7 +83,7 @@ def largest_request(facts: Facts, _workload: Workload, name: str) -> Target | No
         return disk
     hardware = disk.queue_number("max_hw_sectors_kb")
     if hardware is None:
-        return NotApplicable("max_hw_sectors_kb does not tell what the hardware takes")
+        return NotApplicable("max_hw_sectors_kb does not show the limit of the hardware")
     value = min(_WANTED_SECTORS_KB, hardware)
     return Target(value, f"the smaller of {_WANTED_SECTORS_KB} KiB and the hardware's {hardware} KiB")
 
@@ -95,8 +95,8 @@ def write_cache(facts: Facts, _workload: Workload, name: str) -> Target | NotApp
         return disk
     present = disk.queue.get("write_cache")
     if present is None:
-        return NotApplicable("the kernel does not tell of a write cache")
-    note = "" if present == "write back" else "the kernel sends it no flushes: right only if no cache of it can be lost"
+        return NotApplicable("the kernel shows no write cache")
+    note = "" if present == "write back" else "the kernel sends it no flushes: safe only without a volatile cache"
     return Target(present, f"{present}, as the driver found it", note=note)
 
 
@@ -122,12 +122,12 @@ def completion_affinity(facts: Facts, _workload: Workload, name: str) -> Target 
     if facts.cpu_count is None:
         return NotApplicable(facts.unknown.get("cpu_count", "the number of CPUs is not known"))
     if facts.cpu_count < _MANY_CPUS:
-        return NotApplicable(f"{facts.cpu_count} CPUs: the group that the kernel completes in is small enough")
-    return Target(2, f"2: {facts.cpu_count} CPUs, at least {_MANY_CPUS}, complete on the one that asked")
+        return NotApplicable(f"{facts.cpu_count} CPUs: the group of CPUs that completes requests is small enough")
+    return Target(2, f"2: with {facts.cpu_count} CPUs, at least {_MANY_CPUS}, the requesting CPU completes")
 
 
 def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
-    """150 % by the number of mounted data disks where there are several, and no less than 10 %."""
+    """150 % divided by the number of mounted data disks where there are several, at least 10 %."""
     device = facts.block_device(name)
     if device is None:
         return _no_such_disk(name)
@@ -144,7 +144,7 @@ def dirty_share(facts: Facts, workload: Workload, name: str) -> Target | NotAppl
 
 
 def _queueing_disk(facts: Facts, name: str) -> BlockDevice | NotApplicable:
-    """The disk of that name, unless it is a layer that passes its requests on."""
+    """The disk of that name, unless it is a layer that passes its requests to other devices."""
     disk = facts.block_device(name)
     if disk is None:
         return _no_such_disk(name)
@@ -158,7 +158,7 @@ def _no_such_disk(name: str) -> NotApplicable:
 
 
 def medium_of(facts: Facts, disk: BlockDevice) -> Medium | None:
-    """What the disk is made of; None in a virtual machine whose hypervisor presents whatever it has as spinning."""
+    """The medium of the disk; None in a virtual machine whose hypervisor shows every disk as rotational."""
     return None if facts.virtual_machine and disk.medium == "hdd" else disk.medium
 
 
@@ -167,7 +167,7 @@ def _described(medium: Medium | None) -> str:
 
 
 def _mounted_devices(facts: Facts, workload: Workload) -> list[str]:
-    """Names of the devices that carry the data directories' file systems, each once."""
+    """Names of the devices below the data directories' file systems, each once."""
     carriers = (facts.device_of(directory) for directory in workload.data_dirs)
     return list(dict.fromkeys(device.name for device in carriers if device is not None))
 

@@ -1,7 +1,7 @@
-"""Values for network interfaces: how their queues and interrupts are spread over CPUs.
+"""Formulas for network interfaces: how their queues and interrupts are spread over CPUs.
 
-Every interface with hardware of its own is asked, each member of a bond too. What a driver or irqbalance has spread
-already stays as it is: another spreading would be no better.
+They are evaluated for every interface with hardware of its own, each member of a bond too. Queues that a driver or
+irqbalance has spread already stay as they are: another distribution would be no better.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OTHER_INTERRUPT: Final = re.compile(r"fdir|config|async|event|control", re.IGNO
 
 
 def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
-    """All CPUs near the interface where it has fewer receive queues than these; none where each has a queue."""
+    """All CPUs near the interface if it has fewer receive queues than CPUs; none if each CPU has a queue."""
     found = queue_of(facts, target)
     if found is None:
         return _no_such_queue(target)
@@ -45,7 +45,7 @@ def receive_steering(facts: Facts, _workload: Workload, target: str) -> Target |
     wanted = cpus if _fewer_queues_than_cpus(facts, interface) else ()
     count = f"{queues} receive queue{'s' if queues > 1 else ''} of {interface.name}"
     text = f"{count} for {len(cpus)} CPUs: " + (f"CPUs {format_ranges(cpus)}" if wanted else "a queue for each, no RPS")
-    # Somebody's own choice of CPUs is as good as all of them, where there have to be any.
+    # Where CPUs are needed, a selection that somebody made is as good as all CPUs.
     good = present is not None and bool(parse_cpu_mask(present)) == bool(wanted)
     return Target(format_cpu_mask(wanted, like=present or ""), text, also=(present,) if present and good else ())
 
@@ -54,12 +54,12 @@ def flow_table(facts: Facts, _workload: Workload, _name: str) -> Target | NotApp
     """32768 where an interface has fewer receive queues than CPUs."""
     steered = [each.name for each in tuned_interfaces(facts) if _fewer_queues_than_cpus(facts, each)]
     if not steered:
-        return NotApplicable("no interface has fewer receive queues than CPUs, so that none needs packets steered")
+        return NotApplicable("every interface has a receive queue for each CPU, so packets need no steering")
     return Target(_FLOW_ENTRIES, f"{_FLOW_ENTRIES} flows, for {', '.join(steered)}")
 
 
 def flows_of_queue(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
-    """32768 by the number of receive queues, as a power of two."""
+    """32768 divided by the number of receive queues, as a power of two."""
     found = queue_of(facts, target)
     if found is None:
         return _no_such_queue(target)
@@ -69,13 +69,13 @@ def flows_of_queue(facts: Facts, _workload: Workload, target: str) -> Target | N
     if not _fewer_queues_than_cpus(facts, interface):
         return NotApplicable("a receive queue for each CPU: flows need no steering")
     queues = len(interface.rx_queues)
-    # The kernel rounds what is written up to a power of two, and a value that reads back different looks like drift.
+    # The kernel rounds up to a power of two; a value that reads back differently would look like drift.
     value = 1 << (-(-_FLOW_ENTRIES // queues) - 1).bit_length()
     return Target(value, f"{_FLOW_ENTRIES} flows / {queues} queues, as a power of two")
 
 
 def transmit_steering(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
-    """Each CPU sends through one queue, which it shares with as few others as possible."""
+    """Each CPU sends through one queue, shared with as few other CPUs as possible."""
     found = queue_of(facts, target)
     if found is None:
         return _no_such_queue(target)
@@ -90,7 +90,7 @@ def transmit_steering(facts: Facts, _workload: Workload, target: str) -> Target 
     masks = [parse_cpu_mask(interface.xps_cpus.get(each, "")) for each in interface.tx_queues]
     users = Counter(cpu for mask in masks for cpu in mask)
     if all(masks[: len(cpus)]) and all(users[cpu] == 1 for cpu in cpus):
-        return Target(present or "", "as the driver spread the CPUs: each has one queue")
+        return Target(present or "", "as set by the driver: each CPU has one queue")
     number = interface.tx_queues.index(queue)
     mine = [cpu for position, cpu in enumerate(cpus) if position % len(interface.tx_queues) == number]
     if not mine:
@@ -102,7 +102,7 @@ def transmit_steering(facts: Facts, _workload: Workload, target: str) -> Target 
 
 
 def interrupt_affinity(facts: Facts, _workload: Workload, target: str) -> Target | NotApplicable:
-    """Queue n of an interface on the nth CPU near it; as it is where every CPU has its share already."""
+    """Queue n of an interface on the nth CPU near it; unchanged if the queues are spread evenly already."""
     interface = next((each for each in tuned_interfaces(facts) if target in map(str, each.irqs)), None)
     interrupt = facts.interrupts.get(int(target)) if target.isdecimal() else None
     if interface is None or interrupt is None:
@@ -117,7 +117,7 @@ def interrupt_affinity(facts: Facts, _workload: Workload, target: str) -> Target
         return NotApplicable(f"irqbalance runs and would move it back; ban it first: --banirq={target}")
     present = interrupt.affinity
     if present is not None and _well_spread(facts, interface, cpus):
-        return Target(format_ranges(present), f"as it is: the queues of {interface.name} are spread over CPUs already")
+        return Target(format_ranges(present), f"unchanged: the queues of {interface.name} are spread over CPUs already")
     cpu = cpus[(_first_place(facts, interface) + queue) % len(cpus)]
     return Target(
         str(cpu), f"queue {queue} of {interface.name} on CPU {cpu}, of {format_ranges(cpus)} near the interface"
@@ -134,12 +134,12 @@ def channels(facts: Facts, _workload: Workload, name: str) -> Target | NotApplic
         return obstacle
     if interface.kind == "virtio" and len(interface.rx_queues) < len(cpus):
         return NotApplicable(
-            f"the hypervisor gave {name} {len(interface.rx_queues)} for {len(cpus)} CPUs: ask there for more queues"
+            f"the hypervisor gave {name} {len(interface.rx_queues)} queues for {len(cpus)} CPUs: ask for more there"
         )
     return Target(
         len(cpus),
         f"{len(cpus)} CPUs near {name}",
-        note=f"ethtool -l {name} tells how many it can have; changing it takes the link down for a moment",
+        note=f"ethtool -l {name} shows the maximum; changing the number takes the link down for a moment",
     )
 
 
@@ -151,14 +151,14 @@ def observe_channels(facts: Facts, name: str) -> Observation:
 
 
 def jumbo_frames(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
-    """9000, only where every hop is proved to carry it."""
+    """9000, only if every hop is proved to forward it."""
     interface = facts.network_interfaces.get(name)
     if interface is None or interface.mtu is None:
         return NotApplicable(f"the MTU of {name} is not known" if name else "no network interface of its own hardware")
     if interface.mtu >= _JUMBO_MTU:
-        return Target(interface.mtu, f"{interface.mtu}, as it is")
+        return Target(interface.mtu, f"{interface.mtu}, unchanged")
     return NotApplicable(
-        f"{interface.mtu} stays; {_JUMBO_MTU} only once every hop is proved to carry it: "
+        f"{interface.mtu} stays; {_JUMBO_MTU} only if every hop is proved to forward it: "
         f"ping -M do -s {_JUMBO_MTU - 28} PEER"
     )
 
@@ -174,7 +174,7 @@ def _no_such_queue(target: str) -> NotApplicable:
 def _one_cpu(cpus: tuple[int, ...]) -> NotApplicable | None:
     if not cpus:
         return NotApplicable("the CPUs of this host are not known")
-    return NotApplicable(f"CPU {cpus[0]} is the only one there is") if len(cpus) == 1 else None
+    return NotApplicable(f"CPU {cpus[0]} is the only one") if len(cpus) == 1 else None
 
 
 def _queue_number(interrupt: Interrupt) -> int | None:
@@ -189,7 +189,7 @@ def _queue_interrupts(facts: Facts, interface: NetworkInterface) -> list[tuple[i
 
 
 def _well_spread(facts: Facts, interface: NetworkInterface, cpus: tuple[int, ...]) -> bool:
-    """No CPU near the interface serves more queues than it must, and no other serves any."""
+    """Whether only CPUs near the interface serve its queues, none of them more than its share."""
     queues_of_cpu: dict[int, set[int]] = {}
     interrupts = _queue_interrupts(facts, interface)
     for queue, interrupt in interrupts:
@@ -202,7 +202,7 @@ def _well_spread(facts: Facts, interface: NetworkInterface, cpus: tuple[int, ...
 
 
 def _first_place(facts: Facts, interface: NetworkInterface) -> int:
-    """Where its queues begin, so that several interfaces (a bond's members) do not all begin on one CPU."""
+    """The CPU index of its first queue, so that several interfaces (members of a bond) start on different CPUs."""
     place = 0
     for other in tuned_interfaces(facts):
         if other.name == interface.name:

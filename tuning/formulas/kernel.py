@@ -1,4 +1,4 @@
-"""Values for the kernel as a whole: what it does when it fails, and its clock against others'."""
+"""Formulas for the kernel as a whole: its behaviour on failures, and its clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..quantities import format_bytes
 from ..workload import Workload
 from .common import broker_memory
 
-# systemd-timesyncd touches it when it has set the clock.
+# systemd-timesyncd creates it after it has set the clock.
 _SYNCHRONISED: Final = "/run/systemd/timesync/synchronized"
 _DAEMONS: Final = {
     "/run/chrony/chronyd.pid": "chronyd",
@@ -23,8 +23,8 @@ _DAEMONS: Final = {
 def clock_sync(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
     """synchronised, to less than 1 ms between hosts whose clocks are compared"""
     if facts.container is not None:
-        return NotApplicable("a container has the clock of its host: look there")
-    return Target("synchronised", "synchronised; a daemon that runs is believed", also=("a daemon runs",))
+        return NotApplicable("a container has the clock of its host: check it there")
+    return Target("synchronised", "synchronised; a running daemon counts as synchronised", also=("a daemon runs",))
 
 
 def core_pattern(_facts: Facts, workload: Workload, _target: str) -> Target:
@@ -42,10 +42,10 @@ def observe_clock(facts: Facts, _target: str) -> Observation:
         return Observation("synchronised", "synchronised by systemd-timesyncd")
     for path, daemon in _DAEMONS.items():
         if facts.files.exists(path):
-            return Observation("a daemon runs", f"{daemon} runs; it tells its offset, we do not see it")
+            return Observation("a daemon runs", f"{daemon} runs; its offset is not visible here")
     if not facts.files.exists("/run"):
-        return Observation(None, "/run does not exist, where a daemon that sets the clock would show")
-    return Observation("not synchronised", "nothing that sets the clock was found")
+        return Observation(None, "/run does not exist, so a daemon that sets the clock cannot be found")
+    return Observation("not synchronised", "no program that sets the clock was found")
 
 
 def observe_core_pattern(facts: Facts, _target: str) -> Observation:

@@ -1,4 +1,4 @@
-"""Values for limits: open files of host, units and logins, threads, and memory that may be locked."""
+"""Formulas for limits: open files of host, units and logins, threads, and locked memory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..workload import Workload
 from .common import MIB
 
 _KAFKA_NOFILE: Final = 100_000
-# systemd's own default hard limit since version 240; a lower one would take something away.
+# systemd's default hard limit since version 240; a lower value would reduce it.
 SYSTEMD_NOFILE_HARD: Final = 524_288
-# Elasticsearch refuses to start below it; a broker with fewer threads does not miss the rest.
+# Elasticsearch does not start below it; for a broker with fewer threads it does no harm.
 _THREADS: Final = 4096
 _THREADS_PER_CPU: Final = 16
-# Requests in flight that a program beside the broker may want to start with libaio.
+# Requests in flight for another program that uses libaio.
 _AIO_HEADROOM: Final = 65_536
 _AIO_USUAL: Final = 1_048_576
 INFINITY: Final = "infinity"
@@ -63,7 +63,7 @@ def file_max(facts: Facts, workload: Workload, target: str) -> Target:
 
 
 def aio_max_nr(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """the larger of 1048576 and what is in use now + 65536, where any program uses libaio; brokers do not"""
+    """the larger of 1048576 and the requests in use now + 65536, if any program uses libaio; brokers do not"""
     used = parse_whole(facts.files.read("/proc/sys/fs/aio-nr").text or "")
     if used == 0:
         return NotApplicable("no program uses libaio now (fs.aio-nr is 0), and brokers write through the page cache")
@@ -91,7 +91,7 @@ def login_memlock(_facts: Facts, _workload: Workload, _target: str) -> Target:
 
 
 def observe_login_nofile(facts: Facts, _target: str) -> Observation:
-    """Of the session that asks: the soft limit, which is what a program meets."""
+    """The soft limit of the session that runs this program; a program gets the soft limit."""
     if facts.nofile_soft is None:
         return Observation(None, facts.unknown.get("nofile", "the limit is not known"))
     return Observation(facts.nofile_soft, f"{facts.nofile_soft} (hard {facts.nofile_hard})")

@@ -1,4 +1,4 @@
-"""Values for swap, write-back, reclaim, mappings and huge pages."""
+"""Formulas for swap, write-back, reclaim, mappings and huge pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .common import GIB, MEDIUM_NAMES, MIB, data_disks, unknown
 
 # Deliberately low: an overestimate would let minutes of unwritten data pile up.
 _ASSUMED_WRITE_BYTES_PER_S: Final = {"hdd": 150 * 10**6, "ssd": 400 * 10**6, "nvme": 1000 * 10**6, None: 150 * 10**6}
-# With more files than this the kernel's caches of names and inodes are worth more than their memory.
+# With more files, the kernel's caches of names and inodes are worth their memory.
 _MANY_FILES: Final = 100_000
 _FILES_PER_SEGMENT: Final = 3
 
@@ -25,7 +25,7 @@ def swappiness(facts: Facts, _workload: Workload, _target: str) -> Target:
 
 
 def swap_devices(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """none, where what is swapped out fits into half of the available memory"""
+    """none, if the data in swap fits into half of the available memory"""
     if facts.container is not None:
         return NotApplicable("swap belongs to the host of this container")
     swapped_bytes = sum(swap.used_bytes for swap in facts.swaps or ())
@@ -33,10 +33,10 @@ def swap_devices(facts: Facts, _workload: Workload, _target: str) -> Target | No
     if swapped_bytes and (available is None or swapped_bytes > available // 2):
         room = "an unknown amount" if available is None else format_bytes(available)
         return NotApplicable(
-            f"{format_bytes(swapped_bytes)} are swapped out and {room} is available to read them back into: "
-            "give the host memory first"
+            f"{format_bytes(swapped_bytes)} are swapped out, and only {room} of memory is available to read them back: "
+            "add memory to the host first"
         )
-    return Target("none", "none: no broker page should ever have to be read back from a disk")
+    return Target("none", "none: the broker never waits for a page to be read back from swap")
 
 
 def dirty_background_bytes(facts: Facts, workload: Workload, _target: str) -> Target | NotApplicable:
@@ -86,7 +86,7 @@ def min_free_kbytes(facts: Facts, _workload: Workload, _target: str) -> Target |
 
 
 def watermark_scale_factor(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """50 (0.5 % of memory) above 64 GiB of memory; below, what the host has"""
+    """50 (0.5 % of memory) above 64 GiB of memory; below, the host's current value"""
     total = facts.memory.total_bytes
     if total is None:
         return unknown(facts, "memory.total_bytes", "the size of memory is not known")
@@ -121,7 +121,7 @@ def observe_swap(facts: Facts, _target: str) -> Observation:
 
 
 def disks_write_rate(facts: Facts, workload: Workload) -> tuple[int, str]:
-    """Bytes a second that all data disks write together, and where the figure comes from."""
+    """Bytes per second that all data disks write together, and the origin of the number."""
     disks = data_disks(facts, workload)
     if workload.disk_write_bytes_per_s is not None:
         count = max(1, len(disks))

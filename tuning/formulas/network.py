@@ -1,4 +1,4 @@
-"""Values for the network stack."""
+"""Formulas for the network stack."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST_TCP_WINDOW_BYTES: Final = 2**30
 _SYN_BACKLOG: Final = (4096, 8192)
 _BACKLOG_PACKETS: Final = 10_000
 _FAST_LINK_BITS_PER_S: Final = 10 * 10**9
-# The kernel's own: 300 packets a round.
+# The kernel's default: 300 packets per round.
 _BUDGET_PACKETS: Final = 300
 _RAISED_BUDGET_PACKETS: Final = 600
 _RAISED_BUDGET_US: Final = 8000
@@ -55,18 +55,18 @@ def netdev_backlog(facts: Facts, _workload: Workload, _name: str) -> Target | No
     ]
     if fast:
         return Target(_BACKLOG_PACKETS, f"{_BACKLOG_PACKETS}: {', '.join(fast)}")
-    drops = "nothing is known of drops" if dropped is None else "nothing was dropped since boot"
+    drops = "drops are not known" if dropped is None else "nothing was dropped since boot"
     return NotApplicable(f"{drops}, and no interface is known to have 10 Gbit/s")
 
 
 def netdev_budget(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """600 where more than 1 % of packets came in rounds of receiving that were cut short."""
+    """600 if more than 1 % of packets came in receive rounds that were cut short."""
     cut = _cut_rounds(facts)
     return cut if isinstance(cut, NotApplicable) else Target(_RAISED_BUDGET_PACKETS, f"{_RAISED_BUDGET_PACKETS}: {cut}")
 
 
 def netdev_budget_time(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """8000 µs where more than 1 % of packets came in rounds that were cut short."""
+    """8000 µs if more than 1 % of packets came in receive rounds that were cut short."""
     cut = _cut_rounds(facts)
     return cut if isinstance(cut, NotApplicable) else Target(_RAISED_BUDGET_US, f"{_RAISED_BUDGET_US} µs: {cut}")
 
@@ -89,20 +89,20 @@ def socket_buffer_default(_facts: Facts, _workload: Workload, _name: str) -> Not
 
 
 def tcp_memory(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """Twice what TCP holds, only where that has reached the pressure mark."""
+    """Twice the pages that TCP uses, only if they have reached the pressure mark."""
     used = _tcp_pages_in_use(facts)
     marks = (facts.files.read("/proc/sys/net/ipv4/tcp_mem").text or "").split()
     pressure = parse_whole(marks[1]) if len(marks) == 3 else None
     if used is None or pressure is None:
-        return NotApplicable("left to the kernel: what TCP holds and its pressure mark are not both known")
+        return NotApplicable("left to the kernel: the pages that TCP uses or its pressure mark are not known")
     if used < pressure:
-        return NotApplicable(f"left to the kernel: TCP holds {used} pages, and is throttled from {pressure} on")
-    return Target(2 * used, f"2 × {used} pages that TCP holds, above the pressure mark of {pressure}")
+        return NotApplicable(f"left to the kernel: TCP uses {used} pages; it is throttled from {pressure} on")
+    return Target(2 * used, f"2 × {used} pages that TCP uses, above the pressure mark of {pressure}")
 
 
 def congestion_control(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
     """bbr for round trips of 10 ms or more; the kernel's choice elsewhere."""
-    # Read whatever the workload is: a capture holds what was read, and may be looked at for another one.
+    # Read it for every workload: a capture saves only files that were read, and may be checked for another workload.
     offered = (facts.files.read("/proc/sys/net/ipv4/tcp_available_congestion_control").text or "").split()
     if workload.rtt_ms < _LONG_ROUND_TRIP_MS:
         return NotApplicable(f"kept: a round trip of {workload.rtt_ms:g} ms stays within one data centre")
@@ -118,15 +118,15 @@ def queueing_discipline(_facts: Facts, workload: Workload, _name: str) -> Target
     return Target(
         "fq",
         f"fq for a round trip of {workload.rtt_ms:g} ms",
-        note="interfaces that exist already keep theirs: tc qdisc replace dev INTERFACE root fq",
+        note="existing interfaces keep their queue; to change one: tc qdisc replace dev INTERFACE root fq",
     )
 
 
 def local_port_range(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
-    """9000 to 65499, or wider where it is, when the connections fill half of the present range."""
+    """9000 to 65499, or wider, if the connections fill half of the current range."""
     present = _port_range(facts)
     if present is None:
-        return NotApplicable(f"{_PORT_RANGE_PATH} does not tell the present range")
+        return NotApplicable(f"{_PORT_RANGE_PATH} does not show the current range")
     low, high = present
     ports = high - low + 1
     if 2 * workload.connections <= ports:
@@ -140,11 +140,11 @@ def local_port_range(facts: Facts, workload: Workload, _name: str) -> Target | N
 
 
 def reserved_ports(facts: Facts, workload: Workload, name: str) -> Target | NotApplicable:
-    """The present ones and the broker's listeners, where these lie in the range of client ports."""
+    """The current ones and the broker's listeners, if these are in the range of client ports."""
     present = _port_range(facts)
     ports_now = _ports(facts.files.read(_RESERVED_PORTS_PATH).text or "")
     if present is None:
-        return NotApplicable(f"{_PORT_RANGE_PATH} does not tell the range of client ports")
+        return NotApplicable(f"{_PORT_RANGE_PATH} does not show the range of client ports")
     wanted = local_port_range(facts, workload, name)
     low, high = map(int, str(wanted.value).split()) if isinstance(wanted, Target) else present
     exposed = [port for port in listener_ports(workload) if low <= port <= high]
@@ -158,7 +158,7 @@ def reserved_ports(facts: Facts, workload: Workload, name: str) -> Target | NotA
 
 
 def observe_ports(facts: Facts, _name: str) -> Observation:
-    """The reserved ports in order; `none` where there are none, as the file is empty then."""
+    """The reserved ports in order; `none` when the file is empty."""
     reading = facts.files.read(_RESERVED_PORTS_PATH)
     if reading.text is None:
         return Observation(None, reading.reason)
@@ -167,7 +167,7 @@ def observe_ports(facts: Facts, _name: str) -> Observation:
 
 
 def connection_tracking(facts: Facts, workload: Workload, _name: str) -> Target | NotApplicable:
-    """4 entries for each connection, at least 65536, where the module is loaded."""
+    """4 entries for each connection, at least 65536, if the module is loaded."""
     reading = facts.files.read(_CONNTRACK_PATH)
     if reading.text is None:
         return NotApplicable("connections are not tracked here: the module nf_conntrack is not loaded")
@@ -175,12 +175,12 @@ def connection_tracking(facts: Facts, workload: Workload, _name: str) -> Target 
     return Target(
         max(_CONNTRACK_LEAST, entries),
         f"{_CONNTRACK_LEAST}, {_CONNTRACK_PER_CONNECTION} × {workload.connections} connections = {entries}",
-        also=(0,),  # no bound at all (__nf_conntrack_alloc)
+        also=(0,),  # no limit (__nf_conntrack_alloc)
     )
 
 
 def listener_ports(workload: Workload) -> tuple[int, ...]:
-    """Ports that the broker's configuration listens on; Kafka's 9092 where it names none."""
+    """The listener ports of the broker's configuration; Kafka's 9092 when it has none."""
     found = re.findall(r":(\d{1,5})(?=\s*(?:,|$))", workload.broker_config.get("listeners", ""))
     ports = sorted({int(port) for port in found if 0 < int(port) < 2**16})
     return tuple(ports) or (_KAFKA_PORT,)
@@ -194,7 +194,7 @@ def _twice_bandwidth_delay(workload: Workload) -> tuple[int, str]:
 
 
 def _cut_rounds(facts: Facts) -> str | NotApplicable:
-    """Why the budget should be raised: a round that ends with work left has handled about one budget of packets."""
+    """Why to raise the budget: a round that ends with work left has handled about one budget of packets."""
     softnet = facts.softnet
     if softnet is None or not softnet.processed:
         return NotApplicable(facts.unknown.get("softnet", "no packet has been counted"))

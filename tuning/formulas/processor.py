@@ -1,4 +1,4 @@
-"""Values for processors: frequencies, idle states, clocks, isolation, the kernel's own work."""
+"""Formulas for processors: frequencies, idle states, clocks, isolation, periodic kernel work."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def governor(facts: Facts, _workload: Workload, policy: str) -> Target | NotAppl
 def boost(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
     """1 for production; 0 makes benchmarks repeat better."""
     if facts.files.exists("/sys/devices/system/cpu/cpufreq/boost"):
-        return Target(1, "1: production takes what speed there is")
+        return Target(1, "1: production uses the full speed")
     if facts.boost is None:
-        return NotApplicable("there is no switch for it here")
+        return NotApplicable("this host has no switch for it")
     state = "on" if facts.boost else "off"
-    return NotApplicable(f"it is {state}; the switch here is intel_pstate/no_turbo, which means the opposite")
+    return NotApplicable(f"it is {state}; the switch here is intel_pstate/no_turbo, where 1 means off")
 
 
 def idle_states(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
@@ -65,20 +65,18 @@ def clock_source(facts: Facts, _workload: Workload, _name: str) -> Target | NotA
 
 
 def left_to_its_kernel(_facts: Facts, _workload: Workload, _name: str) -> NotApplicable:
-    """Nothing: no measurement here speaks for another value than the kernel's."""
-    return NotApplicable("left to the kernel: no measurement here speaks for another value")
+    """Nothing: no measurement here supports another value than the kernel's."""
+    return NotApplicable("left to the kernel: no measurement here supports another value")
 
 
 def isolation(facts: Facts, _workload: Workload, _name: str) -> Target | NotApplicable:
-    """none; what has to be kept apart is bound with CPUAffinity= or taskset first."""
+    """none; first bind programs to separate CPUs with CPUAffinity= or taskset."""
     present = observe_isolation(facts, "")
     if present.value is None:
         return NotApplicable(present.text)
     if present.value == "none":
-        return Target("none", "none: CPUAffinity= of the unit, or taskset, before a change of the boot line")
-    return Target(
-        present.value, "as the boot line has it", note="nothing runs on these CPUs unless it is bound to them by name"
-    )
+        return Target("none", "none: use CPUAffinity= of the unit, or taskset, before a change of the boot line")
+    return Target(present.value, "as in the boot line", note="only programs that are bound to these CPUs run on them")
 
 
 def observe_isolation(facts: Facts, _name: str) -> Observation:
@@ -90,7 +88,7 @@ def observe_isolation(facts: Facts, _name: str) -> Observation:
 
 
 def _slowest_idle_state(facts: Facts) -> tuple[str, int] | None:
-    """Name and exit latency of the state of CPU 0 that takes longest to leave, of those that are not disabled."""
+    """Name and exit latency of CPU 0's enabled idle state with the longest exit latency."""
     slowest: tuple[str, int] | None = None
     for state in facts.files.names(_IDLE_STATES):
         name, latency, disabled = (

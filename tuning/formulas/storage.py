@@ -1,6 +1,6 @@
-"""Values for file systems and their mounts.
+"""Formulas for file systems and their mounts.
 
-The value of a mount knob is the mount option itself, as one would write it in fstab(5).
+The value of a mount knob is the mount option itself, as written in fstab(5).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _JOURNAL_COMMIT_S: Final = 5
 _LONG_COMMIT_S: Final = 30
 _EXTENDED_FILESYSTEMS: Final = ("ext3", "ext4")
 _IN_MEMORY: Final = ("tmpfs", "ramfs")
-# fstab(5) sources that name the same file system whatever order the disks are found in.
+# fstab(5) sources that are independent of the order in which disks are found.
 _STABLE_SOURCE: Final = re.compile(r"(?:UUID|LABEL|PARTUUID|PARTLABEL)=.+|/dev/(?:disk/by-|mapper/|md/).+")
 # The link that `systemctl enable fstrim.timer` makes.
 _TRIM_TIMER: Final = "/etc/systemd/system/timers.target.wants/fstrim.timer"
@@ -26,7 +26,7 @@ _ONE_DISK: Final = "one disk"
 
 
 def mount_noatime(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """noatime on every data directory's mount that lies on a disk."""
+    """noatime on the mount of every data directory that is on a disk."""
     mount = _disk_mount(facts, directory)
     if isinstance(mount, NotApplicable):
         return mount
@@ -55,7 +55,7 @@ def observe_data_mode(facts: Facts, directory: str) -> Observation:
 
 
 def journal_commit(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """The longer of the present interval and 30 s, on ext4."""
+    """The longer of the current interval and 30 s, on ext4."""
     mount = _disk_mount(facts, directory, _EXTENDED_FILESYSTEMS)
     if isinstance(mount, NotApplicable):
         return mount
@@ -90,7 +90,7 @@ def buffer_heads(facts: Facts, _workload: Workload, directory: str) -> Target | 
     mount = _disk_mount(facts, directory, _EXTENDED_FILESYSTEMS)
     if isinstance(mount, NotApplicable):
         return mount
-    return NotApplicable("no measurement here speaks for it, and current kernels ignore it")
+    return NotApplicable("no measurement here supports it, and current kernels ignore it")
 
 
 def observe_buffer_heads(facts: Facts, directory: str) -> Observation:
@@ -98,12 +98,12 @@ def observe_buffer_heads(facts: Facts, directory: str) -> Observation:
 
 
 def write_barrier(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """barrier wherever the file system still has the option."""
+    """barrier, on every file system that still has the option."""
     mount = _disk_mount(facts, directory)
     if isinstance(mount, NotApplicable):
         return mount
     if mount.filesystem == "xfs" and facts.kernel_version is not None and facts.kernel_version >= (4, 19):
-        return NotApplicable("XFS flushes the disk's cache always: Linux 4.19 removed its barrier options")
+        return NotApplicable("XFS always flushes the disk's cache: Linux 4.19 removed its barrier options")
     if mount.filesystem not in (*_EXTENDED_FILESYSTEMS, "xfs", "btrfs"):
         return NotApplicable(f"{mount.filesystem} on {mount.mount_point} has no such option")
     return Target("barrier", f"barrier on {mount.mount_point}: the file system may flush the disk's cache")
@@ -117,7 +117,7 @@ def observe_barrier(facts: Facts, directory: str) -> Observation:
 
 
 def mount_discard(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """nodiscard where systemd runs fstrim.timer, which trims in one go."""
+    """nodiscard if systemd runs fstrim.timer, which trims all free blocks at once."""
     mount = _disk_mount(facts, directory, ("ext4", "xfs"))
     if isinstance(mount, NotApplicable):
         return mount
@@ -125,7 +125,7 @@ def mount_discard(facts: Facts, _workload: Workload, directory: str) -> Target |
     if disks and all(disk.queue.get("discard_max_bytes") == "0" for disk in disks):
         return NotApplicable(f"{_names(disks)} cannot discard")
     if facts.files.link(_TRIM_TIMER) is None or not facts.systemd.running:
-        return NotApplicable("stays as it is until fstrim.timer trims instead: systemctl enable --now fstrim.timer")
+        return NotApplicable("unchanged until fstrim.timer trims instead: systemctl enable --now fstrim.timer")
     return Target("nodiscard", f"nodiscard on {mount.mount_point}, which fstrim.timer trims once a week")
 
 
@@ -152,8 +152,8 @@ def fstab_source(facts: Facts, _workload: Workload, directory: str) -> Target | 
     name = mount.source.removeprefix("/dev/")
     uuid = facts.filesystem_uuids.get(name)
     if uuid is None:
-        return NotApplicable(f"the UUID of {mount.source} is not known: blkid {mount.source} tells it")
-    return Target(f"UUID={uuid}", f"the UUID of what is mounted on {mount.mount_point} now", note=note)
+        return NotApplicable(f"the UUID of {mount.source} is not known: blkid {mount.source} shows it")
+    return Target(f"UUID={uuid}", f"the UUID of the file system mounted on {mount.mount_point} now", note=note)
 
 
 def observe_fstab_source(facts: Facts, directory: str) -> Observation:
@@ -174,7 +174,7 @@ def filesystem_type(facts: Facts, _workload: Workload, directory: str) -> Target
         "ext4",
         f"ext4 or xfs for {mount.mount_point}",
         also=("xfs",),
-        note=f"a comparison with {other} on a spare disk is worth making" if other else "",
+        note=f"a comparison with {other} on a spare disk is worthwhile" if other else "",
     )
 
 
@@ -191,11 +191,11 @@ def mkfs_options(facts: Facts, _workload: Workload, directory: str) -> Target | 
     device = facts.device_of(directory)
     striped = device is not None and len(facts.disks_of(directory)) > 1
     options = [*ext4_options(facts.kernel_version), *(["-E", "stride=…,stripe_width=…"] if striped else [])]
-    return NotApplicable(f"fixed when {mount.source} was formatted; for the next one: mkfs.ext4 {' '.join(options)}")
+    return NotApplicable(f"fixed when {mount.source} was formatted; for a new one: mkfs.ext4 {' '.join(options)}")
 
 
 def ext4_options(kernel_version: tuple[int, int] | None) -> tuple[str, ...]:
-    """Arguments of mkfs.ext4 for one disk: no blocks kept for root, and fast commits from Linux 5.10 on."""
+    """Arguments of mkfs.ext4 for one disk: no blocks reserved for root, and fast commits from Linux 5.10 on."""
     fast_commit = kernel_version is not None and kernel_version >= (5, 10)
     return ("-m", "0", *(("-O", "fast_commit") if fast_commit else ()))
 
@@ -203,17 +203,15 @@ def ext4_options(kernel_version: tuple[int, int] | None) -> tuple[str, ...]:
 def observe_mkfs_options(facts: Facts, directory: str) -> Observation:
     mount = facts.mount_of(directory)
     device = mount.source if mount else "DEVICE"
-    return Observation(None, f"only the file system's own header tells: dumpe2fs -h {device}")
+    return Observation(None, f"only the file system's header shows them: dumpe2fs -h {device}")
 
 
 def storage_layout(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """One disk under each data directory; RAID 10 or RAID 1 where a single volume has to be."""
+    """One disk under each data directory; RAID 10 or RAID 1 if a single volume is required."""
     device = facts.device_of(directory)
     if device is None:
         return NotApplicable(f"no local disk found under {directory}")
-    return Target(
-        _ONE_DISK, f"a disk of its own for {directory}, the copies on other brokers", also=("raid10", "raid1")
-    )
+    return Target(_ONE_DISK, f"a disk of its own for {directory}, replicas on other brokers", also=("raid10", "raid1"))
 
 
 def observe_layout(facts: Facts, directory: str) -> Observation:
@@ -226,7 +224,7 @@ def observe_layout(facts: Facts, directory: str) -> Observation:
 
 
 def _layout(facts: Facts, device: BlockDevice) -> str:
-    """What the loss of one disk means below `device`: the RAID level, or how many disks there are without one."""
+    """The redundancy below `device`: the RAID level, or the number of disks without RAID."""
     if device.raid_level:
         return device.raid_level
     below = [found for member in device.members if (found := facts.block_device(member)) is not None]
@@ -237,7 +235,7 @@ def _layout(facts: Facts, device: BlockDevice) -> str:
 
 
 def _disk_mount(facts: Facts, directory: str, filesystems: tuple[str, ...] = ()) -> Mount | NotApplicable:
-    """The mount that holds `directory`, unless it is in memory or of none of `filesystems`."""
+    """The mount of `directory`, unless it is in memory or its type is not in `filesystems`."""
     mount = facts.mount_of(directory)
     if mount is None:
         return NotApplicable(facts.unknown.get("mounts", f"no mount holds {directory}"))
@@ -249,7 +247,7 @@ def _disk_mount(facts: Facts, directory: str, filesystems: tuple[str, ...] = ())
 
 
 def _observe_option(facts: Facts, directory: str, options: tuple[str, ...], otherwise: str) -> Observation:
-    """The first of `options` that is in force; `otherwise`, as the kernel does not print its defaults."""
+    """The first of `options` that is in force, else `otherwise`, as the kernel does not print defaults."""
     mount = _disk_mount(facts, directory)
     if isinstance(mount, NotApplicable):
         return Observation(None, mount.reason)

@@ -1,4 +1,4 @@
-"""The disks, directories, queues, interrupts and units of a host that a knob applies to."""
+"""The targets of a scope on a given host: disks, directories, queues, interrupts or units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .common import data_disks
 
 
 def targets_of(scope: Scope, facts: Facts, workload: Workload) -> tuple[str, ...]:
-    """The targets in a steady order, each once; `("",)` where the host itself is meant, nothing where there is none."""
+    """The targets in a fixed order, each once; `("",)` for the host itself, empty when the host has none."""
     match scope:
         case "mount":
             return tuple(dict.fromkeys(workload.data_dirs))
@@ -34,7 +34,7 @@ def targets_of(scope: Scope, facts: Facts, workload: Workload) -> tuple[str, ...
 
 
 def tuned_interfaces(facts: Facts) -> tuple[NetworkInterface, ...]:
-    """Interfaces with hardware of their own that are not down, every member of a bond or bridge among them."""
+    """Interfaces with hardware of their own that are not down, including members of bonds and bridges."""
     return tuple(interface for interface in facts.physical_interfaces() if interface.up is not False)
 
 
@@ -52,7 +52,7 @@ def queue_of(facts: Facts, target: str) -> tuple[NetworkInterface, str] | None:
 
 
 def _data_devices(facts: Facts, workload: Workload) -> tuple[str, ...]:
-    """The disks under the data directories, after them the RAID and LVM devices that carry the file systems."""
+    """The disks under the data directories, then the RAID and LVM devices of the file systems."""
     carriers = (facts.device_of(directory) for directory in workload.data_dirs)
     names = [disk.name for disk in data_disks(facts, workload)]
     return tuple(dict.fromkeys([*names, *(device.name for device in carriers if device is not None)]))

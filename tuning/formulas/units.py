@@ -1,6 +1,6 @@
-"""Values for the service units of the broker, and how the present ones are told.
+"""Formulas for the broker's service units, and how their current values are read.
 
-A unit's value is what its files say; where they say nothing, what it runs with; else systemd's default.
+The value of a unit comes from its files, else from its running processes, else it is systemd's default.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def of_unit(formula: Formula) -> Formula:
 
 
 def memory_for_broker(facts: Facts, workload: Workload, _target: str) -> Target | NotApplicable:
-    """the broker's process + write rate × lag window, but no more than the host has; no limit is as good"""
+    """the broker's process + write rate × lag window, at most the host's memory; no limit is as good"""
     if facts.cgroup_version == "v1":
         return NotApplicable("control groups of version 1 are not managed by these settings")
     process, process_text = broker_memory(workload)
@@ -54,59 +54,59 @@ def memory_for_broker(facts: Facts, workload: Workload, _target: str) -> Target 
     )
     budget = facts.memory.budget_bytes
     if budget is not None and needed > budget:
-        return Target(budget, f"{text}, cut to the {format_bytes(budget)} that there are", also=UNLIMITED)
+        return Target(budget, f"{text}, cut to the available {format_bytes(budget)}", also=UNLIMITED)
     return Target(needed, text, also=UNLIMITED)
 
 
 def memory_swap_max(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """0 on a host with swap: where swap has to stay, the broker stays out of it"""
+    """0 on a host with swap: if swap has to stay, the broker does not use it"""
     if facts.cgroup_version == "v1":
-        return NotApplicable("control groups of version 1 cannot keep one unit from swap")
+        return NotApplicable("control groups of version 1 cannot exclude one unit from swap")
     if not facts.swaps:
         return NotApplicable(facts.unknown.get("swaps", "no swap is active"))
     return Target(0, f"0, as {len(facts.swaps)} swap {'device is' if len(facts.swaps) == 1 else 'devices are'} active")
 
 
 def io_weight(facts: Facts, workload: Workload, _target: str) -> Target:
-    """500: five times what any other unit has by default"""
+    """500: five times the default of other units"""
     idle = [disk.name for disk in data_disks(facts, workload) if disk.scheduler != "bfq"]
-    note = f"no effect now: weights need the scheduler bfq or io.cost, not so on {', '.join(idle)}" if idle else ""
+    note = f"no effect now on {', '.join(idle)}: weights need the scheduler bfq or io.cost" if idle else ""
     return Target(500, "500, 5 × the default of 100", note=note)
 
 
 def cpu_affinity(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """the processors of the memory node whose network interface is the fastest, on a host with several nodes"""
+    """the processors of the memory node with the fastest network interface, on a host with several nodes"""
     if len(facts.numa_nodes) < 2:
-        return NotApplicable("fewer than two memory nodes: every processor is as near as any other")
+        return NotApplicable("fewer than two memory nodes: all processors are equally near")
     attached = [interface for interface in facts.physical_interfaces() if _node_of(interface, facts) is not None]
     if not attached:
-        return NotApplicable("no network interface tells its memory node")
+        return NotApplicable("no network interface shows its memory node")
     fastest = max(attached, key=lambda interface: interface.speed_bits_per_s or 0)
     cpus = _node_of(fastest, facts) or ()
-    return Target(cpu_list(cpus), f"{cpu_list(cpus)}, the processors of node {fastest.numa_node}, as {fastest.name}'s")
+    return Target(cpu_list(cpus), f"{cpu_list(cpus)}, the processors of node {fastest.numa_node}, near {fastest.name}")
 
 
 def numa_policy(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """default, and never bind: page cache comes from where the broker may allocate"""
+    """default, and never bind: the policy also limits where page cache is allocated"""
     if len(facts.numa_nodes) < 2:
         return NotApplicable("fewer than two memory nodes: there is no policy to choose")
-    return Target("default", "default: memory near the processor that asks", also=("local", "preferred", "interleave"))
+    return Target("default", "default: memory near the requesting CPU", also=("local", "preferred", "interleave"))
 
 
 def memlock(_facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:
-    """what the broker locks: nothing for either broker here, infinity for one that uses mlock or io_uring buffers"""
+    """the memory that the broker locks: none for Highwater and Apache Kafka, infinity with mlock or io_uring buffers"""
     return NotApplicable("the broker locks no memory and registers no buffers with io_uring")
 
 
 def of_property(name: str, parse: Parser, default: Default, show: Callable[[Value], str] = str) -> Observer:
-    """How a property of a unit is told: `parse` reads what its files say, `default` what systemd does without."""
+    """An observer of a unit's property: `parse` reads the text of its files, `default` is systemd's default."""
 
     def observe(facts: Facts, target: str) -> Observation:
         unit = facts.unit(target)
         written = unit.settings.get(name)
         if written is not None:
             value = parse(facts, written)
-            return Observation(value, f"{target} holds {name}={written}" if value is None else show(value))
+            return Observation(value, f"{target} has {name}={written}" if value is None else show(value))
         value = default(facts)
         if value is None:
             return Observation(None, f"{name} is not set for {target}, and its default is not known here")
@@ -116,7 +116,7 @@ def of_property(name: str, parse: Parser, default: Default, show: Callable[[Valu
 
 
 def of_limit(name: str, limit: str, default: Default, show: Callable[[Value], str] = str) -> Observer:
-    """How a resource limit of a unit is told; the text names a running instance that still has another one."""
+    """An observer of a unit's resource limit; the text names running instances that still have another limit."""
 
     def observe(facts: Facts, target: str) -> Observation:
         unit = facts.unit(target)
@@ -136,7 +136,7 @@ def of_limit(name: str, limit: str, default: Default, show: Callable[[Value], st
             return Observation(value, f"{show(value)} (default)")
         value = as_size(facts, written.partition(":")[0])
         if value is None:
-            return Observation(None, f"{target} holds {name}={written}")
+            return Observation(None, f"{target} has {name}={written}")
         late = [f"{show(soft)} in {instance}" for instance, soft in running.items() if soft not in (value, None)]
         return Observation(value, f"{show(value)} ({', '.join(late)} until it restarts)" if late else show(value))
 
@@ -160,7 +160,7 @@ def as_memory(facts: Facts, text: str) -> Value | None:
 
 
 def as_tasks(facts: Facts, text: str) -> Value | None:
-    """As `as_size`, or a percentage of the processes that the kernel can have."""
+    """As `as_size`, or a percentage of the kernel's maximum of processes."""
     percent = text.removesuffix("%")
     if text.endswith("%") and percent.isdecimal():
         return int(percent) * _most_tasks(facts) // 100
@@ -187,7 +187,7 @@ def default_tasks(facts: Facts) -> Value:
 
 
 def default_processes(facts: Facts) -> Value | None:
-    """Half of the threads that the kernel can have, as it gives to the first process (fork_init)."""
+    """Half of the kernel's maximum of threads, the limit of the first process (fork_init)."""
     threads = _threads_max(facts)
     return None if threads is None else threads // 2
 
@@ -208,7 +208,7 @@ def cpu_list(cpus: Sequence[int]) -> str:
 
 
 def _node_of(interface: NetworkInterface, facts: Facts) -> tuple[int, ...] | None:
-    """The processors of the interface's memory node; None where it is near to none."""
+    """The processors of the interface's memory node; None when it has none."""
     for node in facts.numa_nodes:
         if node.number == interface.numa_node and node.cpus:
             return node.cpus
@@ -216,7 +216,7 @@ def _node_of(interface: NetworkInterface, facts: Facts) -> tuple[int, ...] | Non
 
 
 def _most_tasks(facts: Facts) -> int:
-    """What systemd takes percentages of (its system_tasks_max): pid_max, or threads-max, which follows the memory."""
+    """The base of systemd's percentages (its system_tasks_max): the smaller of pid_max and threads-max."""
     pid_max = parse_whole(facts.files.read("/proc/sys/kernel/pid_max").text or "") or _PID_MAX
     return min(pid_max, _threads_max(facts) or pid_max)
 

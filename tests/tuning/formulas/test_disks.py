@@ -113,7 +113,7 @@ def test_a_request_is_never_larger_than_the_hardware_takes(tmp_path: Path, hardw
 
 
 def test_without_the_hardwares_limit_nothing_is_asked_for(tmp_path: Path) -> None:
-    assert "does not tell" in _reason(disks.largest_request, _facts(tmp_path, [_disk("sda", "8:0", queue={})]), "sda")
+    assert "does not show" in _reason(disks.largest_request, _facts(tmp_path, [_disk("sda", "8:0", queue={})]), "sda")
 
 
 @pytest.mark.parametrize("present", ["write back", "write through"])

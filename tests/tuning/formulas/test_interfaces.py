@@ -237,7 +237,7 @@ def test_a_single_cpu_leaves_nothing_to_choose(tmp_path: Path) -> None:
         (interfaces.transmit_steering, "eth0/queues/tx-0"),
         (interfaces.channels, "eth0"),
     ):
-        assert _reason(formula, facts, target) == "CPU 0 is the only one there is"
+        assert _reason(formula, facts, target) == "CPU 0 is the only one"
         assert _reason(formula, replace(facts, cpus_online=()), target) == "the CPUs of this host are not known"
 
 
@@ -304,7 +304,7 @@ def test_the_number_of_queues_is_advice_and_of_a_guest_the_hypervisors(tmp_path:
     assert isinstance(answer, Target)
     assert (answer.value, interfaces.observe_channels(physical, "eth0").value) == (8, 2)
     guest = _facts(tmp_path, _interface("eth0", 1, kind="virtio"))
-    assert "ask there for more queues" in _reason(interfaces.channels, guest, "eth0")
+    assert "ask for more there" in _reason(interfaces.channels, guest, "eth0")
 
 
 def test_jumbo_frames_are_never_asked_for_unproved(tmp_path: Path) -> None:

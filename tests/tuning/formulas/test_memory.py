@@ -77,11 +77,11 @@ def test_a_control_group_bounds_unwritten_data_too(facts: Facts) -> None:
     [
         (0, None, ""),
         (2, 4, ""),
-        (3, 4, "3 GiB are swapped out and 4 GiB is available to read them back into"),
+        (3, 4, "3 GiB are swapped out, and only 4 GiB of memory is available to read them back"),
         (
             1,
             None,
-            "1 GiB are swapped out and an unknown amount is available to read them back into",
+            "1 GiB are swapped out, and only an unknown amount of memory is available to read them back",
         ),
     ],
 )
@@ -92,7 +92,7 @@ def test_swap_stays_where_memory_could_not_take_it_back(
     swap = Swap("/dev/sdb1", "partition", 8 * GIB, used_gib * GIB)
     answer = memory.swap_devices(replace(facts, memory=Memory(available_bytes=available), swaps=(swap,)), WORKLOAD, "")
     if reason:
-        assert answer == NotApplicable(f"{reason}: give the host memory first")
+        assert answer == NotApplicable(f"{reason}: add memory to the host first")
     else:
         assert _value(answer) == "none"
 

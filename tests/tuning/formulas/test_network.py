@@ -74,7 +74,7 @@ def test_only_the_ceiling_of_tcp_buffers_is_changed() -> None:
 
 
 def test_the_backlog_is_raised_for_a_fast_link_or_after_drops(facts: Facts) -> None:
-    assert _text(network.netdev_backlog, facts).startswith("nothing is known of drops")
+    assert _text(network.netdev_backlog, facts).startswith("drops are not known")
     slow = replace(facts, network_interfaces={"eth0": _link("eth0", 10**9), "eth1": _link("eth1", None)})
     assert _value(network.netdev_backlog, slow) is None
     fast = replace(facts, network_interfaces={"eth0": _link("eth0", 25 * 10**9)})
@@ -107,10 +107,10 @@ def test_without_counters_nothing_is_said_of_the_budget(facts: Facts) -> None:
 
 
 def test_tcp_memory_is_the_kernels_until_it_is_short(tmp_path: Path, facts: Facts) -> None:
-    assert "not both known" in _text(network.tcp_memory, facts)
+    assert "or its pressure mark are not known" in _text(network.tcp_memory, facts)
     write(tmp_path, "/proc/sys/net/ipv4/tcp_mem", "100\t200\t300\n")
     write(tmp_path, "/proc/net/sockstat", "sockets: used 30\nTCP: inuse 9 orphan 0 tw 0 alloc 12 mem 199\n")
-    assert "TCP holds 199 pages, and is throttled from 200 on" in _text(network.tcp_memory, facts)
+    assert "TCP uses 199 pages; it is throttled from 200 on" in _text(network.tcp_memory, facts)
     write(tmp_path, "/proc/net/sockstat", "TCP: inuse 9 orphan 0 tw 0 alloc 12 mem 200\n")
     assert _value(network.tcp_memory, facts) == 400
     assert find_knob("net.ipv4.tcp_mem").mechanism == "advice"
@@ -147,7 +147,7 @@ def test_client_ports_are_widened_for_many_connections_only(
 
 
 def test_the_brokers_ports_are_reserved_where_clients_could_take_them(tmp_path: Path, facts: Facts) -> None:
-    assert "does not tell" in _text(network.reserved_ports, facts)
+    assert "does not show" in _text(network.reserved_ports, facts)
     write(tmp_path, PORTS, "32768\t60999\n")
     write(tmp_path, RESERVED, "\n")
     assert "port 9092 lies outside 32768–60999" in _text(network.reserved_ports, facts)

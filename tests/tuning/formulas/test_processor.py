@@ -47,10 +47,10 @@ def test_a_governor_that_is_not_offered_is_not_asked_for(facts: Facts) -> None:
 def test_boost_is_on_for_production_and_a_switch_of_the_opposite_sense_is_not_written(
     tmp_path: Path, facts: Facts
 ) -> None:
-    assert processor.boost(facts, WORKLOAD, "") == NotApplicable("there is no switch for it here")
+    assert processor.boost(facts, WORKLOAD, "") == NotApplicable("this host has no switch for it")
     answer = processor.boost(replace(facts, boost=True), WORKLOAD, "")
     assert isinstance(answer, NotApplicable)
-    assert "no_turbo, which means the opposite" in answer.reason
+    assert "no_turbo, where 1 means off" in answer.reason
     write(tmp_path, "/sys/devices/system/cpu/cpufreq/boost", "0\n")
     report = report_on(find_knob("cpu.boost"), facts, WORKLOAD)
     assert (report.current, report.recommended, report.state) == (0, 1, "differs")
@@ -105,7 +105,7 @@ def test_isolated_cpus_are_pointed_out_and_never_asked_for(tmp_path: Path, facts
     write(tmp_path, "/proc/cmdline", "ro isolcpus=2-3 quiet nohz_full=2-3\n")
     report = report_on(find_knob("cpu.isolation"), facts, WORKLOAD)
     assert (report.current, report.state) == ("isolcpus=2-3 nohz_full=2-3", "ok")
-    assert "unless it is bound to them" in report.note
+    assert "only programs that are bound to these CPUs" in report.note
 
 
 @pytest.mark.parametrize(
@@ -124,4 +124,4 @@ def test_what_a_kernel_dropped_is_obsolete_from_that_release_on(
     assert report_on(knob, replace(facts, kernel_version=last), WORKLOAD).state != "obsolete"
     report = report_on(knob, replace(facts, kernel_version=first_without), WORKLOAD)
     assert report.state == "obsolete"
-    assert "leave it out of sysctl files" in report.obsolete
+    assert "remove it from sysctl files" in report.obsolete

@@ -151,7 +151,7 @@ def test_a_mount_that_no_line_makes_or_whose_uuid_nobody_knows_is_left_alone(tmp
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/fstab").write_text("/dev/sda /data ext4 defaults 0 2\nshort line\n", encoding="utf-8")
     assert (
-        _reason(storage.fstab_source, _facts(tmp_path)) == "the UUID of /dev/sda is not known: blkid /dev/sda tells it"
+        _reason(storage.fstab_source, _facts(tmp_path)) == "the UUID of /dev/sda is not known: blkid /dev/sda shows it"
     )
 
 

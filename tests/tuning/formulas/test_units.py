@@ -69,7 +69,7 @@ def test_a_host_without_systemd_has_no_units(facts: Facts, tmp_path: Path) -> No
     [
         (Workload(), 64 * GIB, 3_268_435_456, "256 MiB broker + 100 MB/s × 30 s = 3.04 GiB"),
         (Workload(broker="apache-kafka"), 64 * GIB, 9_710_886_400, "6 GiB heap + 256 MiB + 100 MB/s × 30 s"),
-        (Workload(), 2 * GIB, 2 * GIB, "cut to the 2 GiB that there are"),
+        (Workload(), 2 * GIB, 2 * GIB, "cut to the available 2 GiB"),
     ],
 )
 def test_a_memory_limit_has_room_for_the_process_and_the_window(
@@ -112,7 +112,7 @@ def test_affinity_follows_the_fastest_interface_of_several_nodes(facts: Facts) -
         "eth2": _interface("eth2", speed_gbit_per_s=100, node=None),
     }
     answer = units.cpu_affinity(replace(two, network_interfaces=interfaces), Workload(), UNIT)
-    assert answer == Target("4-5,8", "4-5,8, the processors of node 1, as eth1's")
+    assert answer == Target("4-5,8", "4-5,8, the processors of node 1, near eth1")
 
 
 def test_a_policy_is_a_matter_of_several_nodes(facts: Facts) -> None:
