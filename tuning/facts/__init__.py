@@ -1,8 +1,8 @@
-"""What this host is: read from /proc, /sys, /etc and /run below a root, which may be a captured tree.
+"""Collects facts about a host from /proc, /sys, /etc and /run, below any root.
 
-A file that is missing or forbidden leaves its fact None and its reason in `Facts.unknown`; collecting never fails.
-`model` has the facts, the modules named after a part of the host read them, `capture` saves what they read, and
-`capabilities` tells which settings can be changed from here.
+Collecting never fails: if a file is missing or not readable, its fact is None and `Facts.unknown` has the reason.
+`model` defines the facts, the modules named after parts of the host read them, `capture` saves the files that were
+read, and `capabilities` decides which settings can be changed from here.
 """
 
 from __future__ import annotations

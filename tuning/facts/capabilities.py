@@ -1,7 +1,7 @@
-"""Whether a setting can be changed from here, found without writing, and whom else to ask.
+"""Decides, without writing, whether root of this system can change a setting, and whom to ask if not.
 
-"Here" is root of this system: that somebody is not root is a matter of the call, not of the host. A trial write is
-never made: a privileged container, or root without namespaces of its own, would change the real host by it.
+A user who is not root is a matter of the call, not of the host. There is never a trial write: a privileged container,
+or root without own namespaces, would change the real host by it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .model import Facts
 _CAP_SYS_ADMIN: Final = 21
 _WRITE_BITS: Final = 0o222
 _LIMIT_OF_PROPERTY: Final = {"LimitNOFILE": "nofile", "LimitNPROC": "nproc", "LimitMEMLOCK": "memlock"}
-# Of the network settings, what every network namespace has of its own on a present kernel; an older one shares more,
-# which the mode and the existence of the file tell. tcp_mem is of the host although its name does not say so.
+# Network settings that every network namespace has separately on a current kernel. Older kernels share more settings;
+# the mode and the existence of the file show that. tcp_mem belongs to the host, contrary to its name.
 _NAMESPACED_PREFIXES: Final = ("net.core.somaxconn", "net.core.optmem_max", "net.ipv4.", "net.ipv6.")
 _NOT_NAMESPACED: Final = frozenset({"net.ipv4.tcp_mem", "net.ipv4.udp_mem"})
-# pkg/kubelet/sysctl/safe_sysctls.go of Kubernetes: what a pod may set without the kubelet's leave, and since when.
+# pkg/kubelet/sysctl/safe_sysctls.go of Kubernetes: settings that a pod may set without the kubelet's permission.
 _SAFE_IN_KUBERNETES: Final = {
     "net.ipv4.ip_local_port_range": "",
     "net.ipv4.tcp_syncookies": "",
@@ -38,13 +38,13 @@ _PRIVILEGED_PROPERTIES: Final = frozenset({*_LIMIT_OF_PROPERTY, "OOMScoreAdjust"
 class Capability:
     can: bool
     why: str
-    """One line: what stands in the way, or what should be known before it is changed; empty when there is nothing."""
+    """One line: the obstacle, or a remark on the change; empty when there is neither."""
     ask: str = ""
-    """What to ask the team for that runs the host below, as what one wants of it; empty where nobody can help."""
+    """The request to the operator of the underlying host; empty when nobody can help."""
 
 
 def capability(facts: Facts, knob: Knob, target: str = "", value: str = "VALUE") -> Capability:
-    """Whether root of this system can give `knob` the `value`, told from modes, mount flags and namespaces."""
+    """Whether root of this system can set `knob` to `value`, from file modes, mount flags and namespaces."""
     match knob.mechanism:
         case "advice":
             return Capability(False, "it is checked and explained, never changed by this program")
@@ -82,7 +82,7 @@ def _of_kernel_file(facts: Facts, knob: Knob, target: str, value: str) -> Capabi
 
 
 def _whole_text(facts: Facts, knob: Knob, path: str, value: str) -> str:
-    """All numbers of the file, with `value` at the place of the one that the knob is about."""
+    """All numbers of the file, with `value` in place of the knob's number."""
     numbers = (facts.files.read(path).text or "").split()
     if knob.field is None or knob.field >= len(numbers):
         return value
@@ -97,12 +97,12 @@ def _absent(facts: Facts, knob: Knob, path: str, ask: str) -> Capability:
 
 
 def _is_refused_now(facts: Facts, path: str) -> bool:
-    """What this very machine says to root."""
+    """Whether the running kernel refuses root a write."""
     return facts.files.is_running_system and os.geteuid() == 0 and not facts.files.may_write(path)
 
 
 def why_not_given(facts: Facts, unit_property: str) -> str:
-    """Why a process may not have what the files of its unit say; empty when nothing stands in the way."""
+    """Why a process cannot get the limits of its unit's files; empty when it can."""
     if facts.can_raise_limits is not False or unit_property not in _PRIVILEGED_PROPERTIES:
         return ""
     return f"{_here(facts)} has no CAP_SYS_RESOURCE to give it"
@@ -138,7 +138,7 @@ def _of_login(facts: Facts, knob: Knob, value: str) -> Capability:
 
 
 def _beyond_hard_limit(facts: Facts, limit: str, value: str) -> Capability | None:
-    """A hard limit can be raised by whoever has CAP_SYS_RESOURCE, and by nobody else."""
+    """The obstacle when a value exceeds the hard limit, which only CAP_SYS_RESOURCE can raise; else None."""
     hard = facts.limits[limit].hard if limit in facts.limits else None
     wanted = int(value) if value.isdecimal() else None
     if facts.can_raise_limits is not False or hard is None or (wanted is not None and wanted <= hard):
@@ -170,7 +170,7 @@ def _is_namespaced(key: str) -> bool:
 
 
 def _ask_for_setting(facts: Facts, knob: Knob, path: str, value: str) -> str:
-    """In the words of whatever runs the container; empty outside of containers, where there is nobody to ask."""
+    """The request in terms of the container engine; empty outside of containers."""
     if facts.container is None:
         return ""
     if knob.mechanism == "sysfs":

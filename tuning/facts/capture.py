@@ -1,8 +1,8 @@
-"""Saves what this program reads of a host as a tree of small files, to analyse it elsewhere.
+"""Captures the files that the tuner reads of a host as a tree, for analysis on another machine.
 
-What is saved is what was read: the readers, the checks and the planning run once over files that remember every access.
-No list of paths can grow old beside them. Secrets are left out: environments and command lines of processes are never
-read, and what configuration files say beyond what is asked of them is taken out before it is written.
+The readers, the checks and the planning run once over files that record every access, so no list of paths can become
+outdated. Secrets are left out: environments and command lines of processes are never read, and unneeded content of
+configuration files is removed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _make_empty(directory: Path) -> None:
 
 
 def _read_as_the_verbs_do(facts: Facts, workload: Workload) -> None:
-    """Every knob on every target, and all that a plan would look at, on whichever disk the data will lie."""
+    """Read every knob on every target, and all that a plan reads, for data on any local disk."""
     local = (mount.mount_point for mount in facts.mounts if facts.device_of(mount.mount_point) is not None)
     everywhere = replace(workload, data_dirs=tuple(dict.fromkeys([*workload.data_dirs, *local])))
     for knob in KNOBS:
@@ -82,7 +82,7 @@ def _read_as_the_verbs_do(facts: Facts, workload: Workload) -> None:
                 facts.files.read(knob.path.format(target=target))
         if knob.twin:
             facts.files.read(sysctl_path(knob.twin))
-    with suppress(TuningError):  # what stands in the way is to be looked at there
+    with suppress(TuningError):  # errors are part of the analysis on the other machine
         make_plan(facts, everywhere, KNOBS)
         verify(facts, everywhere, KNOBS, CapturedTreeRunner())
         size_host(facts, everywhere)
@@ -91,7 +91,7 @@ def _read_as_the_verbs_do(facts: Facts, workload: Workload) -> None:
 
 
 class _Recorder(HostFiles):
-    """A host's files that remember what was asked of them, and answer the same when they are asked again."""
+    """A host's files that record every access and return the same result when they are read again."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -100,7 +100,7 @@ class _Recorder(HostFiles):
         self.folders: dict[str, list[str]] = {}
         self.links: dict[str, str] = {}
         self.found: set[str] = set()
-        """Paths of which only the existence or the mode was asked."""
+        """Paths whose existence or mode was read."""
 
     def read(self, path: str) -> Reading:
         if path not in self.readings:
@@ -146,7 +146,7 @@ class _Recorder(HostFiles):
 
 
 class _Tree:
-    """Puts the recorded files below a folder, at the places that the host's own links lead to."""
+    """Writes the recorded files below a folder, at their real places on the host, with the links to them."""
 
     def __init__(self, source: _Recorder, directory: Path) -> None:
         self._source = source
@@ -203,7 +203,7 @@ class _Tree:
         if os.path.lexists(place):
             return
         if not path.startswith("/proc/") and link != "/dev/null":
-            # Relative, so that nothing in the tree leads to the machine on which it is looked at.
+            # Relative, so that no link in the tree leads to files of the machine that reads it.
             folder = posixpath.dirname(path)
             link = posixpath.relpath(posixpath.normpath(posixpath.join(folder, link)), folder)
         place.symlink_to(link)
@@ -239,7 +239,7 @@ class _Tree:
         place.unlink(missing_ok=True)
         place.write_text(text, encoding="utf-8", newline="")
         attributes = HostFiles.attributes(self._source, path)
-        # Readable by its owner, whatever it was: who looks at the tree is rarely root.
+        # Always readable by its owner, as users of the tree are rarely root.
         place.chmod((attributes.mode & 0o777 if attributes else 0o444) | 0o400)
 
     def _place(self, path: str) -> Path:

@@ -1,4 +1,4 @@
-"""A captured tree as a host: recognised by its marker, and read instead of the live host."""
+"""Reads a captured tree, which a marker file identifies, with the read errors of the original host."""
 
 from __future__ import annotations
 

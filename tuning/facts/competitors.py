@@ -1,4 +1,4 @@
-"""Other programs that set kernel settings: tuning daemons, cloud agents, files in sysctl.d."""
+"""Finds other programs that set the same settings: tuning daemons, cloud agents, files in sysctl.d."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .units import is_masked, runs
 
 _OUR_NAME: Final = "90-highwater.conf"
 _SYSCTL_DIRECTORIES: Final = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
-# The keys that this program has an opinion on; hardening and forwarding are other people's business.
+# The keys that the catalogue covers; hardening and forwarding are not among them.
 _TUNED_KEYS: Final = re.compile(
     r"vm\.|fs\.(?:file-max|nr_open|aio-max-nr)$|net\.core\.|net\.ipv4\.(?:tcp_|ip_local_)|net\.netfilter\.nf_conntrack_max"
     r"|kernel\.(?:numa_balancing|sched_|core_pattern|panic_on_oops|randomize_va_space|nmi_watchdog|timer_migration|perf_event)"
@@ -73,7 +73,7 @@ def read_competitors(reader: Reader) -> tuple[Competitor, ...]:
 
 
 def _tuned(reader: Reader) -> Iterator[Competitor]:
-    """tuned keeps its profile's name in a file of its own, which stays behind when the service is off."""
+    """TuneD. The file with its profile's name remains when the service is off, so the service is checked too."""
     state = _state(reader, "tuned.service")
     profile = reader.optional("/etc/tuned/active_profile")
     if not state or not profile:

@@ -1,4 +1,4 @@
-"""Control groups, version 1, 2 or both: the limits of this process and of the groups above."""
+"""Reads the control group limits of this process and of its ancestors, version 1, 2 or both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _THROTTLE_FILES: Final = {"rbps": "read_bps", "wbps": "write_bps", "riops": "rea
 
 @dataclass(frozen=True)
 class _Hierarchy:
-    """One mounted hierarchy and the directories of our group in it, the topmost first."""
+    """One mounted hierarchy and the directories of this process's group in it, the topmost first."""
 
     version: int
     group: str
@@ -52,7 +52,7 @@ def _version(mounts: Sequence[Mount]) -> CgroupVersion | None:
 
 
 def _hierarchy(groups: Sequence[Sequence[str]], mounts: Sequence[Mount], controller: str) -> _Hierarchy | None:
-    """Where a controller is: in a hierarchy of version 1 that has it, else in the one of version 2."""
+    """The hierarchy of a controller: one of version 1 that has it, else that of version 2."""
     for _, controllers, group in groups:
         if controller in controllers.split(","):
             mounted = [m for m in mounts if m.filesystem == "cgroup" and controller in m.options]

@@ -1,4 +1,4 @@
-"""Block devices: disks, partitions, the layers over them (RAID, LVM, loop), and their queues."""
+"""Reads block devices: disks, partitions, the layers above them (RAID, LVM, loop), and queues."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mounted file systems with their live options, and the UUIDs by which fstab should name them."""
+"""Reads mounted file systems with their live options, and the UUIDs of file systems."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BY_UUID: Final = "/dev/disk/by-uuid"
 
 
 def read_mounts(reader: Reader) -> tuple[Mount, ...]:
-    """Lines of mountinfo(5) in mount order; what is no such line is passed over."""
+    """Lines of mountinfo(5) in mount order; invalid lines are skipped."""
     mounts = []
     for line in (reader.required("mounts", "/proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""Memory: how much there is, what is left, and what a control group leaves of it."""
+"""Reads the size of memory, its available part, and the limit of a control group."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _meminfo(reader: Reader, fact: str, key: str) -> int | None:
 
 
 def _page_bytes(reader: Reader) -> int | None:
-    """No file tells the page size; the same memory in pages and in bytes does, however it moves in between.
+    """The page size. No file has it, so it is the ratio of the same memory in bytes and in pages.
 
-    By the median of several: with memory that was plugged in, MemFree may count what nr_free_pages does not.
+    The median of several ratios is used: with hot-plugged memory, MemFree may count more than nr_free_pages.
     """
     counters, sizes = reader.optional("/proc/vmstat") or "", reader.optional("/proc/meminfo") or ""
     ratios: list[float] = []

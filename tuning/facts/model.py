@@ -1,6 +1,6 @@
-"""What a host is, as values: every fact that the formulas, the checks and the reports are made of.
+"""The facts of a host as values, for formulas, checks and reports.
 
-A fact that cannot be told is None or empty, with its reason in `Facts.unknown`. Their readers are beside this file.
+An unknown fact is None or empty, with the reason in `Facts.unknown`. The other modules of this package read the facts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BlockDeviceKind = Literal[
     "device mapper",
     "loop",
     "zram",
-    "virtual",  # memory, network: nothing below that could be tuned
+    "virtual",  # memory or network: it has no disk that could be tuned
 ]
 InterfaceKind = Literal["physical", "virtio", "bond", "bridge", "vlan", "veth", "loopback", "virtual"]
 SwapForm = Literal["fstab", "systemd", "zram-generator", "dphys-swapfile"]
@@ -94,7 +94,7 @@ class SwapSource:
 
     form: SwapForm
     path: str
-    """The file that says so."""
+    """The file that turns it on."""
     device: str
     """The device or file it names, as written there; empty where the tool finds one itself."""
     masked: bool = False
@@ -160,7 +160,7 @@ class Interrupt:
     affinity: tuple[int, ...] | None
     """CPUs that may take it (smp_affinity_list)."""
     effective_affinity: tuple[int, ...] | None
-    """CPUs that do take it; what the controller made of `affinity`."""
+    """CPUs that do take it, chosen by the interrupt controller from `affinity`."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class NetworkInterface:
 
     @property
     def virtual(self) -> bool:
-        """Without a device of its own: what can be tuned is on its members, if anywhere."""
+        """Whether it has no device of its own; only its members can be tuned."""
         return self.kind not in ("physical", "virtio")
 
 
@@ -205,7 +205,7 @@ class Softnet:
 
 @dataclass(frozen=True)
 class ControlGroup:
-    """The limits on this process by its control group and the ones above; None is no limit, or none that is known."""
+    """The limits of this process's control group and its ancestors; None: no limit, or unknown."""
 
     version: CgroupVersion | None = None
     path: str | None = None
@@ -224,7 +224,7 @@ class ControlGroup:
 
 @dataclass(frozen=True)
 class Namespaces:
-    """Whether each namespace of this process is the one that the kernel itself made; None when it cannot be told."""
+    """Whether each namespace of this process is the initial one of the kernel; None: unknown."""
 
     network: bool | None = None
     pid: bool | None = None
@@ -242,13 +242,13 @@ class Systemd:
 
 @dataclass(frozen=True)
 class Competitor:
-    """A tool or a file that sets what this program sets, and may set it again."""
+    """Another program or file that sets settings of the catalogue."""
 
     name: str
     what: str
-    """One line: what it does to our settings."""
+    """One line: its effect on settings."""
     path: str
-    """How one knows that it is there."""
+    """The file or unit that shows its presence."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ class Facts:
     boost: bool | None = None
     """None where there is no switch for it."""
     smt: bool | None = None
-    """Whether processors share cores; None when the kernel does not tell."""
+    """Whether processors share cores; None: unknown."""
     clocksource: Choice = field(default=Choice(None, ()))
     memory: Memory = Memory()
     swaps: tuple[Swap, ...] | None = None
@@ -287,7 +287,7 @@ class Facts:
     effective_capabilities: int | None = None
     """CapEff of this process, a bit for each of capabilities(7)."""
     bounding_capabilities: int | None = None
-    """CapBnd: what root can have here at all."""
+    """CapBnd: all capabilities that root can have here."""
     control_group: ControlGroup = ControlGroup()
     namespaces: Namespaces = Namespaces()
     container: str | None = None
@@ -359,7 +359,7 @@ class Facts:
         return mount.mount_point if mount and "ro" in mount.options else None
 
     def unit(self, name: str) -> Unit:
-        """What the files say of a systemd service unit (or of a template `x@.service` and its instances)."""
+        """A systemd service unit (or a template `x@.service` with its instances), read from its files."""
         if name not in self._units:
             self._units[name] = read_unit(self.files, name)
         return self._units[name]

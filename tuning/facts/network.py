@@ -1,4 +1,4 @@
-"""Network interfaces: queues, interrupts, and the counters that show lost packets."""
+"""Reads network interfaces with their queues and interrupts, and the counters of lost packets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read_softnet(reader: Reader) -> Softnet | None:
 
 
 def read_tcp_ext(reader: Reader) -> dict[str, int]:
-    """The counters of /proc/net/netstat that tell of lost connections: a line of names, then a line of numbers."""
+    """Counters of lost connections in /proc/net/netstat: a line of names, then a line of numbers."""
     lines = [line.split() for line in (reader.required("tcp_ext", "/proc/net/netstat") or "").splitlines()]
     tables = [line[1:] for line in lines if line and line[0] == "TcpExt:"]
     if len(tables) < 2:
@@ -127,7 +127,7 @@ def _queue_files(reader: Reader, base: str, queues: tuple[str, ...], file: str) 
 
 
 def _interrupt_numbers(reader: Reader, base: str, name: str, names: Mapping[int, str]) -> tuple[int, ...]:
-    """The interrupts of an interface's queues; all that its device has where the names tell no queues."""
+    """The interrupts of an interface's queues; all interrupts of its device if the names show no queues."""
     listed = reader.files.names(f"{base}/device/msi_irqs")
     device = ""
     if not listed and (link := reader.files.link(base)):

@@ -1,4 +1,4 @@
-"""The platform of a host: kernel, system, container, virtual machine, capabilities, systemd."""
+"""Reads kernel, system, container, virtual machine, namespaces, capabilities and systemd of a host."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SYSTEMD_LIBRARIES: Final = (
     "/usr/lib64/systemd",
     *(f"/usr/lib/{cpu}-linux-gnu/systemd" for cpu in ("x86_64", "aarch64", "powerpc64le", "riscv64", "s390x")),
 )
-# What whoever made the container leaves in it, the most telling first.
+# Files that container engines create, the most specific first.
 _CONTAINER_MARKERS: Final = (
     ("/.dockerenv", "docker"),
     ("/run/.containerenv", "podman"),
@@ -33,7 +33,7 @@ _CONTAINER_GROUPS: Final = (
     ("lxc", "lxc"),
     ("/machine.slice/", "systemd-nspawn"),
 )
-# The clock that a hypervisor offers names it where the firmware's tables do not.
+# Clock sources that identify a hypervisor, if the firmware's tables do not.
 _HYPERVISOR_CLOCKS: Final = (
     ("kvm-clock", "KVM"),
     ("hyperv_clocksource_tsc_page", "Hyper-V"),
@@ -97,7 +97,7 @@ def _root_is_mapped(uid_map: str | None) -> bool | None:
 
 
 def _initial_network(reader: Reader) -> bool | None:
-    """The inode of the first network namespace is no constant before Linux 6.17; what /proc/sys shows of it is one.
+    """Whether this is the initial network namespace. Its inode is not constant before Linux 6.17, but its /proc/sys is.
 
     net/core/sysctl_net_core.c registers netdev_max_backlog and its like for init_net alone.
     """
@@ -107,7 +107,7 @@ def _initial_network(reader: Reader) -> bool | None:
 
 
 def read_container(reader: Reader, namespaces: Namespaces) -> str | None:
-    """What kind of container this is, None for none. The pid namespace decides; the rest only gives the name."""
+    """The kind of container, None outside of one. The pid namespace decides; the rest only finds the name."""
     if namespaces.pid:
         return None
     for path in ("/run/systemd/container", "/run/host/container-manager"):

@@ -1,4 +1,4 @@
-"""Processors: their number, NUMA nodes, frequency control, and clock source."""
+"""Reads processors: their number, NUMA nodes, frequency governors and the clock source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .reading import Reader, number_in, parse_cpu_list, parse_kibibytes
 _CPU: Final = "/sys/devices/system/cpu"
 _NODES: Final = "/sys/devices/system/node"
 _CLOCK: Final = "/sys/devices/system/clocksource/clocksource0"
-# x86 and POWER; "Processor" is how 32-bit ARM writes it. 64-bit ARM does not tell.
+# x86 and POWER; "Processor" on 32-bit ARM. 64-bit ARM has no such line.
 _MODEL: Final = r"^(?:model name|Model|cpu|Processor)\s*:\s*(.+)$"
 
 
@@ -78,7 +78,7 @@ def _governors(reader: Reader) -> dict[str, Choice]:
 
 
 def _boost(reader: Reader) -> bool | None:
-    """Two switches for the same thing: intel_pstate has its own, the other way round."""
+    """Whether boost is on. intel_pstate has an own switch with the opposite meaning."""
     no_turbo = _flag(reader.optional(f"{_CPU}/intel_pstate/no_turbo"))
     return not no_turbo if no_turbo is not None else _flag(reader.optional(f"{_CPU}/cpufreq/boost"))
 

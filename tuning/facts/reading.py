@@ -1,4 +1,4 @@
-"""What every reader of facts gets: the files of a host, and a place for reasons of missing facts."""
+"""The reader of facts: a host's files, and the reasons of facts that cannot be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Active swap, and what turns it on at boot: fstab, units, zram-generator, dphys-swapfile."""
+"""Reads active swap, and what turns it on at boot: fstab, swap units, zram-generator, dphys-swapfile."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def _in_fstab(reader: Reader) -> Iterator[SwapSource]:
 
 
 def _in_units(reader: Reader) -> Iterator[SwapSource]:
-    """Swap units in order of precedence, with those that a generator makes of a partition table's types.
+    """Swap units in order of precedence, including those that a generator made from partition types.
 
-    What generators make of fstab and of zram-generator's configuration is left to those.
+    Units that generators made from fstab or from zram-generator's configuration are skipped.
     """
     seen: set[str] = set()
     for directory in (*UNIT_DIRECTORIES, *_GENERATED):
@@ -88,7 +88,7 @@ def _in_zram_generator(reader: Reader) -> Iterator[SwapSource]:
         yield SwapSource("zram-generator", main, "", masked=True)
     for name, values in settings.items():
         if not values.get("mount-point"):
-            # No host has less memory than nothing, which is what the second of the two asks for.
+            # A host-memory-limit of 0 excludes every host.
             off = values.get("zram-size") == "0" or values.get("host-memory-limit") == "0"
             yield SwapSource("zram-generator", source[name], f"/dev/{name}", masked=off)
 

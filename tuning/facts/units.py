@@ -1,4 +1,4 @@
-"""Systemd service units from their files: merged settings, and limits of running processes."""
+"""Reads systemd service units: settings with merged drop-ins, and limits of running processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNIT_DIRECTORIES: Final = (
 )
 # Where systemd keeps the control groups of services: version 2, then its own hierarchy of version 1.
 _SERVICE_GROUPS: Final = ("/sys/fs/cgroup/system.slice", "/sys/fs/cgroup/systemd/system.slice")
-# The settings that facts tell of; commands and environments, which may hold secrets, are not among them.
+# The settings that are read. Commands and environments are not, because they may contain secrets.
 RESOURCE_SETTING: Final = re.compile(
     r"(?:Limit|Memory|CPU|IO|Tasks|OOM|NUMA)\w+|Allowed(?:CPUs|MemoryNodes)|Nice|Slice|Type|Delegate"
 )
@@ -58,7 +58,7 @@ class Unit:
     drop_ins: tuple[str, ...] = ()
     """In the order in which they are read: later ones win."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What [Service] says of resources, by the files, last one of each: LimitNOFILE, MemoryHigh, …"""
+    """Resource settings of [Service], the last one of each: LimitNOFILE, MemoryHigh, …"""
     instances: tuple[Instance, ...] = ()
 
 
@@ -72,7 +72,7 @@ def read_unit(files: HostFiles, name: str) -> Unit:
             if value:
                 settings[key] = value
             else:
-                settings.pop(key, None)  # an empty assignment takes back what was said before
+                settings.pop(key, None)  # an empty assignment resets earlier ones
     return Unit(
         name=name,
         path=path,
@@ -105,7 +105,7 @@ def parse_limits(text: str) -> dict[str, Limit]:
 
 
 def _names_of(name: str) -> list[str]:
-    """The names whose files count for a unit: of an instance `x@1.service` its template's after its own."""
+    """The names whose files apply to a unit: for an instance `x@1.service` its own, then its template's."""
     stem, at, rest = name.partition("@")
     instance, _, suffix = rest.rpartition(".")
     return [name, f"{stem}@.{suffix}"] if at and instance else [name]

@@ -1,8 +1,8 @@
-"""Where a setting is kept over a reboot: one module for each kind of file.
+"""Files that persist settings over a reboot: one module for each kind of file.
 
-Writers are pure: the present text of a file and what is wanted in, the wanted text out. A file that is ours alone is
-written as a whole, with what somebody else put into it kept; /etc/fstab is edited in place. None stands for a file that
-is not there, or is no longer needed.
+Writers are pure functions from the current text of a file and the wanted settings to the new text. Files of Highwater
+are written as a whole, but lines of others in them are kept; /etc/fstab is edited in place. None stands for a file that
+does not exist, or that is no longer needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""/etc/fstab, edited in place: only the field that is meant changes, all else stays byte for byte."""
+"""Edits /etc/fstab in place: only the requested field changes, all other bytes stay."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..errors import TuningError
 
 PATH: Final = "/etc/fstab"
 MARK: Final = "#highwater-tune# "
-"""Before a line that we turned off; the line itself follows as it was."""
+"""Prefix of a line that Highwater turned off; the line itself follows unchanged."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _FIELDS: Final = re.compile(r"[^\s]+")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of fstab(5). `source` and `mount_point` without their octal escapes."""
+    """One line of fstab(5). `source` and `mount_point` have no octal escapes."""
 
     line: int
     """Index of the line."""
@@ -92,7 +92,7 @@ def without(text: str, entry: Entry) -> str:
 
 
 def changed_options(options: tuple[str, ...], wanted: str, instead_of: Iterable[str]) -> tuple[str, ...]:
-    """`options` with `wanted` where one of `instead_of` stood first, else at the end; the order of the others stays.
+    """Replace the first of `instead_of` in `options` by `wanted`, or append it; the order of the others stays.
 
     Names of `instead_of` that end in `=` stand for every value.
     """
@@ -118,14 +118,14 @@ def swap_entries(text: str) -> list[Entry]:
 
 
 def commented_out(text: str, entries: Iterable[Entry]) -> str:
-    """The file with these lines turned off, each kept behind our mark."""
+    """The file with these lines commented out, each after `MARK`."""
     for entry in entries:
         text = _with_line(text, entry.line, lambda line: MARK + line)
     return text
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends, split where the C library does: at line feeds alone."""
+    """Lines with their line ends, split only at line feeds, like the C library."""
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 

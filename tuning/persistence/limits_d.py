@@ -1,4 +1,4 @@
-"""Our file of limits.d: resource limits of logins, by pam_limits. Systemd units do not read it."""
+"""Highwater's file in limits.d: resource limits of logins; systemd units do not read it."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ class Entry(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """As they are written: a number, or `unlimited`."""
+    """A soft and a hard limit as written in the file: a number, or `unlimited`."""
 
     soft: str
     hard: str
 
 
 def check_domain(domain: str) -> None:
-    """Raises TuningError for what would be more than the first field of a line."""
+    """Raises TuningError for a domain that is not a valid first field of a line."""
     if not _DOMAIN.fullmatch(domain):
         raise TuningError(f"{domain!r} is not a user, @group or * of limits.conf(5)")
 
 
 def parse_limits(text: str) -> dict[Entry, Limits]:
-    """Limits by domain and item; `-` sets both, and one that is not there is empty."""
+    """Limits by domain and item; `-` sets both, and a missing limit is empty."""
     found: dict[Entry, Limits] = {}
     for line in text.splitlines():
         fields = line.partition("#")[0].split()
@@ -51,7 +51,7 @@ def parse_limits(text: str) -> dict[Entry, Limits]:
 
 @dataclass(frozen=True)
 class AtLogin:
-    """What a login gets, and the file that says so; `ours`: that our file has a line for it too."""
+    """The limits that a login gets, and the file that sets them; `ours`: Highwater's file has a line too."""
 
     soft: str
     hard: str
@@ -82,7 +82,7 @@ def number(item: str, text: str) -> int | str:
 
 
 def with_limits(present: str | None, limits: Mapping[Entry, Limits]) -> str | None:
-    """Our file with these limits; those of other domains and items stay."""
+    """Highwater's file with these limits; limits of other domains and items stay."""
     merged = parse_limits(present or "") | dict(limits)
     lines = [
         f"{entry.domain} {kind} {entry.item} {value}\n"

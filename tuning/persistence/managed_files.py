@@ -1,4 +1,4 @@
-"""Finds the files with this tool's mark, whether a journal knows them or not."""
+"""Finds the files that Highwater wrote, also without a journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS: Final = "/etc/systemd/system"
 
 
 def marked_files(files: HostFiles) -> Iterator[str]:
-    """Paths of files that we wrote or edited, as their own text tells."""
+    """Paths of files that Highwater wrote or edited, according to their text."""
     drop_ins = (systemd.drop_in(name.removesuffix(".d")) for name in files.names(_UNITS) if name.endswith(".d"))
     whole = (sysctl_d.MANAGED_FILE, udev.MANAGED_FILE, tmpfiles.MANAGED_FILE, limits_d.MANAGED_FILE, swap.ZRAM_FILE)
     for path in (*whole, *drop_ins):

@@ -1,7 +1,7 @@
-"""Which file wins for a kernel setting at boot: the boot order, computed without a boot.
+"""Simulates a boot to find which file wins for a kernel setting.
 
-In order: `sysctl.KEY=` of the kernel's command line; sysctl.d(5) as systemd-sysctl or, without systemd, procps' `sysctl
---system` reads it; the active profile of TuneD, and after it sysctl.d once more where `reapply_sysctl` is on; lines of
+The order is: `sysctl.KEY=` of the kernel's command line; sysctl.d(5), read by systemd-sysctl or, without systemd, by
+procps' `sysctl --system`; the active profile of TuneD, and sysctl.d again if its `reapply_sysctl` is on; lines of
 /etc/rc.local.
 """
 
@@ -18,7 +18,7 @@ from ..hostfiles import HostFiles
 from . import tuned
 from .sysctl_d import PAIRED_KEYS, dotted, parse_lines
 
-# sysctl.d(5), and sysctl(8) of procps-ng 4: of files of one name the one in the earliest directory counts.
+# sysctl.d(5), and sysctl(8) of procps-ng 4: of files with the same name, the one in the first directory counts.
 _DIRECTORIES: Final = (
     "/etc/sysctl.d",
     "/run/sysctl.d",
@@ -37,7 +37,7 @@ _ECHO: Final = re.compile(r"""\becho\s+["']?(?P<value>[^"'>]*?)["']?\s*>\s*/proc
 
 @dataclass(frozen=True)
 class Assignment:
-    """A place that sets a key (dotted form), in the order of a boot."""
+    """One assignment of a key (dotted form) during a boot, with its place."""
 
     key: str
     value: str
@@ -62,15 +62,15 @@ class Boot:
     assignments: tuple[Assignment, ...]
 
     def chain(self, key: str) -> tuple[Assignment, ...]:
-        """Whatever sets the key, or the other member of its pair, in order; the last one wins."""
+        """All assignments of the key or of the other member of its pair, in order; the last one wins."""
         keys = {key, PAIRED_KEYS.get(key, key)}
         found = [item for wanted in keys for item in self._by_key.get(wanted, ())]
-        # The kernel takes no 0 for a member of a pair: such a line changes nothing.
+        # The kernel does not accept 0 for a member of a pair, so such a line has no effect.
         found = [item for item in found if not (item.key in PAIRED_KEYS and item.value == "0")]
         return tuple(self.assignments[number] for number in sorted(self._number[item] for item in found))
 
     def winner(self, key: str) -> Assignment | None:
-        """None when nothing sets it: the kernel's default stays. Its key is the pair's other one where that wins."""
+        """The last assignment; None when the kernel's default stays. Its key may be the other member of the pair."""
         return self.chain(key)[-1] if self.chain(key) else None
 
     def explain(self, key: str) -> list[str]:
@@ -81,7 +81,7 @@ class Boot:
         return [str(item) for item in chain[:-1]] + [f"{chain[-1]}: it wins at boot"]
 
     def settings(self) -> dict[str, str]:
-        """Key to value when all is done; of a pair only the member that is in force."""
+        """Key to value after the boot; for a pair only the member that is in force."""
         return {key: winner.value for key in self._by_key if (winner := self.winner(key)) and winner.key == key}
 
     @cached_property
@@ -97,7 +97,7 @@ class Boot:
 
 
 def simulate_boot(files: HostFiles, texts: Mapping[str, str | None] | None = None) -> Boot:
-    """What the next boot would set, by the files as they are; by `texts` for paths that it names, None for no file."""
+    """Simulate the next boot with the current files. `texts` replaces the text of some paths; None: no file."""
     view = _View(files, texts or {})
     with_systemd = any(files.exists(path) for path in _SYSTEMD_SYSCTL)
     made = list(_kernel_command_line(files))
@@ -111,7 +111,7 @@ def simulate_boot(files: HostFiles, texts: Mapping[str, str | None] | None = Non
     if profile is not None:
         made += [Assignment(line.key, line.value, line.path, line.number, "TuneD") for line in profile.sysctls]
         if profile.reapply_sysctl and profile.sysctls:
-            # TuneD looks into fewer directories than systemd does (its plugin_sysctl).
+            # TuneD's plugin_sysctl reads fewer directories than systemd.
             paths = [*view.by_name(_DIRECTORIES_OF_TUNED), _SYSCTL_CONF]
             made += view.lines(paths, "TuneD, reapply_sysctl")
     made += _boot_scripts(files, view)
@@ -150,7 +150,7 @@ class _View:
 
 
 def _explicit_before_patterns(files: HostFiles, lines: Iterable[Assignment]) -> Iterator[Assignment]:
-    """Patterns (`net.ipv4.conf.*.rp_filter`) as systemd-sysctl expands them: a key that is named itself goes before."""
+    """Expand patterns (`net.ipv4.conf.*.rp_filter`) like systemd-sysctl: an explicit key takes precedence."""
     everything = list(lines)
     named = {item.key for item in everything}
     for item in everything:
@@ -181,7 +181,7 @@ def _kernel_command_line(files: HostFiles) -> Iterator[Assignment]:
 def _boot_scripts(files: HostFiles, view: _View) -> Iterator[Assignment]:
     for path in _RC_LOCAL:
         if files.link(path) is not None:
-            continue  # one of the two is often a link to the other
+            continue  # one of the two files is often a link to the other
         for number, line in enumerate(view.text(path).splitlines(), start=1):
             command = line.partition("#")[0]
             for match in (_SYSCTL_COMMAND.search(command), _ECHO.search(command)):
@@ -191,7 +191,7 @@ def _boot_scripts(files: HostFiles, view: _View) -> Iterator[Assignment]:
 
 
 def _values_resolved(made: Sequence[Assignment]) -> Iterator[Assignment]:
-    """TuneD's `>N` (raise only) and `<N` (lower only) with what they come to after the assignments before them."""
+    """Resolve TuneD's `>N` (raise only) and `<N` (lower only) with the values of earlier assignments."""
     last: dict[str, str] = {}
     for item in made:
         if item.value[:1] in ("<", ">") and item.value[1:].strip().isdecimal():

@@ -1,4 +1,4 @@
-"""What turns swap on at boot besides /etc/fstab and .swap units: zram-generator and dphys-swapfile."""
+"""Turns off the swap of zram-generator and dphys-swapfile at boot."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def zram_devices(text: str) -> list[str]:
 
 
 def without_zram(present: str | None, devices: Iterable[str]) -> str | None:
-    """Our drop-in with these devices turned off: no host has less memory than a host-memory-limit of 0."""
+    """Highwater's drop-in with these devices turned off by host-memory-limit = 0, which excludes every host."""
     names = sorted({*zram_devices(present or ""), *devices}, key=lambda name: int(name.removeprefix("zram")))
     if not names:
         return None

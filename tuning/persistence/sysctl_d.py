@@ -1,4 +1,4 @@
-"""Our file of sysctl.d: kernel settings under /proc/sys that are set again at every boot."""
+"""Highwater's file in sysctl.d: kernel settings under /proc/sys that every boot sets again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Line(NamedTuple):
 
 
 def parse_lines(text: str) -> Iterator[Line]:
-    """Assignments in the order of the file; comments and whatever is no assignment are passed over."""
+    """Assignments in the order of the file; comments and invalid lines are skipped."""
     for number, line in enumerate(text.splitlines(), start=1):
         key, equals, value = line.partition("=")
         # A leading minus says that a failure to set the key is no error.
@@ -40,9 +40,9 @@ def parse_settings(text: str) -> dict[str, str]:
 
 
 def with_settings(present: str | None, settings: Mapping[str, str], comments: Mapping[str, str]) -> str | None:
-    """Our file with `settings` (dotted keys) in force: one line per key, after its comment where there is one.
+    """Highwater's file with `settings` (dotted keys): one line per key, after its comment if it has one.
 
-    What the file sets besides stays, but for the other member of a pair, which would undo ours.
+    Other settings in the file stay, except for the other member of a pair, which would undo the new line.
     """
     merged = parse_settings(present or "")
     for key in settings:
@@ -58,6 +58,6 @@ def with_settings(present: str | None, settings: Mapping[str, str], comments: Ma
 
 
 def dotted(key: str) -> str:
-    """sysctl.d(5): when a slash comes first, slashes separate and dots belong to names."""
+    """The dotted form of a key. sysctl.d(5): if the first separator is a slash, dots belong to names."""
     first = next((character for character in key if character in "./"), ".")
     return key if first == "." else key.translate(str.maketrans("./", "/."))

@@ -1,4 +1,4 @@
-"""Drop-ins of systemd units, one file with all settings of a unit, and masked units."""
+"""Highwater's drop-ins of systemd units, one file per unit, and masked units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9:_.]")
 
 
 def check_unit(name: str) -> None:
-    """Raises TuningError for what would end up as another path than that of a unit."""
+    """Raises TuningError for a name that is not that of a unit, as names become parts of paths."""
     if not _UNIT_NAME.fullmatch(name):
         raise TuningError(f"{name!r} is not the name of a service unit, such as highwater-broker@.service")
 
@@ -25,12 +25,12 @@ def drop_in(unit: str) -> str:
 
 
 def mask(unit: str) -> str:
-    """The file that masks a unit when it is empty (systemd.unit(5)): nothing can start it, and no generator's wins."""
+    """The file that masks a unit when it is empty (systemd.unit(5)); it also overrides units of generators."""
     return f"/etc/systemd/system/{unit}"
 
 
 def parse_drop_in(text: str) -> dict[str, dict[str, str]]:
-    """Settings by section; of one that is given several times the last."""
+    """Settings by section; the last one of several wins."""
     sections: dict[str, dict[str, str]] = {}
     current: dict[str, str] = {}
     for line in text.splitlines():
@@ -44,7 +44,7 @@ def parse_drop_in(text: str) -> dict[str, dict[str, str]]:
 
 
 def with_settings(present: str | None, section: str, settings: Mapping[str, str]) -> str | None:
-    """Our drop-in with these settings in a section (`Service`, `Mount`); what it sets besides stays."""
+    """Highwater's drop-in with these settings in a section (`Service`, `Mount`); other settings stay."""
     sections = parse_drop_in(present or "")
     sections[section] = sections.get(section, {}) | dict(settings)
     blocks = [

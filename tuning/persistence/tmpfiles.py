@@ -1,4 +1,4 @@
-"""Our file of tmpfiles.d: settings under /sys that belong to no device, written again at every boot."""
+"""Highwater's file in tmpfiles.d: settings under /sys without a device, written again at every boot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DIRECTORIES: Final = ("/etc/tmpfiles.d", "/run/tmpfiles.d", "/usr/local/lib/tmp
 
 
 def parse_writes(text: str) -> dict[str, str]:
-    """Path to value of the `w` lines (tmpfiles.d(5)); lines of other types are passed over."""
+    """Path to value of the `w` lines (tmpfiles.d(5)); lines of other types are skipped."""
     writes: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split(None, 6)
@@ -23,7 +23,7 @@ def parse_writes(text: str) -> dict[str, str]:
 
 
 def with_writes(present: str | None, writes: Mapping[str, str]) -> str | None:
-    """Our file with a `w` line for each path; those that are there for other paths stay."""
+    """Highwater's file with a `w` line for each path; lines for other paths stay."""
     merged = parse_writes(present or "") | dict(writes)
     if not merged:
         return None
@@ -33,7 +33,7 @@ def with_writes(present: str | None, writes: Mapping[str, str]) -> str | None:
 
 
 def other_writes(files: HostFiles) -> dict[str, tuple[str, str]]:
-    """What other files of tmpfiles.d write: path to value and file. Which of two files comes last is not laid down."""
+    """Writes of other files in tmpfiles.d: path to value and file. The order of two files is not defined."""
     found: dict[str, str] = {}
     for directory in _DIRECTORIES:
         for name in files.names(directory):

@@ -1,4 +1,4 @@
-"""The active profile of TuneD, which sets kernel settings after the boot's own files."""
+"""Reads the active profile of TuneD, which sets kernel settings after the files of the boot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .sysctl_d import dotted
 
 _ACTIVE: Final = "/etc/tuned/active_profile"
 _MAIN: Final = "/etc/tuned/tuned-main.conf"
-# Before and since TuneD 2.23; the administrator's own before those that are shipped.
+# Of TuneD before and since 2.23; the administrator's profiles come before the shipped ones.
 _PROFILE_DIRECTORIES: Final = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _ENABLED: Final = "/etc/systemd/system/multi-user.target.wants"
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
@@ -41,9 +41,9 @@ class ProfileLine:
 class ActiveProfile:
     name: str
     reapply_sysctl: bool
-    """TuneD applies sysctl.d once more after its own settings, so that those files win (its default)."""
+    """TuneD applies sysctl.d again after its own settings, so that those files win (its default)."""
     lines: tuple[ProfileLine, ...]
-    """Of the profile and of those that it includes, included ones first."""
+    """Lines of the profile and of included profiles, included ones first."""
 
     @property
     def sysctls(self) -> tuple[ProfileLine, ...]:
@@ -57,7 +57,7 @@ class ActiveProfile:
 
 
 def active_profile(files: HostFiles) -> ActiveProfile | None:
-    """None without TuneD, without a profile, or where its service is not started at boot."""
+    """The active profile; None without TuneD, without a profile, or if its service does not start at boot."""
     names = (files.read(_ACTIVE).text or "").split()
     if not names or "tuned.service" not in files.names(_ENABLED):
         return None
@@ -89,7 +89,7 @@ def _sections(text: str, path: str) -> Iterator[ProfileLine]:
     for section, number, key, value in _numbered(text):
         key = dotted(key) if section == "sysctl" else key
         if section == "disk" and key == "readahead":
-            value = value.lstrip(">").strip()  # raises only, which is what the knob does too
+            value = value.lstrip(">").strip()  # `>` only raises, and so does the knob
         yield ProfileLine(section, key, " ".join(value.split()), path, number)
 
 

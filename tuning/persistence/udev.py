@@ -1,4 +1,4 @@
-"""udev rules for disks and network interfaces, applied whenever a device appears or changes."""
+"""Highwater's udev rules: settings of disks and interfaces, written when a device appears or changes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _RULE: Final = re.compile(r'(?P<match>ACTION==.*), ATTR\{(?P<attribute>[^}]+)\}=
 # An assignment; with == it is a condition.
 _WRITES: Final = re.compile(r'ATTR\{([^}]+)\}\s*=\s*"([^"]*)"')
 _DIRECTORIES: Final = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d")
-# Choosing a scheduler resets the number of requests, and udev writes in the order of the rules.
+# Setting a scheduler resets nr_requests, and udev writes in the order of the rules.
 _FIRST: Final = "queue/scheduler"
-# Everything else is either a pattern to udev (* ? [ |) or would end the quotes.
+# All other characters are udev patterns (* ? [ |) or end the quotes.
 _LITERAL: Final = re.compile(r"[A-Za-z0-9_.:/+-]+")
-# From what stays with the device to what is only its turn at this boot; the first that udev knows is used.
+# From the most to the least stable identity; the first one that udev knows is used.
 _IDENTITIES: Final = ("ID_SERIAL", "ID_WWN", "DM_UUID", "MD_UUID", "ID_PATH")
 
 
 class Rule(NamedTuple):
-    """Which device, and which of its files gets which text."""
+    """The match of a device, one of its files, and the text for it."""
 
     match: str
     attribute: str
@@ -31,24 +31,24 @@ class Rule(NamedTuple):
 
 
 def disk_match(name: str, udev: Mapping[str, str]) -> str:
-    """A disk by what `udev` says of it and of no other; by kernel name where it says nothing that lasts."""
+    """The match of a disk, by a unique property in `udev`, or by kernel name if there is none."""
     return f'ACTION=="add|change", SUBSYSTEM=="block", ENV{{DEVTYPE}}=="disk", {_identity(name, udev)}'
 
 
 def interface_match(name: str, udev: Mapping[str, str]) -> str:
-    """Likewise of a network interface. It is renamed after it was added, which is an event of its own: a move."""
+    """The match of a network interface. An interface is renamed after it is added, which is a `move` event."""
     identity = _identity(name, {key: value for key, value in udev.items() if key == "ID_PATH"})
     return f'ACTION=="add|change|move", SUBSYSTEM=="net", {identity}'
 
 
 def parse_rules(text: str) -> dict[tuple[str, str], str]:
-    """Value by device match and attribute, of rules as this module writes them; others are passed over."""
+    """Value by device match and attribute, of rules that this module wrote; other rules are skipped."""
     found = (_RULE.fullmatch(line.strip()) for line in text.splitlines())
     return {(match["match"], match["attribute"]): match["value"] for match in found if match}
 
 
 def with_rules(present: str | None, rules: Iterable[Rule]) -> str | None:
-    """Our file with these rules, in the order of devices; lines that are not of our form stay, at the end."""
+    """Highwater's file with these rules, in the order of devices; other lines stay, at the end."""
     merged = parse_rules(present or "") | {(rule.match, rule.attribute): rule.value for rule in rules}
     foreign = [
         line for line in (present or "").splitlines() if line and line[0] != "#" and not _RULE.fullmatch(line.strip())
@@ -61,7 +61,7 @@ def with_rules(present: str | None, rules: Iterable[Rule]) -> str | None:
 
 
 class Rival(NamedTuple):
-    """A rule of somebody else that is read after ours and writes an attribute, of whatever devices."""
+    """A rule of another program that is read after Highwater's and writes an attribute of some device."""
 
     path: str
     line: int
@@ -70,7 +70,7 @@ class Rival(NamedTuple):
 
 
 def later_rules(files: HostFiles) -> list[Rival]:
-    """Rules of udev(7) whose files come after ours by name; of one name the file in the earliest directory counts."""
+    """Rules in files whose names sort after Highwater's; of files with the same name, the first directory counts."""
     found: dict[str, str] = {}
     for directory in _DIRECTORIES:
         for name in files.names(directory):
