@@ -1,4 +1,4 @@
-"""What the inventory says of clusters as a whole: their brokers, and where ZooKeeper answers."""
+"""Filters for clusters in the inventory: their brokers, and the addresses of ZooKeeper."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with an inventory, told from its variables alone: values in, lines out."""
+"""Filter that finds faults in the variables of an inventory, without asking a host."""
 
 from __future__ import annotations
 

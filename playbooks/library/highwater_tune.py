@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible's face of tuning/: arguments in, plan made or carried out on the host, diff and reports out."""
+"""Ansible module for the host tuner: plans, applies, rolls back or verifies settings on the host."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ from ansible.module_utils.highwater.tuning.workload import Workload, parse_workl
 
 DOCUMENTATION = r"""
 module: highwater_tune
-short_description: Make a host as the tuning catalogue recommends, or as it was before
+short_description: Apply the tuning catalogue's recommendations to a host, or roll them back
 description:
-  - Computes every value on the host, from its memory, its disks and the workload it is to carry.
-  - A value that is good already stays, and a higher ceiling is never lowered.
-  - Everything that is changed is in a journal first, which is durable. Then it is written and read back. When a change
-    fails, those before it are taken back.
-  - Keeps what it sets over a reboot, in files of its own in sysctl.d, udev, tmpfiles.d, systemd drop-ins and limits.d,
-    and in single lines of fstab.
-  - With O(state=absent) puts back what was there before, except for what somebody else changed since.
+  - Calculates every value on the host, from its memory, its disks and its workload.
+  - A value that is good already stays, and a higher limit is never lowered.
+  - Writes each change to a durable journal, makes the change and reads it back. When a change fails, the changes before
+    it are rolled back.
+  - Persists settings over a reboot, in its own files in sysctl.d, udev, tmpfiles.d, systemd drop-ins and limits.d, and
+    in single lines of fstab.
+  - With O(state=absent) restores what was there before, except for what somebody else changed since.
 options:
   state:
     description: >-
-      V(present) makes the host as O(profile) has it; V(absent) takes back all that was changed; V(verified) changes
-      nothing and says whether what is wanted is in effect, in processes, in the kernel and at the next boot.
+      V(present) applies O(profile); V(absent) rolls all changes back; V(verified) changes nothing and reports whether
+      the settings are in effect, in processes, in the kernel and at the next boot.
     type: str
     choices: [present, absent, verified]
     default: present
   profile:
-    description: What is wanted, as C(highwater tune profiles) lists it.
+    description: The profile to apply; C(highwater tune profiles) lists them.
     type: str
     default: recommended
   only:
     description: >-
-      Ids of the knobs to set, as C(highwater tune list) names them; empty for all of the profile. One that is named
-      here and cannot be set fails the host; of the others that is a warning.
+      Ids of the knobs to set, as C(highwater tune list) names them; empty for all knobs of the profile. A knob that is
+      named here and cannot be set fails the host; any other knob that cannot be set is a warning.
     type: list
     elements: str
     default: []
@@ -70,37 +70,37 @@ options:
     elements: str
     default: []
   accept_risk:
-    description: Ids of knobs that trade durability or safety away, and are wanted all the same.
+    description: Ids of knobs to set although they trade durability or safety away.
     type: list
     elements: str
     default: []
   workload:
-    description: What the host carries, by the keys of C(highwater tune check --workload), and C(data_dirs).
+    description: The load of the host, with the keys of C(highwater tune check --workload), and C(data_dirs).
     type: dict
     default: {}
   disks:
     description: >-
-      Disks that are to carry the log, as C(storage_disks) names them (device, mount_point, filesystem, mount_options).
-      One that is not mounted where it belongs fails the host; in check mode it counts as mounted, as it will be then.
+      Disks for the log, as in C(storage_disks) (device, mount_point, filesystem, mount_options). A disk that is not
+      mounted at its mount point fails the host; in check mode it counts as mounted.
     type: list
     elements: dict
     default: []
   units:
-    description: Service units of the broker, which get limits and weights by a drop-in; none for an empty list.
+    description: Service units of the broker, which get limits and weights in a drop-in; an empty list for none.
     type: list
     elements: str
     default: [highwater-broker@.service]
   login_domains:
-    description: Users, @groups or C(*) that get limits at login.
+    description: Users, @groups or C(*) whose login limits are set.
     type: list
     elements: str
     default: []
   keep_swap:
-    description: Leave swap on, and keep the units out of it instead.
+    description: Leave swap on; exclude only the units from it.
     type: bool
     default: false
   force:
-    description: With O(state=absent), put back also what somebody else changed since.
+    description: With O(state=absent), restore also what somebody else changed since.
     type: bool
     default: false
   root:
@@ -256,7 +256,7 @@ def absent(module: AnsibleModule) -> dict[str, Any]:
     files = collect(root).files
     done = engine.rollback(files, runner_for(root), force=module.params["force"], dry_run=module.check_mode)
     if done.problems:
-        raise TuningError(f"{'; '.join(done.problems)}; the journal stays, so that the way back can be tried again")
+        raise TuningError(f"{'; '.join(done.problems)}; the journal stays, so that the rollback can be repeated")
     kept = [held.describe() for held in done.kept]
     return {
         "changed": bool(done.restored),
@@ -329,7 +329,7 @@ def checked_root(module: AnsibleModule) -> Path:
     """Raises TuningError for a root that is no host's, and for one that this user cannot change."""
     root = Path(module.params["root"])
     if not (root / "proc").is_dir():
-        raise TuningError(f"root {root} holds no proc directory")
+        raise TuningError(f"root {root} has no proc directory")
     if is_captured(root):
         raise TuningError(f"root {root} is a capture of another host, to be looked at only")
     if root == Path("/") and os.geteuid() != 0 and not module.check_mode:

@@ -105,7 +105,7 @@ def test_the_table_of_the_keys_of_a_disk_is_that_of_the_role() -> None:
     keys = options_of(role)["storage_disks"]["options"]
     rows = table((role / "README.md").read_text("utf-8"), "key of a disk")
     assert [row["key of a disk"] for row in rows] == [f"`{key}`" for key in keys]
-    told = {row["key of a disk"].strip("`"): row["left out"] for row in rows}
+    told = {row["key of a disk"].strip("`"): row["default"] for row in rows}
     assert {key for key, cell in told.items() if cell == REQUIRED} == {
         key for key, option in keys.items() if option.get("required")
     }

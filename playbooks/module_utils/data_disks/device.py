@@ -1,4 +1,4 @@
-"""What a block device is, what is on it and who uses it. Looking writes nothing to it."""
+"""Inspects a block device: its properties, its content and its users; reads only."""
 
 from __future__ import annotations
 

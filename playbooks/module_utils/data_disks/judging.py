@@ -1,4 +1,4 @@
-"""What has to be done to a host's disks, and why it must not be done. Nothing is written here.
+"""Plans the changes to a host's disks, or refuses them with a reason; writes nothing.
 
 A device is formatted only when nothing at all is on it and nobody uses it, or when this program itself was killed while
 it formatted it. A file system is used as it is when one of these says that it belongs there: what is mounted, fstab,

@@ -1,4 +1,4 @@
-"""Doing what a plan says, and taking it away again. Each step can be the last one of a run that is killed."""
+"""Applies a storage plan and undoes it; a run may be killed after any step."""
 
 from __future__ import annotations
 

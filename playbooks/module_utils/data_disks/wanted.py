@@ -1,4 +1,4 @@
-"""The data disks that an inventory asks for, with the faults that need no host to be seen."""
+"""Parses the data disks of an inventory, and finds faults that are visible without a host."""
 
 from __future__ import annotations
 
