@@ -201,7 +201,7 @@ def test_the_first_line_of_every_module_says_what_it_is(room: Path) -> None:
     wrong = [
         f"{module.relative_to(ROOT)}: {sentence or modules_page.first_line(module) or 'no docstring'}"
         for module in modules_page.modules(room)
-        if not modules_page.is_api(module) and not module.is_relative_to(ROOT / "bench/comparison")
+        if not modules_page.is_api(module)
         if not (sentence := modules_page.first_sentence(module)) or len(sentence) > LONGEST_SENTENCE
     ]
     assert wrong == []
