@@ -1,8 +1,8 @@
 """Kafka's small text files: offset checkpoints, leader epochs, meta.properties and others.
 
-Text in, values out, and back; who reads and writes the files is not known here. A checkpoint (Apache Kafka,
-CheckpointFile.java) is a line with the version, 0, a line with the number of entries, and one line for each entry.
-Offsets are kept by log directory as `topic partition offset`, leader epochs by partition as `epoch start_offset`.
+Functions turn text into values and back; other modules read and write the files. A checkpoint (Apache Kafka,
+CheckpointFile.java) has a line with the version, 0, a line with the number of entries, and one line for each entry.
+A log directory keeps offsets as `topic partition offset`, a partition keeps leader epochs as `epoch start_offset`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _VERSION: Final = "0"
 
 
 class MalformedFile(Exception):  # noqa: N818 - it names the thing found
-    """Text that is not what its file should hold; the text says in what."""
+    """The text is not what its file should hold; the message names the difference."""
 
 
 class NewerVersion(MalformedFile):
-    """A version of the file that this broker does not know: somebody newer wrote it, so leave it alone."""
+    """A newer broker wrote the file in a version that this one does not know: leave the file as it is."""
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:

@@ -1,4 +1,4 @@
-"""The last flush of many logs. Each waits for the disk several times, and together they wait hardly longer than one."""
+"""Closes many logs: their last flushes (fsync) run together and take hardly longer than one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from highwater.broker.log.partition_log import PartitionLog
 
 _THREADS: Final = 16
 _TOGETHER: Final = 16 * _THREADS
-"""Each log of these holds a file open."""
+"""So many logs have a file open at once."""
 
 
 def close_logs(logs: Iterable[PartitionLog], *, clean: bool) -> None:
-    """Release all files; a clean close first brings all that was written to the disk, blocking."""
+    """Close all files. A clean close first blocks until all that was written is on the disk."""
     left = iter(logs)
     while together := list(islice(left, _TOGETHER)):
         if clean:

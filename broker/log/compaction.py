@@ -1,22 +1,21 @@
-"""Compaction: of all records with one key only the last is kept; offsets stay, with gaps.
+"""Compaction keeps the last record of each key and deletes the others; offsets stay, with gaps.
 
-A log has a clean part, up to where the last pass came, and a dirty part after it. A pass
+A log has a clean part, which the last pass compacted, and a dirty part after it. A pass
 
-1. notes the last offset of each key in the dirty part, as far as memory reaches;
-2. copies the segments from the first on, several small ones into one, and leaves out each record of which a later one
-   with the same key is known;
-3. hands each copy over to be put in the place of its originals, before it begins with the next.
+1. notes the last offset of each key in the dirty part, as far as its memory allows;
+2. copies the segments from the first on, several small ones into one, without each record whose key has a later record
+   in the map;
+3. yields each copy, and its caller replaces the originals by it before the pass makes the next copy.
 
-What else a reader, a producer or a follower relies on:
+A reader, a producer or a follower also relies on this:
 
-- A tombstone (a null value) is a record like others, and goes once it has stood in a compacted segment for
-  `delete.retention.ms`, so that a reader who began before it still learns of it. From when on it may go is written into
-  its batch, in the place of the base timestamp (KIP-534).
-- The batch with the last sequence number of a producer stays, empty if need be; otherwise a retry could be taken for
-  new. So does the last batch of all, which tells where the next segment begins.
-- Nothing at or past the first offset of an undecided transaction is touched. Records of aborted transactions go; the
-  marker goes after them, with its own horizon.
-- Codec, timestamps, producer and leader epoch of a batch stay.
+- A tombstone (a null value) is deleted `delete.retention.ms` after a pass first copied it, so that a reader who began
+  before it still reads it. The batch has the time of the deletion in the place of its base timestamp (KIP-534).
+- The batch with the last sequence number of a producer stays, if need be without records; without it a retry could be
+  taken for new. The last batch of all stays too: it shows where the next segment begins.
+- A pass changes nothing at or past the first offset of an undecided transaction. It deletes the records of aborted
+  transactions, and later their markers, which have a time of deletion of their own.
+- The codec, timestamps, producer and leader epoch of a batch stay.
 
 (Apache Kafka, LogCleaner.scala and MemoryRecords.filterTo.)
 """
@@ -67,7 +66,7 @@ _COUNTED_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 class Transactions:
-    """Which batches belong to aborted transactions, and which markers have nothing left to mark."""
+    """Which batches belong to aborted transactions, and which markers have no batches left."""
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._to_come = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
@@ -75,7 +74,7 @@ class Transactions:
         self._has_batches: set[int] = set()
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
-        """Those of which the marker has to stay."""
+        """The aborted transactions whose marker has to stay."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
         self._reach(header.last_offset)
@@ -112,10 +111,10 @@ class Transactions:
 
 
 def compact(files: FileOperations, job: Job, moved: Callable[[int], None]) -> Iterator[CleanedGroup | Pass]:
-    """Make the pass: each group as it is written, and at last what it came to.
+    """Make the pass. Yields each group when it is written, and at the end the `Pass`.
 
-    The caller puts a group in its place before it asks for the next. `moved` is told, now and then, how many bytes were
-    read or written. CorruptBatch or CorruptIndex when the log is damaged: then nothing more is changed.
+    The caller replaces the segments of a group before it asks for the next. `moved` gets the number of bytes that were
+    read or written, now and then. Raises CorruptBatch or CorruptIndex when the log is damaged, and OSError.
     """
     return _Compaction(files, job, moved).run()
 
@@ -171,7 +170,7 @@ class _Compaction:
                 found += decode_aborted(self._files.read(path))
         return found
 
-    # The map
+    # The map of keys
 
     def _build_map(self) -> None:
         job = self._job
@@ -180,7 +179,7 @@ class _Compaction:
             for segment, end_offset in zip(self._segments, self._end_offsets(), strict=True)
             if end_offset > job.first_dirty_offset
         ]
-        # Those decided before the dirty part would never see their markers here.
+        # The markers of transactions that ended before the dirty part are not in it.
         first_offset = dirty[0].base_offset if dirty else job.end_offset
         transactions = Transactions([aborted for aborted in self._aborted if aborted.last_offset >= first_offset])
         capacity = 0
@@ -194,7 +193,7 @@ class _Compaction:
                 if transactions.is_aborted(header):
                     continue
                 if not capacity:
-                    # Never more than the records there can be, and never less than one batch of them.
+                    # At most the number of records that there can be, and at least the records of one batch.
                     wanted = min(
                         int(job.map_bytes / ENTRY_BYTES * job.map_load_factor), job.end_offset - header.base_offset
                     )
@@ -212,7 +211,7 @@ class _Compaction:
         return [segment.base_offset for segment in self._segments[1:]] + [self._job.end_offset]
 
     def _sound_batches(self, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The batches of a segment. What is damaged is left for a person to see, not copied or dropped."""
+        """The batches of a segment. CorruptBatch if one is damaged: a person has to look at it."""
         next_offset = segment.base_offset
         for position, header, batch in segment.batches():
             if not crc_is_valid(batch, 0, header):
@@ -228,7 +227,7 @@ class _Compaction:
     # The copies
 
     def _groups(self, segments: list[Segment]) -> Iterator[list[Segment]]:
-        """Segments that fit into one, by size, by their indexes and by the reach of relative offsets."""
+        """Groups of segments that fit into one: by size, by their indexes and by the limit of relative offsets."""
         job = self._job
         file_sizes = {entry.name: entry.size_bytes for entry in self._files.list(self._directory)}
         group: list[Segment] = []
@@ -278,7 +277,7 @@ class _Compaction:
         return CleanedGroup([segment.base_offset for segment in group], cleaned.size_bytes, aside)
 
     def _clean_batch(self, header: BatchHeader, batch: memoryview, transactions: Transactions) -> ReadableBuffer | None:
-        """What stays of a batch: all of it, a new one, or nothing."""
+        """What to keep of a batch: all of it, a new batch, or nothing."""
         job = self._job
         horizon_ms = header.delete_horizon_ms
         is_past_horizon = horizon_ms is not None and horizon_ms <= job.now_ms
@@ -358,7 +357,7 @@ def _batch(
     max_timestamp_ms: int,
     record_count: int,
 ) -> bytearray:
-    """The batch with other records; offsets, leader epoch and producer stay."""
+    """The batch with other records; its offsets, leader epoch and producer stay."""
     batch = bytearray(HEADER_SIZE) + payload
     changed = header._replace(
         length=len(batch) - _LENGTH_OVERHEAD,

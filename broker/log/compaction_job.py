@@ -13,18 +13,18 @@ from highwater.broker.log.transaction_index import AbortedTransaction
 
 
 class Job(NamedTuple):
-    """One pass over one log; plain values only, so that it can be sent to another process."""
+    """One pass over one log, as plain values, so that it can be sent to another process."""
 
     directory: str
     segments: list[tuple[int, int]]
-    """(base offset, size) of the segments from the first to the last that may be cleaned."""
+    """(base offset, size in bytes) of the segments that the pass may clean, from the first one on."""
     aborted_later: list[AbortedTransaction]
-    """Transactions that begin in these segments, and whose markers stand in later ones."""
+    """Aborted transactions that begin in these segments and have their markers in later ones."""
     first_dirty_offset: int
     end_offset: int
-    """Where the first segment begins that may not be cleaned."""
+    """The base offset of the first segment that the pass may not clean."""
     producers: list[tuple[int, int, int]]
-    """(producer id, offset of its last record or −1, its epoch) of those that are not forgotten."""
+    """(producer id, offset of its last record or −1, its epoch) of all known producers."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -33,11 +33,11 @@ class Job(NamedTuple):
     map_bytes: int
     map_load_factor: float
     aside: str
-    """What follows the names of the files that are written; it ends with CLEANED_SUFFIX."""
+    """The suffix of the names of all files that the pass writes; it ends with CLEANED_SUFFIX."""
 
 
 class CleanedGroup(NamedTuple):
-    """One new segment, on the disk for sure, and the base offsets of those it takes the place of."""
+    """One new segment, which is on the disk, and the base offsets of the segments that it replaces."""
 
     replaced: list[int]
     size_bytes: int
@@ -49,7 +49,7 @@ class CleanedGroup(NamedTuple):
 
 
 class Pass(NamedTuple):
-    """What a pass came to."""
+    """The result of a pass."""
 
     clean_up_to: int
     records_read: int
@@ -65,7 +65,7 @@ class Dirtiness:
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """A record has waited longer than max.compaction.lag.ms."""
+    """Whether a record has waited longer than max.compaction.lag.ms."""
 
     @property
     def ratio(self) -> float:
@@ -78,7 +78,7 @@ class Dirtiness:
 def dirtiness(
     segments: Sequence[Segment], config: LogConfig, clean_offset: int, undecided_offset: int, now_ms: int
 ) -> Dirtiness:
-    """Judge a log whose last segment is the active one; nothing from `undecided_offset` on may be touched."""
+    """Judge a log whose last segment is the active one; a pass may not change records from `undecided_offset` on."""
     sealed = segments[:-1]
     end_offset = segments[-1].base_offset
     for segment, following in zip(sealed, segments[1:], strict=True):

@@ -1,4 +1,4 @@
-"""The settings of one log, under Kafka's names with their units written out."""
+"""The settings of one log, with Kafka's names and their units in the names."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class LogConfig:
     message_timestamp_before_max_ms: int = NEVER
     message_timestamp_after_max_ms: int = NEVER
     compression: Codec | None = None
-    """None leaves it to the producer."""
+    """None keeps the codec of the producer."""
     compression_level: int | None = None
     record_rules: RecordRules | None = field(init=False)
-    """What is asked of single records; None where a produced batch need not be opened for it."""
+    """Rules for single records; None if no rule needs the broker to open a produced batch."""
 
     def __post_init__(self) -> None:
         is_create_time = self.message_timestamp_type is TimestampType.CREATE_TIME
@@ -56,10 +56,10 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether records go by age and size."""
+        """Whether retention deletes records by age and size."""
         return "delete" in self.cleanup_policy
 
     @property
     def compacts(self) -> bool:
-        """Whether records go when a later one has their key."""
+        """Whether compaction deletes a record when a later record has its key."""
         return "compact" in self.cleanup_policy

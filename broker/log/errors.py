@@ -1,15 +1,15 @@
-"""What can be wrong with stored files. What can be wrong with a request is an ErrorCode, never one of these."""
+"""Exceptions for faults of stored files. A fault of a request is an ErrorCode, never one of these."""
 
 from __future__ import annotations
 
 
 class LogDirectoryError(Exception):
-    """A log directory that cannot be used as it is: one line that names the file or folder and the way out."""
+    """A log directory that the broker cannot use. The message is one line with the file or folder and what to do."""
 
 
 class CorruptIndex(Exception):  # noqa: N818 - it names the thing found, as Kafka's CorruptIndexException does
-    """An index that cannot be one of its segment; the segment has all that is needed to make it anew."""
+    """An index that does not fit its segment; it can be rebuilt from the segment."""
 
 
 class CorruptSnapshot(Exception):  # noqa: N818
-    """A producer snapshot that is not whole; an older one and the log after it hold the same."""
+    """A damaged producer snapshot; an older one and the log after it hold the same state."""

@@ -1,7 +1,7 @@
-"""The only door of the log to the operating system.
+"""The one module of the log that calls the operating system: pread, pwrite, fsync, rename.
 
-Everything else in this room is handed a `FileOperations`, so that tests can put a file system behind it that fails at a
-chosen operation or loses, as a power cut does, what was not synced. Descriptors are plain integers; paths are absolute.
+All other modules get a `FileOperations`. Tests give them a file system that fails at a chosen operation, or that loses
+what no fsync brought to the disk, as a power cut does. Descriptors are plain integers; paths are absolute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from highwater.broker.records.batch import ReadableBuffer
 _FALLOC_FL_KEEP_SIZE: Final = 1
 DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 TEMPORARY_SUFFIX: Final = ".tmp"
-"""Of a file that is to take the place of another one: see `write_durably`."""
+"""The suffix of a file that will replace another one: see `write_durably`."""
 # struct flock: type, whence, start, length (0: to the end), pid.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
@@ -45,7 +45,7 @@ class FileOperations(Protocol):
         """Up to `size` bytes, fewer only at the end of the file."""
 
     def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
-        """Write all of `data`, or raise with some of it perhaps written."""
+        """Write all of `data`. After an OSError some of it may be written."""
 
     def truncate(self, descriptor: int, size: int) -> None: ...
 
@@ -53,35 +53,35 @@ class FileOperations(Protocol):
         """Reserve blocks up to `size`; the file's size stays."""
 
     def sync(self, descriptor: int) -> None:
-        """Make the file's data, and its size, survive a power cut."""
+        """fsync: the data of the file, and its size, survive a power cut after this."""
 
     def sync_directory(self, path: Path) -> None:
-        """Make the names in the directory survive a power cut."""
+        """fsync of a directory: the names in it survive a power cut after this."""
 
     def read(self, path: Path) -> bytes: ...
 
     def exists(self, path: Path) -> bool: ...
 
     def list(self, path: Path) -> list[Entry]:
-        """Without those that are removed meanwhile."""
+        """The names in a directory, without those that somebody removes meanwhile."""
 
     def volume_size(self, path: Path) -> tuple[int, int]:
-        """How many bytes the volume of a directory holds, and how many of them may still be written."""
+        """(bytes in all, bytes that can still be written) of the volume that has the directory."""
 
     def modified_ms(self, path: Path) -> int:
-        """The wall-clock time of the last change of the file's content."""
+        """When the content of the file last changed, by the wall clock."""
 
     def make_directory(self, path: Path) -> None: ...
 
     def rename(self, old: Path, new: Path) -> None:
-        """Atomic; replaces a file of the new name."""
+        """Atomic; replaces a file that has the new name."""
 
     def remove(self, path: Path) -> None: ...
 
     def remove_directory(self, path: Path) -> None: ...
 
     def lock(self, path: Path) -> int | None:
-        """Create and lock a file until its descriptor is closed; None if another holds it."""
+        """Create a file and lock it until its descriptor is closed; None if somebody else holds the lock."""
 
 
 class RealFiles:
@@ -121,7 +121,7 @@ class RealFiles:
     def preallocate(self, descriptor: int, size: int) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         result = libc.fallocate(descriptor, _FALLOC_FL_KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(size))
-        # A file system without fallocate writes just as well, only not as evenly.
+        # Without fallocate the writes take less even times, and nothing else changes.
         if result != 0 and ctypes.get_errno() != errno.EOPNOTSUPP:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
@@ -175,7 +175,7 @@ class RealFiles:
         descriptor = self.open(path, create=True)
         try:
             # An open file description lock (fcntl(2)) keeps out Apache Kafka, whose Java takes a POSIX lock, and
-            # another of ours even in this process; nor is it lost when another descriptor of the file is closed.
+            # another broker even in this process; closing another descriptor of the file does not release it.
             fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _WHOLE_FILE_WRITE_LOCK)
         except OSError as error:
             os.close(descriptor)
@@ -186,7 +186,7 @@ class RealFiles:
 
 
 def write_file(files: FileOperations, path: Path, data: bytes) -> None:
-    """Make or overwrite a file; nothing is synced."""
+    """Make or overwrite a file, without fsync."""
     descriptor = files.open(path, create=True)
     try:
         files.truncate(descriptor, 0)
@@ -196,7 +196,7 @@ def write_file(files: FileOperations, path: Path, data: bytes) -> None:
 
 
 def write_durably(files: FileOperations, path: Path, data: bytes) -> None:
-    """Replace a file: after a crash or a power cut at any moment either the old or the new one is there, whole."""
+    """Replace a file. After a crash or a power cut at any moment, either the old or the new content is there, whole."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     descriptor = files.open(temporary, create=True)
     try:
@@ -210,7 +210,7 @@ def write_durably(files: FileOperations, path: Path, data: bytes) -> None:
 
 
 def sync_file(files: FileOperations, path: Path) -> None:
-    """Sync a file by its name; one that retention or deletion removed meanwhile needs no syncing."""
+    """fsync a file by its name; a file that retention or deletion removed meanwhile needs no fsync."""
     try:
         descriptor = files.open(path)
     except FileNotFoundError:

@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class FlushTicket:
-    """All that has to reach the disk for the recovery point to move to `end_offset`."""
+    """All that must be on the disk before the recovery point moves to `end_offset`."""
 
     files: FileOperations
     directory: Path
@@ -28,21 +28,21 @@ class FlushTicket:
     leader_epochs: bytes | None
     has_new_names: bool
     is_new: bool
-    """The name of the folder itself has to reach the disk."""
+    """Whether the name of the folder must be synced too."""
     dirty_since_ms: int | None
     is_synced: bool = False
-    """Not so after a `sync` on a disk too full for the leader epochs: it is tried again with the next flush."""
+    """False after a `sync` that found the disk too full for the leader epochs; the next flush tries again."""
     log_is_closed: bool = False
-    """The folder's name may be another log's by now."""
+    """Then the folder's name may belong to another log by now."""
 
     def sync(self) -> None:
-        """Blocks until the disk has it. After an OSError what the page cache holds is not to be trusted any more."""
+        """fsync all; blocks. After an OSError nobody knows what of the page cache is on the disk."""
         try:
             self.is_synced = self._sync()
         except FileNotFoundError:
             if self.files.exists(self.directory):
                 raise
-            # The partition was deleted meanwhile, and its folder renamed: there is nothing left to keep.
+            # The partition was deleted meanwhile, and its folder renamed: there is nothing left to sync.
             self.is_synced = True
 
     def _sync(self) -> bool:
@@ -70,23 +70,22 @@ class FlushTicket:
 class Unflushed:
     """What of a log may not be on the disk, beside its records from the recovery point on.
 
-    One flush is under way at a time. `begin` hands all of this over to a ticket; `complete` takes it back when the
-    ticket did not come to the disk.
+    One flush runs at a time. `begin` moves all of this to a ticket; `complete` takes it back if the sync failed.
     """
 
     __slots__ = ("dirty_since_ms", "has_new_names", "is_new", "paths", "ticket")
 
     def __init__(self, *, is_new: bool, has_new_names: bool) -> None:
         self.paths: list[Path] = []
-        """Files beside those of the records."""
+        """Files to sync, beside the `.log` files."""
         self.has_new_names = has_new_names
-        """Files of the folder were made or renamed."""
+        """Whether files of the folder were made or renamed."""
         self.is_new = is_new
-        """The name of the folder itself, and the topic's id in it."""
+        """Whether the name of the folder, and the file with the topic's id, were never synced."""
         self.dirty_since_ms: int | None = None
-        """When the first of the records was appended that no flush has taken up."""
+        """When the first record was appended that no flush has taken up; None if there is none."""
         self.ticket: FlushTicket | None = None
-        """The flush under way."""
+        """The flush that runs."""
 
     def begin(
         self,
@@ -96,7 +95,7 @@ class Unflushed:
         end_offset: int,
         leader_epochs: LeaderEpochs,
     ) -> FlushTicket:
-        """`segments` are those with records that may not be on the disk, which are below `end_offset`."""
+        """`segments` have the records below `end_offset` that may not be on the disk."""
         descriptors: list[int] = []
         try:
             for segment in segments:

@@ -1,6 +1,6 @@
 """The start offset of each leader epoch: shows where two logs diverge (KIP-101, KIP-279).
 
-Entries are kept sorted by both epoch and start offset. Only the latest epoch is still growing, so its end is the log's.
+Entries are sorted by both epoch and start offset. Only the latest epoch grows, so it ends where the log ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LeaderEpochs:
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
         self.is_dirty = False
-        """Whether something changed since the entries were last taken to be written."""
+        """Whether an entry changed since a flush last took the entries."""
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -33,9 +33,9 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that records from `start_offset` on are of `epoch`.
+        """Note that the records from `start_offset` on are of `epoch`.
 
-        Entries that a diverged log left behind, with a later offset or a higher epoch, go.
+        This removes entries with a later offset or a higher epoch, which a diverged log left behind.
         """
         if self._epochs and self._epochs[-1] == epoch and self._start_offsets[-1] <= start_offset:
             return
@@ -54,8 +54,8 @@ class LeaderEpochs:
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch not above `epoch`, and the offset where it ends.
 
-        (NO_EPOCH, NO_OFFSET) where nothing is known. For an epoch below the first entry, its records are gone and the
-        first start offset is the answer, so that a follower goes on from there (LeaderEpochFileCache.endOffsetFor).
+        (NO_EPOCH, NO_OFFSET) if nothing is known. The records of an epoch below the first entry are gone: the answer is
+        the first start offset, and a follower continues there (LeaderEpochFileCache.endOffsetFor).
         """
         if epoch == NO_EPOCH or epoch > self.latest or not self._epochs:
             return NO_EPOCH, NO_OFFSET
@@ -72,7 +72,7 @@ class LeaderEpochs:
             self.is_dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended before the new start of the log; the one it lies in now begins there."""
+        """Forget epochs that ended before the new start of the log; the first epoch that is left begins there."""
         keep = bisect_right(self._start_offsets, start_offset) - 1
         if keep < 0 or (keep == 0 and self._start_offsets[0] == start_offset):
             return

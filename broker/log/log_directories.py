@@ -1,6 +1,6 @@
-"""The log directories of a broker: each partition is in one, and a failed one fails alone.
+"""The log directories of a broker: each partition is in one, and each can fail without the others.
 
-At the start all of them must be there: a broker that went on without one would take its partitions for new, empty ones.
+All of them must be there at the start. Without one, the broker would take its partitions for new, empty ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LogDirectories:
         self.all = tuple(directories)
         self._failed: set[LogDirectory] = set()
         self.interrupted_moves: list[tuple[TopicPartition, LogDirectory]] = []
-        """Logs that were on their way to a directory when the last run ended; they begin anew."""
+        """(partition, destination) of the moves that the end of the last run interrupted; they begin again."""
 
     @property
     def live(self) -> list[LogDirectory]:
@@ -32,7 +32,7 @@ class LogDirectories:
 
     @property
     def home(self) -> Path:
-        """Where what belongs to the broker and to no partition is kept: the first."""
+        """The first directory: it has the files of the broker that belong to no partition."""
         return self.all[0].path
 
     def set_defaults(self, defaults: LogConfig) -> None:
@@ -40,7 +40,7 @@ class LogDirectories:
             directory.defaults = defaults
 
     def load(self, config_of: Callable[[str], LogConfig], progress: Callable[[int, int], None]) -> None:
-        """Bring back every partition of every directory; if one cannot, all are given back."""
+        """Load every partition of every directory. If one directory fails, all are closed again."""
         try:
             for directory in self.all:
                 directory.load(config_of, progress)
@@ -54,7 +54,7 @@ class LogDirectories:
             raise LogDirectoryError(f"{error.filename} cannot be used: {error.strerror}") from error
 
     def _finish_moves(self) -> None:
-        """Take up what a crash left of logs that were being moved from one directory to another."""
+        """Finish or undo the moves between directories that a crash interrupted."""
         places: dict[TopicPartition, LogDirectory] = {}
         for directory in self.all:
             for key in tuple(directory.logs):
@@ -85,19 +85,19 @@ class LogDirectories:
         return (key for directory in self.live for key in directory.logs)
 
     def is_out_of_reach(self, topic: str) -> bool:
-        """Whether a directory that failed has partitions of it: they are there again with the next start."""
+        """Whether a failed directory has partitions of the topic: the next start will find them again."""
         return any(name == topic for directory in self._failed for name, _ in directory.logs)
 
     @property
     def latest_leader_epoch(self) -> int:
-        """The latest that any log tells of, or −1."""
+        """The latest leader epoch in any log, or −1."""
         return max((log.leader_epochs.latest for directory in self.live for log in directory.logs.values()), default=-1)
 
     def of(self, log: PartitionLog) -> LogDirectory:
         return next(directory for directory in self.all if directory.path == log.directory.parent)
 
     def create_partition(self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig) -> PartitionLog:
-        """Make a new log in the directory that has the fewest."""
+        """Make a new log in the live directory that has the fewest logs."""
         directory = min(self.live, key=lambda directory: len(directory.logs))
         return directory.create_partition(topic, partition, topic_id, config)
 
@@ -115,11 +115,11 @@ class LogDirectories:
             directory.expire_producers()
 
     def fail(self, directory: LogDirectory) -> None:
-        """Have nothing to do with a directory any more; the lock on it stays."""
+        """Use a directory no more; its lock stays."""
         self._failed.add(directory)
 
     def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Give all back. Those that failed, or fail now, get no mark of a clean stop: the next start recovers them."""
+        """Close all. A directory that failed, or fails now, gets no mark of a clean stop and will be recovered."""
         failure: OSError | None = None
         for directory in self.all:
             try:

@@ -1,8 +1,8 @@
-"""One log directory: whose it is, the partitions in it, and the checkpoints that let them come back.
+"""One log directory: its owner, its partitions, and the checkpoints from which it loads them.
 
-Opening it takes the lock and settles whose it is; `load` brings its logs back. What must not be lost is written as
-Kafka writes it: identity in `meta.properties`, offsets in three checkpoints, and `.kafka_cleanshutdown` as the last
-file of a clean stop, which is removed before anything else happens at the next start.
+The constructor takes the lock and checks the owner; `load` loads the logs. The files are Kafka's: `meta.properties` has
+the identity, three checkpoints have offsets. A clean stop writes `.kafka_cleanshutdown` last; the next start removes it
+first.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 _LOCK: Final = ".lock"
 _PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
 _DELETED_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-delete")
-# Kafka's name of a folder that holds a partition in an unusual state; it is kept as it is.
+# Kafka's names of folders that hold a partition in an unusual state; the broker leaves them as they are.
 _SET_ASIDE_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-stray")
 _FUTURE_NAME: Final = re.compile(r"(\S+)-(\d+)\.[0-9a-f]{32}-future")
 MOVED: Final = ".moved"
-"""In the folder of a log that has just come here from another directory, where it may be still."""
+"""A file in the folder of a log that moved here; the folder in the other directory may still be there."""
 _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
 _MAX_NAME_LENGTH: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of the checkpoint files as of one moment; `write` blocks and may run in any thread."""
+    """The content of the checkpoint files at one moment; `write` blocks and may run in any thread."""
 
     files: FileOperations
     path: Path
@@ -81,7 +81,7 @@ class Checkpoint:
 
 @dataclass(slots=True)
 class CheckpointSequence:
-    """Checkpoints are written one at a time, and none over a later one: offsets of deleted logs must not come back."""
+    """Writes one checkpoint at a time, and none over a later one, which would bring back offsets of deleted logs."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     last_begun: int = 0
@@ -105,18 +105,18 @@ class LogDirectory:
         max_open_segments: int = DEFAULT_MAX_OPEN_SEGMENTS,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> None:
-        """Lock the directory and check that it is this broker's; a new one becomes so.
+        """Lock the directory and check that it belongs to this broker; a new directory becomes this broker's.
 
-        Without a `cluster_id` the directory's own is taken, or a new one is made.
+        Without a `cluster_id` the directory's own counts, or a new one is made.
         """
         self.path = path.absolute()
         self.defaults = defaults
         self.broker_id = broker_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As the last checkpoint had them, from `load` on."""
+        """The high watermarks of the last checkpoint, from `load` on."""
         self.clean_offsets: dict[TopicPartition, int] = {}
-        """How far compaction came in each log; true only of what is on the disk."""
+        """The offset up to which each log is compacted; this counts only records that are on the disk."""
         self.futures: list[tuple[TopicPartition, Path]] = []
         """Folders of logs that were being moved here when the last run ended."""
         self._files = files
@@ -125,9 +125,9 @@ class LogDirectory:
         self._producer_expiration_ms = producer_expiration_ms
         self._checkpoints, self._cleaner_checkpoints = CheckpointSequence(), CheckpointSequence()
         self._checkpointed: set[TopicPartition] = set()
-        """Of whom the checkpoint files may tell something."""
+        """The partitions that may have lines in the checkpoint files."""
         self._unfinished: set[TopicPartition] = set()
-        """Whose folders are there, and no log is: they are to be taken away, or that failed."""
+        """Partitions that have a folder here and no log: the folder is to be removed, or removing it failed."""
         try:
             if not files.exists(self.path):
                 files.make_directory(self.path)
@@ -147,17 +147,17 @@ class LogDirectory:
             self._unlock()
             raise
 
-    # Coming back
+    # Loading
 
     def load(
         self,
         config_of: Callable[[str], LogConfig] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        """Bring back every partition; after an unclean stop this reads and checks what was not flushed.
+        """Load every partition; after an unclean stop this reads and checks what was not flushed.
 
-        `config_of` tells the configuration of a topic; `progress` is told (partitions loaded, partitions in all). If
-        this fails the directory is given back.
+        `config_of` returns the configuration of a topic; `progress` gets (partitions loaded, partitions in all). If
+        this fails, the directory is closed again.
         """
         try:
             self._load(config_of, progress)
@@ -177,7 +177,7 @@ class LogDirectory:
         self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         self.clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         self._checkpointed = {*recovery_points, *log_start_offsets, *self.high_watermarks}
-        # Gone before any file changes, so that a crash from here on counts as one.
+        # The mark is removed before any file changes, so that a crash from here on counts as an unclean stop.
         is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
         if is_clean:
             self._files.remove(self.path / CLEAN_SHUTDOWN)
@@ -205,15 +205,15 @@ class LogDirectory:
     def create_partition(
         self, topic: str, partition: int, topic_id: uuid.UUID, config: LogConfig | None = None
     ) -> PartitionLog:
-        """Make a new, empty log. If that fails nothing of it stays under its name.
+        """Make a new, empty log. After an OSError no folder of its name is left.
 
-        Nothing is synced before the first flush: after a power cut it may be there, or not, or in part.
+        Nothing is synced before the first flush: after a power cut the log may be there, or not, or in part.
         """
         directory = self.path / f"{topic}-{partition}"
         if (topic, partition) in self.logs:
             raise ValueError(f"{directory} is there already")
         if (topic, partition) in self._checkpointed:
-            # A log of this name was deleted. After a crash the new one would begin where the old one did.
+            # A log of this name was deleted. After a crash the new log would begin where the old one began.
             self.checkpoint(self.high_watermarks)
             self._checkpointed = set(self.logs)
         self.set_aside_unfinished(topic)
@@ -244,7 +244,7 @@ class LogDirectory:
         return log
 
     def delete_partition(self, topic: str, partition: int) -> None:
-        """Take the log away under its name; its files go with the next `purge_deleted`, or at the next start."""
+        """Rename the folder of the log; the next `purge_deleted`, or the next start, removes its files."""
         log = self.logs.pop((topic, partition))
         self.high_watermarks.pop((topic, partition), None)
         self.clean_offsets.pop((topic, partition), None)
@@ -253,7 +253,7 @@ class LogDirectory:
         self.set_aside_unfinished(topic)
 
     def set_aside_unfinished(self, topic: str) -> None:
-        """Take away the folders of partitions of a topic that are deleted or could not be made."""
+        """Rename the folders of those partitions of a topic that are deleted or could not be made."""
         for key in [key for key in self._unfinished if key[0] == topic]:
             directory = self.path / f"{topic}-{key[1]}"
             if self._files.exists(directory):
@@ -275,7 +275,7 @@ class LogDirectory:
                     self._files.remove(directory / file.name)
                 self._files.remove_directory(directory)
 
-    # Logs that come from another directory, or go to one (highwater.broker.log.moving)
+    # Moves between log directories (broker.log.moving)
 
     @property
     def files(self) -> FileOperations:
@@ -288,10 +288,10 @@ class LogDirectory:
     def take_in(
         self, key: TopicPartition, log: PartitionLog, future: Path, high_watermarks: Mapping[TopicPartition, int]
     ) -> Path:
-        """Give a future folder the log's name, once its offsets are in the checkpoints here; the folder.
+        """Write the offsets of a log into the checkpoints here, give its future folder its name, and return the folder.
 
-        It keeps the mark MOVED until `forget_move`, and is sure to be there after `sync_names`. An OSError leaves all
-        as it was.
+        The folder has the mark MOVED until `forget_move`, and is durable after `sync_names`. After an OSError all is
+        as before.
         """
         place = self.path / f"{key[0]}-{key[1]}"
         self.logs[key] = log
@@ -307,7 +307,7 @@ class LogDirectory:
         self._files.sync_directory(self.path)
 
     def let_go(self, key: TopicPartition) -> dict[TopicPartition, int]:
-        """The log goes on elsewhere: set its folder aside; how far it is clean."""
+        """The log continues elsewhere: set its folder aside; return its entry of `clean_offsets`, if it has one."""
         del self.logs[key]
         self.high_watermarks.pop(key, None)
         clean_offset = self.clean_offsets.pop(key, None)
@@ -322,16 +322,16 @@ class LogDirectory:
         self._files.sync_directory(place)
 
     def give_up_future(self, future: Path, topic: str, partition: int) -> None:
-        """Have a future folder removed by the next `purge_deleted`."""
+        """Have the next `purge_deleted` remove a future folder."""
         if self._files.exists(future):
             self._set_aside(future, topic, partition)
 
     # Checkpoints and the end
 
     def begin_checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> Checkpoint:
-        """Take down the offsets as they are now; without `high_watermarks` all that a log has counts as replicated.
+        """The offsets as they are now. Without `high_watermarks` all records of each log count as replicated.
 
-        Of a log that is not among them the last checkpoint still holds: nobody has taken it up yet.
+        A log that `high_watermarks` does not name keeps that of the last checkpoint: nobody has taken it up yet.
         """
         if high_watermarks is None:
             high_watermarks = {key: log.log_end_offset for key, log in self.logs.items()}
@@ -365,7 +365,7 @@ class LogDirectory:
             log.expire_producers(now_ms, self._producer_expiration_ms)
 
     def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Give the directory back. A clean close brings everything to the disk first, blocking, and says so there."""
+        """Close the directory. A clean close first blocks until all is on the disk, and then writes the mark of it."""
         try:
             close_logs(self.logs.values(), clean=clean)
             if clean:
@@ -429,7 +429,7 @@ class LogDirectory:
         return names
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """A damaged one counts as none: then all segments are read and checked, and nothing is lost."""
+        """A damaged checkpoint counts as none: the load then reads and checks all segments, and nothing is lost."""
         path = self.path / name
         if not self._files.exists(path):
             return {}

@@ -1,14 +1,14 @@
-"""Moving a log to another log directory of the same broker while it goes on being written (KIP-113).
+"""Moves a log to another log directory of the same broker while records are appended to it (KIP-113).
 
-1. Its files are copied into a folder `<topic>-<partition>.<id>-future` in the other directory: round by round, in a
-   thread, each time what came since. Compaction and retention leave the log alone meanwhile.
-2. When little is left, that is copied in one go with 3, so nothing can come in between. All that is in the future
-   folder is on the disk before it counts, and so are the log's offsets in the checkpoints of its new directory.
-3. The future folder gets the log's name, with a mark in it; the log goes on there; the old folder is set aside; the
-   mark goes.
+1. Rounds of copying bring its files into a folder `<topic>-<partition>.<id>-future` in the other directory. A thread
+   copies; each round takes what is new since the last one. Compaction and retention leave the log alone meanwhile.
+2. When little is left, the event loop copies it and does step 3 in one go, so nothing is appended in between. The files
+   of the future folder, and the log's offsets in the checkpoints of the new directory, are synced before they count.
+3. The future folder gets a mark and the log's name; the log continues there; the old folder is set aside; the mark is
+   removed.
 
-A crash before 3 leaves the log where it was. A crash within it leaves two folders of one name, and the one with the
-mark counts (broker.log.log_directories). Either is whole: nothing is written between the first step of 3 and the last.
+After a crash before step 3 the log is where it was. After a crash within step 3 two folders may have the same name, and
+the one with the mark counts (broker.log.log_directories). Both are whole, as nothing is appended during step 3.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 
 ROUND_BYTES: Final = 16 * 1024 * 1024
-"""How much one round copies: the thread is not the move's alone."""
+"""At most so much is copied in one round, because others use the thread too."""
 LAST_BYTES: Final = 256 * 1024
-"""How much may be left for the event loop to copy."""
+"""At most so much is left for the event loop to copy."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, MOVED)
@@ -43,10 +43,10 @@ class Round:
     source: Path
     target: Path
     parts: list[tuple[str, int, int]]
-    """(name, from, to) of files that only grow."""
+    """(name, first byte, end) of files that only grow."""
     whole: list[str]
     end_offset: int
-    """All below it is in the future folder after this round, if the round takes all that is left."""
+    """If the round takes all that is left, the future folder then has all records below this offset."""
 
     def copy(self) -> None:
         for name, start, end in self.parts:
@@ -74,7 +74,7 @@ class Round:
 
 
 class Move:
-    """One log on its way. All but the rounds' copying belongs to the thread that the log belongs to."""
+    """One move. `Round.copy` may run in any thread; all else belongs to the thread of the log."""
 
     def __init__(self, log: PartitionLog, source: LogDirectory, destination: LogDirectory) -> None:
         self.log = log
@@ -83,7 +83,7 @@ class Move:
         self.path = destination.path / future_name(log.topic, log.partition)
         self.copied_to_offset = log.log_start_offset
         self.cuts = log.cuts
-        """If the log was cut since, what was copied is of no use."""
+        """If the log was truncated since, what was copied is useless."""
         self._files = destination.files
         self._copied: dict[str, int] = {}
         self._whole: set[str] = set()
@@ -105,7 +105,7 @@ class Move:
         self._files.sync_directory(self.destination.path)
 
     def next_round(self) -> Round:
-        """What to copy next: sealed segments' files once, and of the logs what is not there yet."""
+        """What to copy next: the index files of sealed segments once, and the new bytes of the `.log` files."""
         *_, (active, _) = sizes = self.log.segment_sizes
         unfinished = file_name(active, "")
         parts = []
@@ -136,10 +136,10 @@ class Move:
         return self.left_bytes <= LAST_BYTES and not self.log.is_in_use
 
     def finish(self, high_watermarks: Mapping[TopicPartition, int]) -> tuple[LogDirectory, OSError] | None:
-        """Copy what is left and let the log go on in its new place. An OSError leaves it where it was.
+        """Copy what is left and let the log continue in its new place. After an OSError it is where it was.
 
-        `high_watermarks` are those of the destination's partitions and of this one. What is given back is a directory
-        that failed when the log was already in its new place.
+        `high_watermarks` has the partitions of the destination and this one. If a directory fails when the log is
+        already in its new place, this returns the directory and its error.
         """
         self.log.write_indexes()
         last = self.next_round()
@@ -153,7 +153,7 @@ class Move:
         self.log.go_on_in(place, self.destination.open_segments)
         directory = self.destination
         try:
-            # The old folder stays until the new one's name is safe.
+            # The old folder stays until the name of the new one is durable.
             self.destination.sync_names()
             directory = self.source
             self.destination.clean_offsets.update(self.source.let_go(self.key))
@@ -172,5 +172,5 @@ def future_name(topic: str, partition: int) -> str:
 
 
 def is_too_long(topic: str, partition: int) -> bool:
-    """Whether there is no room for the name of the future folder."""
+    """Whether the name of the future folder would be too long."""
     return len(future_name(topic, partition)) > _MAX_NAME_LENGTH

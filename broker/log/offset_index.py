@@ -1,8 +1,8 @@
 """The `.index` of a segment: a sparse map from offset to position in the log file.
 
 Each entry is 8 bytes, big-endian: i32 offset relative to the segment's base, i32 position. The offset is the last one
-of the batch that begins at the position. Entries are held in memory, in the order of the file, and searched there; the
-segment writes them out. Both columns rise strictly, which is all the check that the file's format allows.
+of the batch that begins at the position. The entries are searched in memory, and the segment writes them to the file.
+Both columns rise strictly; the format of the file allows no other check.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OffsetIndex:
         self._offsets = array("i")
         self._positions = array("i")
         self.written_entries = 0
-        """How many of the entries the file has."""
+        """The number of entries that are in the file."""
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int, log_size_bytes: int) -> OffsetIndex:
@@ -67,15 +67,15 @@ class OffsetIndex:
         del self._offsets[slot:], self._positions[slot:]
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The last entry whose offset is not above `offset`; without one, the beginning of the segment."""
+        """The last entry with an offset at or below `offset`; if there is none, the beginning of the segment."""
         return self._entry(bisect_right(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET)) - 1)
 
     def lookup_position(self, position: int) -> tuple[int, int]:
-        """The last entry whose position is not above `position`; without one, the beginning of the segment."""
+        """The last entry with a position at or below `position`; if there is none, the beginning of the segment."""
         return self._entry(bisect_right(self._positions, position) - 1)
 
     def first_offset_from(self, position: int) -> int | None:
-        """The offset of the first entry whose position is not below `position`."""
+        """The offset of the first entry with a position at or above `position`; None if there is none."""
         slot = bisect_left(self._positions, position)
         return self._entry(slot)[0] if slot < len(self._positions) else None
 
@@ -84,7 +84,7 @@ class OffsetIndex:
         return self._entry(len(self._offsets) - 1)
 
     def unwritten(self) -> bytes:
-        """The entries that the file has not got yet, as the file has them."""
+        """The bytes of the entries that are not in the file yet."""
         offsets, positions = self._offsets[self.written_entries :], self._positions[self.written_entries :]
         columns = array("i", bytes(ENTRY_SIZE * len(offsets)))
         columns[0::2], columns[1::2] = offsets, positions

@@ -1,7 +1,7 @@
-"""The last offset of each key in the dirty part of a log: what compaction decides by.
+"""The last offset of each key in the dirty part of a log, by which compaction decides what to keep.
 
-A key is known by a hash of 128 bits, and an entry takes 24 bytes whatever the key is: an open-addressed table in flat
-arrays, so that its memory is what the configuration says. (Apache Kafka, SkimpyOffsetMap.java.)
+A hash of 128 bits stands for a key, so each entry takes 24 bytes: an open-addressed table in flat arrays, which needs
+the memory that the configuration allows. (Apache Kafka, SkimpyOffsetMap.java.)
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _DIGEST: Final = struct.Struct("QQ")
 
 class OffsetMap:
     def __init__(self, slots: int) -> None:
-        """A table that holds fewer than `slots` keys; the nearest prime from there on is taken."""
+        """A table for fewer than `slots` keys; it has the next prime number of slots."""
         self._slots = _prime_from(max(slots, 3))
         self._first = array("Q", bytes(8 * self._slots))
         self._second = array("Q", bytes(8 * self._slots))
-        # The offset plus one, so that zeroed memory is an empty table.
+        # An entry is the offset plus one, so that zeroed memory is an empty table.
         self._offsets = array("q", bytes(8 * self._slots))
         self._count = 0
 
@@ -38,11 +38,11 @@ class OffsetMap:
         self._offsets[slot] = offset + 1
 
     def get(self, key: bytes) -> int:
-        """The last offset that was put for the key; −1 if none was."""
+        """The last offset that `put` got for the key; −1 if there was none."""
         return self._offsets[self._find(key)[0]] - 1
 
     def _find(self, key: bytes) -> tuple[int, int, int]:
-        """The slot that the key has, or would get."""
+        """(slot, both halves of the hash): the slot that the key has, or would get."""
         first, second = _DIGEST.unpack(blake2b(key, digest_size=16).digest())
         slots, offsets, firsts, seconds = self._slots, self._offsets, self._first, self._second
         slot = first % slots
@@ -55,7 +55,7 @@ class OffsetMap:
 
 
 def _prime_from(number: int) -> int:
-    """With a prime number of slots any step leads past all of them."""
+    """The next prime. With a prime number of slots, steps of any size visit all of them."""
     number |= 1
     while any(number % divisor == 0 for divisor in range(3, int(number**0.5) + 1, 2)):
         number += 2

@@ -1,7 +1,7 @@
-"""How many segments of a log directory are open at once.
+"""Limits how many segments of a log directory are open at once.
 
-A log directory may hold more segments than the process may have descriptors. Those used longest ago are asked to let go
-of what they can get back from their files: the descriptor, and the indexes of one that no longer grows.
+A log directory may have more segments than the process may have descriptors. The least recently used segments release
+what they can read again from their files: the descriptor, and the indexes of a sealed segment.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ DEFAULT_MAX_OPEN_SEGMENTS: Final = 512
 
 class Openable(Protocol):
     def release(self) -> None:
-        """Let go of descriptors and caches; the next use opens them again."""
+        """Close descriptors and drop caches; the next use opens them again."""
 
 
 class OpenSegments:
-    """Least recently used goes first."""
+    """The least recently used segment is released first."""
 
     __slots__ = ("_capacity", "_order")
 

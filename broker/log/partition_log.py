@@ -1,9 +1,9 @@
-"""One partition's log: what a leader appends to and everybody reads from.
+"""One partition's log: append, read, truncation, fsync policy, retention, compaction.
 
-Records from `log_start_offset` up to, not including, `log_end_offset` can be read. Below the recovery point everything
-is on the disk for sure; from there on it may be in the page cache only. A flush moves the recovery point in three
-steps, so that the waiting is done by another thread: `begin_flush` (cheap), `ticket.sync` (blocks, any thread),
-`complete_flush` (cheap). All else belongs to one thread.
+Readers get the records from `log_start_offset` up to, but without, `log_end_offset`. Records below the recovery point
+are on the disk (durable); later ones may be in the page cache only. A flush moves the recovery point in three steps, so
+that another thread can wait for the fsync: `begin_flush` (cheap), `ticket.sync` (blocks, any thread), `complete_flush`
+(cheap). All other methods belong to one thread, but for those that say so.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Appended(NamedTuple):
     base_offset: int
     last_offset: int
     log_append_time_ms: int
-    """NO_TIMESTAMP unless the topic's timestamps are the broker's or it is a duplicate."""
+    """NO_TIMESTAMP, unless the topic has LogAppendTime or the batch is a duplicate."""
     duplicate: bool
 
 
@@ -97,11 +97,11 @@ class PartitionLog:
             self._unflushed.paths += segment.index_files
         self._is_closed = False
         self.segments_must_stay = False
-        """A compaction or a move to another directory reads the sealed ones."""
+        """A compaction or a move to another directory reads the sealed segments."""
         self.cuts = 0
-        """How often something was cut off: who works on its files must begin anew."""
+        """The number of truncations. After one, a compaction or a move of the log must begin again."""
         self._doubtful_below = state.doubtful_below
-        """How far the checkpoint may say that a log which was cut is on the disk."""
+        """The highest recovery point that the checkpoint may have for this log, if it was truncated below that."""
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
@@ -133,8 +133,8 @@ class PartitionLog:
     ) -> Appended | ErrorCode:
         """Append the batch at the beginning of `records`, with the header from `validate_produced`, and stamp it there.
 
-        Without `has_sequence` a coordinator of this broker writes it in the name of the producer. With `marker` it ends
-        the producer's transaction, and is checked already. An OSError (a full disk, a broken one) leaves the log as it
+        Without `has_sequence` a coordinator of this broker writes for the producer. With `marker` the batch ends the
+        producer's transaction, and was checked before. After an OSError (the disk is full or broken) the log is as it
         was.
         """
         config = self.config
@@ -148,7 +148,7 @@ class PartitionLog:
             if isinstance(known, ErrorCode):
                 return known
             if known is not None:
-                # Kafka tells the time of a duplicate whatever the topic's timestamps are (UnifiedLog.append).
+                # Kafka returns the timestamp of a duplicate with either type of timestamps (UnifiedLog.append).
                 return Appended(known.base_offset, known.last_offset, known.timestamp_ms, duplicate=True)
 
         base_offset = self.log_end_offset
@@ -180,24 +180,24 @@ class PartitionLog:
         return Appended(base_offset, last_offset, now_ms if takes_broker_time else NO_TIMESTAMP, duplicate=False)
 
     def append_marker(self, marker: TransactionMarker, *, leader_epoch: int, now_ms: int) -> Appended | ErrorCode:
-        """End a transaction. A marker goes into the log where the transaction has nothing, too: it fences old epochs.
+        """End a transaction. The marker is appended even if the transaction has no batch here: it fences old epochs.
 
-        An OSError leaves the log as it was.
+        After an OSError the log is as it was.
         """
         if (error := self.producer_states.check_marker(marker)) is not None:
             return error
-        self._segments.active.load_transaction_index()  # While nothing has happened yet: its file may fail to be read.
+        self._segments.active.load_transaction_index()  # Before anything changes, as reading its file may fail.
         batch = encode_end_marker(marker, now_ms)
         end_marker = EndMarker(marker.is_commit, marker.coordinator_epoch)
         return self.append(batch, read_header(batch), leader_epoch=leader_epoch, now_ms=now_ms, marker=end_marker)
 
     def append_as_follower(self, records: ReadableBuffer, now_ms: int) -> int:
-        """Append the batches of another replica's log as they are; how many bytes they are.
+        """Append the batches of the leader's log unchanged; returns how many bytes were appended.
 
-        A batch that is cut off at the end is left out. Raises CorruptBatch, and nothing is appended, for batches that
-        are not whole or do not come after this log's; after an OSError some of them may be there.
+        An incomplete batch at the end is left out. Raises CorruptBatch, and appends nothing, if a batch is damaged or
+        does not follow this log's end. After an OSError some of the batches may be appended.
         """
-        # An empty log may begin in the middle of a batch, where its leader's does: then it begins with all of that.
+        # The leader's log may start in the middle of a batch. An empty log here then begins with the whole batch.
         next_offset = 0 if self.log_start_offset == self.log_end_offset else self.log_end_offset
         runs = runs_of_batches(memoryview(records), next_offset, self.log_end_offset, self.config.segment_bytes)
         first_offset = runs[0].headers[0].base_offset
@@ -231,11 +231,11 @@ class PartitionLog:
             self._unflushed.dirty_since_ms = now_ms
 
     def _roll(self, now_ms: int) -> Segment:
-        """Begin a new segment at the end of the log; the active one. If anything fails that is the old one still."""
+        """Begin a new segment at the end of the log; returns the active one. After an OSError that is the old one."""
         active, unflushed = self._segments.active, self._unflushed
         is_doubtful = self.log_end_offset <= self._doubtful_below
         if is_doubtful and unflushed.ticket is not None:
-            return active  # It goes on until the flush under way is done with the leader epochs' file.
+            return active  # The flush under way still writes the file of the leader epochs.
         active.seal()
         if is_doubtful:
             self._sync_sealed(active)
@@ -250,7 +250,7 @@ class PartitionLog:
         return segment
 
     def _sync_sealed(self, segment: Segment) -> None:
-        """The checkpoint's recovery point may be in the new segment, so a recovery would believe this one."""
+        """fsync a segment: the recovery point of the checkpoint may be past it, so that a recovery would trust it."""
         descriptor = segment.pin()
         try:
             self._files.sync(descriptor)
@@ -275,8 +275,8 @@ class PartitionLog:
     ) -> bytes | ErrorCode:
         """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`.
 
-        b"" where there is nothing yet; `at_least_one_batch` lets the first one exceed `max_bytes`. Damage and a disk
-        that cannot be read are error codes, so that the other partitions of a fetch still get their answer.
+        b"" if there is nothing yet. With `at_least_one_batch` the first batch may exceed `max_bytes`. Damage and read
+        errors of the disk are error codes, so that the other partitions of a fetch still get their answer.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return ErrorCode.offset_out_of_range
@@ -295,9 +295,9 @@ class PartitionLog:
             return self._unreadable(f"{self.topic}-{self.partition} cannot be read at offset {offset}", error)
 
     def readable_bytes(self, offset: int, *, end_offset: int) -> int | None:
-        """How much there is from the batch that holds `offset` up to `end_offset`; None when a segment ends in between.
+        """The bytes from the batch that holds `offset` up to `end_offset`; None when a segment ends in between.
 
-        0 as well for what `read` has an error for.
+        0 if `read` would return an error.
         """
         if not self.log_start_offset <= offset < end_offset:
             return 0
@@ -307,9 +307,9 @@ class PartitionLog:
             return 0
 
     def aborted_transactions(self, offset: int, size_bytes: int, end_offset: int) -> list[tuple[int, int]] | ErrorCode:
-        """(producer id, first offset) of those that reach into what was read: `size_bytes` from `offset` on.
+        """(producer id, first offset) of aborted transactions with records in `size_bytes` from `offset` on.
 
-        Some that begin behind it, but before `end_offset`, may be among them.
+        Transactions that begin later, but before `end_offset`, may be among them.
         """
         try:
             return reading.aborted_transactions(self._segments, offset, size_bytes, end_offset, self.log_end_offset)
@@ -320,7 +320,7 @@ class PartitionLog:
     @staticmethod
     def _unreadable(what: str, error: Exception) -> ErrorCode:
         _logger.error("%s: %s", what, error)
-        # A bad sector, perhaps: that is no reason to take all else in the directory away.
+        # It may be one bad sector, so the other logs of the directory stay in use.
         return ErrorCode.kafka_storage_error if isinstance(error, OSError) else ErrorCode.corrupt_message
 
     def offset_for_timestamp(self, timestamp_ms: int, end_offset: int) -> tuple[int, int] | None:
@@ -336,18 +336,17 @@ class PartitionLog:
         return self.leader_epochs.end_offset_of(leader_epoch, self.log_end_offset)
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Hide the records before `offset`; it outlives a restart from the next checkpoint on."""
+        """Hide the records before `offset`. After the next checkpoint, a restart keeps this."""
         self.log_start_offset = max(self.log_start_offset, min(offset, self.log_end_offset))
         self.leader_epochs.truncate_from_start(self.log_start_offset)
 
-    # Cutting off what the leader does not have
+    # Truncation: removing what the leader does not have
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the records from `offset` on, and the rest of a batch that it is in the middle of, for good.
+        """Remove the records from `offset` on, and the whole batch if `offset` is in the middle of one, durably.
 
-        What was flushed of them is not any more; the checkpoint may say otherwise until it is written again. A recovery
-        reads the segment where the checkpoint's recovery point is from its beginning, so all is well as long as the log
-        stays in the one that was cut: see `_roll`.
+        Until the next checkpoint is written, its recovery point may be past the new end. A recovery reads all of the
+        segment that has the recovery point, so this does no harm while the log stays in that segment: see `_roll`.
         """
         if offset >= self.log_end_offset:
             return
@@ -367,7 +366,7 @@ class PartitionLog:
         _logger.info("%s-%d: cut at offset %d", self.topic, self.partition, self.log_end_offset)
 
     def truncate_fully(self, offset: int) -> None:
-        """Drop all records; the log begins at `offset`."""
+        """Remove all records; the log begins at `offset`."""
         created_ms = self._segments.active.created_ms
         self._begin_cut(0, -1)
         self.leader_epochs.truncate_from_end(0)
@@ -375,18 +374,18 @@ class PartitionLog:
         self.producer_states = ProducerStates()
         self._segments.add(offset, self.config, created_ms)
         self._finish_cut()
-        # From the next checkpoint on nothing but its name tells where the log starts.
+        # From the next checkpoint on only the name of the file shows where the log starts.
         self._files.sync_directory(self.directory)
         _logger.info("%s-%d: begun anew at offset %d", self.topic, self.partition, offset)
 
     def _begin_cut(self, slot: int, end_offset: int) -> None:
-        """Remove the segments from a slot on, and the snapshots past the new end."""
+        """Remove the segments from a slot on, and the snapshots past the new end, durably."""
         self.cuts += 1
         self._is_changed = True
         self._doubtful_below = max(self._doubtful_below, self.recovery_point)
         self._segments.truncate(slot)
         remove_snapshots(self._files, self.directory, past=end_offset)
-        # Were a power cut to bring a segment back, its batches might fit behind those written next, or leave a hole.
+        # If a power cut brought a segment back, its batches might fit after newer ones, or leave a hole.
         self._files.sync_directory(self.directory)
 
     def _finish_cut(self) -> None:
@@ -398,12 +397,13 @@ class PartitionLog:
         if self.unflushed_messages == 0:
             self._unflushed.dirty_since_ms = None
 
-    # Flushing
+    # fsync policy
 
     @property
     def safe_end_offset(self) -> int:
-        """Up to here the log is as safe as the topic asks: all of it, or what was flushed (fsync) once
-        `flush.messages` records wait for the flush.
+        """The end of the records that are as safe as the topic asks: the one place that decides this.
+
+        That is the log's end, or, when `flush.messages` records or more wait for an fsync, the recovery point.
         """
         end_offset, recovery_point = self.log_end_offset, self.recovery_point
         return end_offset if end_offset - recovery_point < self.config.flush_messages else recovery_point
@@ -413,19 +413,19 @@ class PartitionLog:
         return self.log_end_offset - self.recovery_point
 
     def flush_is_due(self, now_ms: int) -> bool:
-        """By count, by age, or because a sealed segment waits; a sealed one is always flushed, as Kafka does."""
+        """Whether to flush: by count, by age, or because a sealed segment waits, which Kafka always flushes too."""
         if self._unflushed.ticket is not None or self.unflushed_messages == 0:
             return False
         dirty_since_ms = self._unflushed.dirty_since_ms
         return (
             self.recovery_point < self._segments.base_offsets[-1]
             or self.safe_end_offset < self.log_end_offset
-            # A clock that was set back may not put it off.
+            # A clock that was set back must not delay the flush.
             or (dirty_since_ms is not None and not 0 <= now_ms - dirty_since_ms < self.config.flush_ms)
         )
 
     def begin_flush(self) -> FlushTicket | None:
-        """Take down all that a flush must sync; None if there is nothing, another is under way, or it is closed."""
+        """A ticket with all that a flush must sync; None if there is nothing, another runs, or the log is closed."""
         unflushed = self._unflushed
         is_needed = self.unflushed_messages or unflushed.paths or unflushed.has_new_names or self.leader_epochs.is_dirty
         if unflushed.ticket is not None or self._is_closed or not is_needed:
@@ -437,15 +437,15 @@ class PartitionLog:
         return first_unsynced_slot(self._segments.base_offsets, self.recovery_point)
 
     def complete_flush(self, ticket: FlushTicket) -> None:
-        """End the flush, whether or not `ticket.sync` went well; only if it did the recovery point moves."""
+        """End the flush after `ticket.sync`. The recovery point moves only if the sync succeeded."""
         self._unflushed.complete(ticket, self.leader_epochs)
         if ticket.is_synced:
             self.recovery_point = max(self.recovery_point, ticket.end_offset)
 
-    # Deleting
+    # Retention
 
     def delete_expired(self, high_watermark: int, now_ms: int, *, by_age: bool = True) -> int:
-        """Take away the segments that are past their time; how many. Their files go with `take_removable`."""
+        """Remove expired segments from the log; returns how many. `take_removable` later names their files."""
         segments = self._segments
         count = count_expired(
             segments.all,
@@ -470,15 +470,15 @@ class PartitionLog:
         return count
 
     def take_removable(self, now_ms: int) -> list[Path]:
-        """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""
+        """Files to remove now, which the caller may do in any thread. A start removes all files set aside."""
         return self._segments.take_removable(now_ms)
 
     # Compaction
 
     def dirtiness(self, clean_offset: int, first_undecided_offset: int, now_ms: int) -> Dirtiness:
-        """How much there is to compact, when a pass came to `clean_offset` before.
+        """How much of the log a pass could compact, when the last pass came to `clean_offset`.
 
-        Only what is on the disk counts, so that a recovery never comes upon the gaps that compaction makes.
+        Only records on the disk count, so that a recovery never reads the gaps that compaction makes.
         """
         if not self.log_start_offset <= clean_offset <= self.log_end_offset:
             clean_offset = self.log_start_offset
@@ -499,7 +499,7 @@ class PartitionLog:
         )
 
     def replace_segments(self, group: CleanedGroup, now_ms: int) -> None:
-        """Put a cleaned segment in the place of those it was made of. Call `sync_names` after it."""
+        """Replace segments by the cleaned one that was made of them. Call `sync_names` after it."""
         self._is_changed = self._unflushed.has_new_names = True
         try:
             self._segments.replace(group, self.config, now_ms)
@@ -507,18 +507,18 @@ class PartitionLog:
             self.size_bytes = self._segments.size_bytes
 
     def sync_names(self) -> None:
-        """Blocks until the renaming above survives a power cut; any thread."""
+        """Make what `replace_segments` renamed durable; blocks, and may run in any thread."""
         self._segments.sync_names()
 
     # Moving to another log directory
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody holds on to its files at this moment."""
+        """Whether a flush or another thread uses its files at this moment."""
         return self._unflushed.ticket is not None or self._segments.is_pinned
 
     def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
-        """Go on in a folder that has all that this one's has, on the disk. Only while nobody uses the log."""
+        """Continue in another folder, which has the same files on the disk. RuntimeError while the log is in use."""
         if self.is_in_use:
             raise RuntimeError(f"{self!r} is moved while it is in use")
         self._segments.go_on_in(directory, open_segments)
@@ -527,14 +527,14 @@ class PartitionLog:
     # Housekeeping
 
     def write_indexes(self) -> None:
-        """Let the index files catch up with the log, for whoever looks at them from outside."""
+        """Write the entries in memory to the index files, for other programs that read these."""
         self._segments.active.write_indexes()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         self.producer_states.expire(now_ms, expiration_ms)
 
     def write_metadata(self) -> None:
-        """Keep the topic's id beside the data; that of a new log is on the disk with its first flush."""
+        """Write the file with the topic's id; in a new log the first flush syncs it."""
         if self.topic_id is None:
             return
         path = self.directory / PARTITION_METADATA
@@ -545,7 +545,7 @@ class PartitionLog:
             write_durably(self._files, path, text)
 
     def begin_last_flush(self) -> FlushTicket | None:
-        """Take down all that a clean close must sync; None if there is nothing."""
+        """A ticket with all that a clean close must sync; None if there is nothing."""
         if not self._is_changed or self.log_end_offset == 0:
             return None
         if self._unflushed.ticket is not None:
@@ -557,7 +557,7 @@ class PartitionLog:
         return self.begin_flush()
 
     def close(self, *, clean: bool = True) -> None:
-        """Release all files; a clean close first brings all that was written to the disk, blocking."""
+        """Close all files. A clean close first blocks until all that was written is on the disk."""
         if clean and (ticket := self.begin_last_flush()) is not None:
             try:
                 ticket.sync()

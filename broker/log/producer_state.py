@@ -1,26 +1,27 @@
-"""What a partition remembers of its producers: sequence numbers and open transactions.
+"""The state of a partition's producers: sequence numbers and open transactions.
 
-For each producer id: its epoch, and sequence numbers and offsets of its last five batches, since a client has at most
-five requests in flight. A new batch of the producer is then one of
+For each producer id: its epoch, and the sequence numbers and offsets of its last five batches, as a client has at most
+five requests in flight. A new batch of the producer has
 
-    known (epoch and both sequences equal)      a duplicate: answered with the offsets it got the first time
-    of a lower epoch                            INVALID_PRODUCER_EPOCH: a newer instance took over
-    of a higher epoch, sequence not 0           OUT_OF_ORDER_SEQUENCE_NUMBER
-    of the same epoch, not the next sequence    OUT_OF_ORDER_SEQUENCE_NUMBER
-    otherwise                                   next in line
+    epoch and both sequences of a known batch   it is a duplicate: the answer has the offsets of the first time
+    a lower epoch                               INVALID_PRODUCER_EPOCH: a newer instance took over
+    a higher epoch, and a sequence other than 0 OUT_OF_ORDER_SEQUENCE_NUMBER
+    the same epoch, and not the next sequence   OUT_OF_ORDER_SEQUENCE_NUMBER
+    otherwise                                   it is appended
 
-A producer that is not known is accepted at any sequence: retention may have removed all it wrote. What a coordinator of
-this broker writes in a producer's name has no sequence. (KIP-98, KIP-360; Apache Kafka, ProducerAppendInfo.java.)
+An unknown producer may begin at any sequence, because retention may have deleted all that it wrote. A batch that a
+coordinator of this broker writes for a producer has no sequence. (KIP-98, KIP-360; Apache Kafka,
+ProducerAppendInfo.java.)
 
-A transaction of a producer goes through
+The states of a producer's transaction:
 
     none         a transactional batch                   open: undecided from that batch's first offset on
     open         a batch that is not transactional       INVALID_TXN_STATE
-    open         an end marker                           decided, and still unstable
+    open         an end marker                           decided, but still unstable
     decided      the high watermark passes the marker    none
     any          a marker of a lower producer epoch      INVALID_PRODUCER_EPOCH
     any          a marker of a lower coordinator epoch   TRANSACTION_COORDINATOR_FENCED
-    none         an end marker                           none; its epoch counts from now on
+    none         an end marker                           none; the marker's epoch counts from now on
 
 Readers of committed records read below the first unstable offset. (Apache Kafka, ProducerStateManager.java.)
 
@@ -50,7 +51,7 @@ NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
 LATE_AFTER_MS: Final = 5 * 60_000
 ALL_STABLE: Final = 2**63 - 1
-"""The first unstable offset of a log without open transactions: past every offset."""
+"""The first unstable offset of a log without open transactions: it is above every offset."""
 
 _SNAPSHOT_VERSION: Final = 1
 _SNAPSHOT_HEAD: Final = struct.Struct(">hI")
@@ -91,7 +92,7 @@ class ProducerState:
         self.last_timestamp_ms = NO_TIMESTAMP
         self.coordinator_epoch = -1
         self.last_marker = NO_OFFSET
-        """Where its last transaction ended, if that was in this run."""
+        """The offset of the marker of its last transaction, if this run wrote it."""
         self.transaction_first_offset = NO_OFFSET
 
     @property
@@ -116,12 +117,12 @@ class ProducerStates:
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
         self._open: dict[int, int] = {}
-        """Producer id by first offset of its open transaction, in the order of offsets."""
+        """{first offset of an open transaction: producer id}, in the order of offsets."""
         self._refused: dict[int, _Refused] = {}
         self.decided: dict[int, int] = {}
-        """Offset of the marker, which the high watermark has not passed, by first offset of the transaction."""
+        """{first offset of a transaction: offset of its marker}, while the high watermark has not passed the marker."""
         self.first_unstable_offset = ALL_STABLE
-        """Where the first transaction begins that is open or not finally decided."""
+        """The first offset of the first transaction that is open, or whose marker the high watermark has not passed."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -137,21 +138,21 @@ class ProducerStates:
         return state is not None and state.transaction_first_offset != NO_OFFSET
 
     def last_marker(self, producer_id: int) -> int:
-        """Where the producer's last transaction ended; it changes with every marker."""
+        """The offset of the marker of the producer's last transaction; NO_OFFSET if it is not known."""
         state = self._states.get(producer_id)
         return NO_OFFSET if state is None else state.last_marker
 
     def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
-        """Whether the first open one had nothing written for longer than any may be open: nobody will end it."""
+        """Whether the first open transaction had no batch for longer than `longest_ms`, so that nobody will end it."""
         first = next(iter(self._open.values()), None)
         return first is not None and now_ms - self._states[first].last_timestamp_ms > longest_ms + LATE_AFTER_MS
 
     def begins_at(self, offset: int) -> bool:
-        """Whether an open transaction has its first record there."""
+        """Whether an open transaction has its first record at `offset`."""
         return offset in self._open
 
     def check(self, header: BatchHeader, *, has_sequence: bool = True) -> BatchMetadata | ErrorCode | None:
-        """Judge a batch of records: the duplicate it repeats, an error, or None: append it."""
+        """Check a produced batch. Returns the batch that it repeats, an error, or None if it may be appended."""
         state = self._states.get(header.producer_id)
         if self._refused and header.base_sequence > self._lowest_refused(header):
             return ErrorCode.out_of_order_sequence_number
@@ -174,10 +175,10 @@ class ProducerStates:
         return None
 
     def refuse(self, header: BatchHeader, now_ms: int) -> None:
-        """Note a batch that its transaction's coordinator does not vouch for.
+        """Note a batch that the coordinator of its transaction does not confirm.
 
-        Of a producer that is not known any sequence would be taken, so those sent right behind this one must not go
-        in before it (Apache Kafka, VerificationStateEntry.java).
+        An unknown producer may begin at any sequence, so the batches that it sent right after this one must not be
+        appended before it (Apache Kafka, VerificationStateEntry.java).
         """
         known = self._refused.get(header.producer_id)
         lowest = header.base_sequence
@@ -191,7 +192,7 @@ class ProducerStates:
         return MAX_SEQUENCE if refused is None else refused.lowest_sequence
 
     def check_marker(self, marker: TransactionMarker) -> ErrorCode | None:
-        """Why the marker may not be written, or None. It may end nothing: then it only fences older epochs."""
+        """Why the marker may not be written, or None. A marker that ends no transaction fences older epochs."""
         state = self._states.get(marker.producer_id)
         if state is None:
             return None
@@ -202,7 +203,7 @@ class ProducerStates:
         return None
 
     def append(self, header: BatchHeader, base_offset: int, timestamp_ms: int) -> None:
-        """Note a batch of records that went into the log; unchecked, as replay and replication need it."""
+        """Note a batch that was appended, without a check, as replay and replication need it."""
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
@@ -218,7 +219,7 @@ class ProducerStates:
                 self.first_unstable_offset = min(self.first_unstable_offset, base_offset)
 
     def end_transaction(self, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
-        """Note a control batch that went into the log; the transaction that it aborted, if it did."""
+        """Note an end marker that was appended; returns the transaction if the marker aborted one."""
         state = self._states.get(header.producer_id)
         if state is None:
             state = self._states[header.producer_id] = ProducerState(header.producer_epoch)
@@ -238,12 +239,12 @@ class ProducerStates:
         return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Decisions below it are final, so the first unstable offset may go on."""
+        """Transactions with markers below the high watermark are final: the first unstable offset may advance."""
         self.decided = {first: marker for first, marker in self.decided.items() if marker >= high_watermark}
         self.first_unstable_offset = min(next(iter(self._open), ALL_STABLE), *self.decided, ALL_STABLE)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that wrote nothing for `expiration_ms` and have no transaction open."""
+        """Forget producers that wrote nothing for `expiration_ms` and have no open transaction."""
         for producer_id, state in list(self._states.items()):
             if state.transaction_first_offset == NO_OFFSET and now_ms - state.last_timestamp_ms >= expiration_ms:
                 del self._states[producer_id]

@@ -1,6 +1,6 @@
 """Reads the segments of a log: batches, sizes, aborted transactions, offsets by timestamp.
 
-CorruptBatch, CorruptIndex and OSError leave these functions when a segment cannot be read.
+All functions raise CorruptBatch, CorruptIndex or OSError when a segment cannot be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def read(
 ) -> bytes:
     """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`."""
     base_offsets, all_segments = segments.base_offsets, segments.all
-    # A gap in the offsets at the end of a segment leads on to the next one.
+    # If a segment ends with a gap in its offsets, the next one has the first batch after `offset`.
     for slot in range(segments.slot_of(offset), len(base_offsets)):
         if base_offsets[slot] >= end_offset:
             break
@@ -34,7 +34,7 @@ def read(
 
 
 def readable_bytes(segments: SegmentList, offset: int, end_offset: int, log_end_offset: int) -> int | None:
-    """How much there is from the batch that holds `offset` up to `end_offset`; None when a segment ends in between."""
+    """The bytes from the batch that holds `offset` up to `end_offset`; None when a segment ends in between."""
     slot = segments.slot_of(offset)
     segment, segment_end_offset = segments.all[slot], segments.end_offset_of(slot, log_end_offset)
     if end_offset > segment_end_offset:
@@ -47,14 +47,14 @@ def readable_bytes(segments: SegmentList, offset: int, end_offset: int, log_end_
 def aborted_transactions(
     segments: SegmentList, offset: int, size_bytes: int, end_offset: int, log_end_offset: int
 ) -> list[tuple[int, int]]:
-    """(producer id, first offset) of those that reach into what was read: `size_bytes` from `offset` on.
+    """(producer id, first offset) of aborted transactions with records in `size_bytes` from `offset` on.
 
-    Some that begin behind it, but before `end_offset`, may be among them.
+    Transactions that begin later, but before `end_offset`, may be among them.
     """
     found: list[tuple[int, int]] = []
     first = segments.slot_of(offset)
     is_bounded = False
-    # Nearly all logs leave here: no transaction was aborted since.
+    # For nearly all logs this list is empty: no transaction was aborted.
     for segment in [segment for segment in segments.all[first:] if segment.has_aborted]:
         for aborted in segment.transaction_index.entries(offset):
             if not is_bounded:
@@ -68,7 +68,7 @@ def aborted_transactions(
 
 
 def _end_of_read(segments: SegmentList, slot: int, offset: int, size_bytes: int, log_end_offset: int) -> int:
-    """An offset that a read of so many bytes did not reach; a read never goes on into a second segment."""
+    """An offset that a read of so many bytes does not reach; a read stays in one segment."""
     for at in range(slot, len(segments.all)):
         segment = segments.all[at]
         if segment.find(offset) is not None:

@@ -1,18 +1,19 @@
-"""Bringing a partition's log back from its folder, after a clean stop or after a crash.
+"""Loads a partition's log from its folder, after a clean stop or after a crash (recovery).
 
-After a clean stop the files are what they were, and only the tail's end is looked for. Otherwise everything below the
-recovery point was synced and is trusted; every segment from the one that ends there on is read batch by batch:
+After a clean stop the files are whole, and the load only looks for the end of the last segment. After a crash it trusts
+what lies below the recovery point, which was synced. It reads every segment from the one that ends there on, batch by
+batch:
 
-1. the first batch that is cut off, fails its CRC or is out of order ends the log: it and all segments after it go, and
-   so do all segments after a gap that reaches above the recovery point, unless compaction makes gaps, or made this one
-   before: a power cut can lose the end of one segment, whole batches of it, and keep the next;
-2. the indexes of those segments are made anew;
-3. leader epochs that the checkpoint missed are found in the batches, those past the end are forgotten;
-4. producers, and which of their transactions are open, are read from the latest snapshot not past the first of those
-   segments, and from the batches after it.
+1. The first batch that is incomplete, fails its CRC or is out of order ends the log: recovery removes it, and all
+   segments after it. It also removes all segments after a gap that reaches above the recovery point, unless compaction
+   makes gaps, or made this one: a power cut can lose the last batches of one segment and keep the next.
+2. It rebuilds the indexes of these segments.
+3. It finds leader epochs that the checkpoint lacks in the batches, and forgets epochs past the end.
+4. It reads the state of producers and their transactions from the latest snapshot at or before the first of these
+   segments, and from the batches after the snapshot.
 
-An index of aborted transactions that is damaged is made anew, wherever it is: from the batches of its segment, and from
-what was open when that began.
+It rebuilds a damaged index of aborted transactions of any segment: from the batches of the segment, and from the
+transactions that were open when the segment began.
 
 (Apache Kafka, LogLoader.scala; it keeps what follows a gap.)
 """
@@ -53,14 +54,14 @@ from highwater.broker.records.record import read_end_marker
 
 _logger = logging.getLogger(__name__)
 
-# What interrupted deletion and compaction leave behind; a `.swap` file, though, may be the only copy of its data.
+# What an interrupted deletion or compaction leaves behind. A `.swap` file is none: it may be the only copy of its data.
 _LEFTOVER_SUFFIXES: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)
 _FORMAT_PROBE_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class LogState:
-    """A log as it was found, ready to go on."""
+    """A log as the load found it, ready for appends."""
 
     segments: list[Segment]
     log_start_offset: int
@@ -71,12 +72,12 @@ class LogState:
     snapshot_offset: int
     is_clean: bool
     doubtful_below: int = 0
-    """How far the checkpoint says that the log is on the disk, if that is further than it goes."""
+    """The recovery point of the checkpoint, if it is past the end of the log."""
 
 
 @dataclass(slots=True)
 class LogLoader:
-    """Loads one partition's folder; `load` is all there is to call."""
+    """Loads the folder of one partition; `load` is its one public method."""
 
     files: FileOperations
     directory: Path
@@ -87,10 +88,10 @@ class LogLoader:
     recovery_point: int
     log_start_offset: int
     clean_offset: int = 0
-    """How far it is compacted, which it need not be by its present settings."""
+    """The offset up to which the log is compacted, maybe under earlier settings."""
 
     def load(self) -> LogState:
-        """Raises LogDirectoryError for what cannot be understood, with every file closed again."""
+        """Load the log. With all files closed again, raises LogDirectoryError for what it cannot use, and OSError."""
         self._remove_leftovers()
         self._finish_swaps()
         entries = self.files.list(self.directory)
@@ -148,7 +149,7 @@ class LogLoader:
                 )
             )
             if log_start_offset > 0:
-                # From the next checkpoint on nothing but its name tells where the log starts.
+                # From the next checkpoint on only the name of the file shows where the log starts.
                 self.files.sync_directory(self.directory)
         leader_epochs.truncate_from_end(log_end_offset)
         leader_epochs.truncate_from_start(log_start_offset)
@@ -159,7 +160,7 @@ class LogLoader:
             segments=segments,
             log_start_offset=log_start_offset,
             log_end_offset=log_end_offset,
-            # What recovery read may still sit in the page cache only, so it does not raise the recovery point.
+            # What recovery read may be in the page cache only, so it does not raise the recovery point.
             recovery_point=log_end_offset if is_whole else min(self.recovery_point, log_end_offset),
             leader_epochs=leader_epochs,
             producer_states=producer_states,
@@ -174,11 +175,11 @@ class LogLoader:
                 self.files.remove(self.directory / entry.name)
 
     def _finish_swaps(self) -> None:
-        """Put compacted segments in the place of those they were made of, if a crash came in between.
+        """Replace segments by the compacted segment that was made of them, if a crash interrupted that.
 
-        A `.log.swap` was whole and synced before it got that name. All segments from its base to its last offset went
-        into it. Some after that may have, too, and be left: they hold nothing it lacks but what later records made
-        void, so both together are still the log. (Apache Kafka, LogLoader.load.)
+        A `.log.swap` was whole and synced before it got this name. It replaces all segments from its base offset to its
+        last offset. A segment after its last offset may be one of its originals too: its records have later records of
+        the same keys, so both together are still the log. (Apache Kafka, LogLoader.load.)
         """
         entries = self.files.list(self.directory)
         swapped = _offsets_of(entries, LOG_SUFFIX + SWAP_SUFFIX)
@@ -213,7 +214,7 @@ class LogLoader:
         for entry in entries:
             path = self.directory / entry.name
             if entry.name.endswith(SWAP_SUFFIX) and self.files.exists(path):
-                self.files.remove(path)  # an index without its log
+                self.files.remove(path)  # an index without its `.log` file
         if swapped:
             self.files.sync_directory(self.directory)
 
@@ -236,7 +237,7 @@ class LogLoader:
             )
             for base_offset in bases
         ]
-        # A roll that failed half-way can leave an empty segment, and the one before it went on growing.
+        # A roll that failed half-way can leave an empty segment, while the one before it continued to grow.
         strays = []
         previous: Segment | None = None
         for segment in segments:
@@ -282,7 +283,7 @@ class LogLoader:
         def observe(segment: Segment, header: BatchHeader, batch: memoryview) -> None:
             nonlocal end_offset
             if header.leader_epoch > leader_epochs.latest:
-                # It may have begun with records that compaction took.
+                # The epoch may have begun with records that compaction deleted.
                 start = noted.get(header.leader_epoch, header.base_offset)
                 is_fit = end_offset <= start <= header.base_offset
                 leader_epochs.assign(header.leader_epoch, start if is_fit else header.base_offset)
@@ -292,7 +293,7 @@ class LogLoader:
                 segment.note_aborted(aborted)
 
         if first < len(segments):
-            # The file may be of a time before the log was cut and went on in another way.
+            # The file may be older than a truncation after which the log continued with other epochs.
             leader_epochs.truncate_from_end(segments[first].base_offset)
         for slot in range(first, len(segments)):
             segment = segments[slot]
@@ -304,7 +305,7 @@ class LogLoader:
             size_bytes = segment.size_bytes
             damage = segment.recover(partial(observe, segment))
             rest = segments[slot + 1 :]
-            # What lay below these was on the disk: if it is missing, compaction took it, in former days.
+            # Records below this offset were on the disk: if they are missing, a compaction deleted them.
             known_offset = max(self.recovery_point, self.clean_offset)
             if damage is None and rest and not self.config.compacts and rest[0].base_offset > known_offset:
                 end_offset, next_base_offset = segment.next_offset(), rest[0].base_offset
@@ -324,7 +325,7 @@ class LogLoader:
             return
 
     def _remove_segments(self, segments: list[Segment]) -> None:
-        """For good: were a power cut to bring one back, its batches might fit behind those written meanwhile."""
+        """Remove segments, durably: if a power cut brought one back, its batches might fit after newer ones."""
         for segment in segments:
             segment.release()
             self._remove_files(segment.base_offset)
@@ -338,7 +339,7 @@ class LogLoader:
                 self.files.remove(path)
 
     def _remove_stray_snapshots(self, snapshots: list[int], segments: list[Segment], log_end_offset: int) -> None:
-        """Keep those at the beginning of a segment, and the latest: a recovery can begin at no other."""
+        """Keep the snapshots at the beginning of a segment, and the latest: a recovery begins at one of these."""
         keep = {segment.base_offset for segment in segments}
         keep.update([offset for offset in snapshots if offset <= log_end_offset][-1:])
         for offset in snapshots:
@@ -347,7 +348,7 @@ class LogLoader:
 
 
 def remove_snapshots(files: FileOperations, directory: Path, *, past: int) -> None:
-    """Take away those of what is cut off; sync the folder after it."""
+    """Remove the snapshots past an offset; sync the folder after it."""
     for offset in _offsets_of(files.list(directory), SNAPSHOT_SUFFIX):
         if offset > past:
             files.remove(directory / file_name(offset, SNAPSHOT_SUFFIX))
@@ -356,7 +357,7 @@ def remove_snapshots(files: FileOperations, directory: Path, *, past: int) -> No
 def rebuild_producers(
     files: FileOperations, directory: Path, segments: Sequence[Segment], log_start_offset: int, log_end_offset: int
 ) -> tuple[ProducerStates, int]:
-    """What a log that was cut remembers of its producers, and the offset of the snapshot that tells of it."""
+    """(state of the producers, offset of the snapshot that it is based on) of a log that was truncated."""
     snapshots = _offsets_of(files.list(directory), SNAPSHOT_SUFFIX)
     states, snapshot_offset = _read_snapshot(files, directory, snapshots, log_start_offset, log_end_offset)
     _replay(segments, max(snapshot_offset, log_start_offset), states)
@@ -366,7 +367,7 @@ def rebuild_producers(
 def _read_snapshot(
     files: FileOperations, directory: Path, snapshots: list[int], log_start_offset: int, end_offset: int
 ) -> tuple[ProducerStates, int]:
-    """The latest whole snapshot that is not past `end_offset`, and its offset."""
+    """The latest whole snapshot at or before `end_offset`, and its offset; without one, an empty state."""
     for offset in reversed(snapshots):
         if not log_start_offset <= offset <= end_offset:
             continue
@@ -383,9 +384,9 @@ def _read_snapshot(
 def _replay(
     segments: Sequence[Segment], from_offset: int, producer_states: ProducerStates, *, is_noted: bool = False
 ) -> None:
-    """Take in what producers wrote from `from_offset` on to segments that need no recovery.
+    """Add the batches from `from_offset` on to the state of the producers; the segments need no recovery.
 
-    With `is_noted` the segments' indexes take in the transactions that were aborted.
+    With `is_noted` the aborted transactions are added to the indexes of their segments.
     """
     for slot, segment in enumerate(segments):
         is_last = slot == len(segments) - 1
@@ -402,10 +403,10 @@ def _replay(
 
 
 def first_unsynced_slot(base_offsets: list[int], recovery_point: int) -> int:
-    """The first segment that is not on the disk for sure.
+    """The slot of the first segment that may not be on the disk.
 
-    It is the one that holds the last record below the recovery point: where that is a segment's last, the segment was
-    flushed when it still grew, and its indexes were finished later.
+    It is the segment with the last record below the recovery point. Even if that record is its last, the segment was
+    flushed while it was active, and its indexes were finished later.
     """
     return max(0, bisect_left(base_offsets, recovery_point) - 1)
 
@@ -434,7 +435,7 @@ def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:
 def observe_producer(
     producer_states: ProducerStates, header: BatchHeader, batch: memoryview
 ) -> AbortedTransaction | None:
-    """The transaction that the batch aborted, if it did."""
+    """Add a batch to the state of the producers; returns the transaction if the batch aborted one."""
     if header.producer_id == NO_PRODUCER_ID:
         return None
     if not header.is_control:

@@ -15,10 +15,10 @@ class Run(NamedTuple):
 
 
 def runs_of_batches(records: memoryview, next_offset: int, log_end_offset: int, max_run_bytes: int) -> list[Run]:
-    """All whole batches of `records`; a run holds at most `max_run_bytes`, or one batch.
+    """All whole batches of `records`. A run has at most `max_run_bytes`, or one batch.
 
-    Raises CorruptBatch when a batch is damaged, when one has an offset before the end of the one before it (before
-    `next_offset`, for the first), and when none goes past `log_end_offset`.
+    Raises CorruptBatch if a batch is damaged, if its base offset is below the end of the batch before it (`next_offset`
+    for the first batch), and if no batch has offsets from `log_end_offset` on.
     """
     runs: list[Run] = []
     start = end = 0

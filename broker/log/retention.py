@@ -1,8 +1,8 @@
-"""Which segments of a log are past their time: by age, by size of the partition, by log start offset.
+"""Which segments retention deletes: by age, by the size of the partition, by log start offset.
 
-Only whole segments go, from the oldest on, and only what every reader could have had: nothing at or past the high
-watermark. A segment is as old as its largest timestamp, so records with times in the future keep it, and all after it,
-as long as they say. The active segment goes too when all of it is past its time; an empty one stays.
+Retention deletes whole segments, the oldest first, and none with records at or past the high watermark. The age of a
+segment is that of its largest timestamp, so a record with a time in the future keeps its segment, and all after it,
+until that time. The active segment is deleted too when all of it is due; an empty one stays.
 (Apache Kafka, UnifiedLog.deleteOldSegments.)
 """
 
@@ -34,7 +34,7 @@ def count_expired(
     high_watermark: int,
     now_ms: int | None,
 ) -> int:
-    """How many segments, counted from the oldest, are to go. With `now_ms` None nothing goes by age."""
+    """How many segments to delete, counted from the oldest. With `now_ms` None age does not count."""
     retention_ms = config.retention_ms if config.deletes and now_ms is not None else -1
     excess_bytes = -1
     if config.deletes and config.retention_bytes >= 0:

@@ -1,13 +1,13 @@
 """One segment of a partition's log: a `.log` file of batches, and the indexes that make it searchable.
 
-There are three: by offset, by time, and, where a transaction was aborted, of those. The last can be made anew only by
-who knows which transactions were open before the segment (`highwater.broker.log.recovery`).
+There are three indexes: by offset, by time, and one of aborted transactions if there are any. The last one can only be
+rebuilt with knowledge of the transactions that were open before the segment (`broker.log.recovery`).
 
 Invariants:
-- `size_bytes` is where the next batch goes; bytes past it are leftovers of a failed write, for the next one to cover.
-- An index entry names a batch of the log file. Entries of a growing segment live in memory and reach their files when
-  it is sealed, closed or checkpointed; after a crash they are made anew from the log, which alone is the truth.
-- A segment that is pinned keeps its descriptor: another thread is syncing it.
+- `size_bytes` is where the next batch is written; bytes after it are leftovers of a failed write, to be overwritten.
+- An index entry names a batch of the log file. The entries of an active segment are in memory, and are written to their
+  files when it is sealed, closed or checkpointed. After a crash they are rebuilt from the log file.
+- A pinned segment keeps its descriptor: another thread syncs it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ DELETED_SUFFIX: Final = ".deleted"
 CLEANED_SUFFIX: Final = ".cleaned"
 SWAP_SUFFIX: Final = ".swap"
 
-# Headers are looked at through a window of about the distance of two index entries, whole batches through a wider one.
+# How much is read at once: for headers about the distance of two index entries, for whole batches more.
 _HEADER_WINDOW_BYTES: Final = 8 * 1024
 _BATCH_WINDOW_BYTES: Final = 1024 * 1024
 
@@ -74,7 +74,7 @@ class Segment:
         has_aborted: bool = False,
         aside: str = "",
     ) -> None:
-        """`aside` follows the names of the files of a segment that is not yet one of the log's."""
+        """`aside` is a suffix of the names of all files, for a segment that is not yet part of the log."""
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.is_sealed = False
@@ -110,7 +110,7 @@ class Segment:
         now_ms: int,
         aside: str = "",
     ) -> Segment:
-        """Make the files of an empty segment; leftovers of the same name are emptied. If that fails they are gone."""
+        """Make the files of an empty segment; files of the same names are emptied. An OSError leaves none of them."""
         segment = cls(
             files,
             directory,
@@ -127,7 +127,7 @@ class Segment:
             if config.preallocate:
                 files.preallocate(segment._open(), config.segment_bytes)
         except OSError as error:
-            # The segment before goes on growing, and a start would find the two to overlap.
+            # The segment before continues to grow, and the next start would find an overlap of both.
             segment._discard(error)
             raise
         return segment
@@ -153,11 +153,11 @@ class Segment:
     def must_roll(
         self, config: LogConfig, size_bytes: int, max_timestamp_ms: int, last_offset: int, now_ms: int
     ) -> bool:
-        """Whether a batch of that size, timestamp and last offset belongs into a new segment.
+        """Whether a batch of this size, timestamp and last offset must begin a new segment.
 
-        Age is by the records' own time: the new batch's largest timestamp less the first batch's. Only where the first
-        has none does the wall clock since the segment was made count (LogSegment.timeWaitedForRoll). Each segment may
-        be up to the jitter younger, so that those that began together do not end together.
+        The age of the segment is the new batch's largest timestamp less that of the first batch. If the first batch has
+        none, it is the time since the segment was made (LogSegment.timeWaitedForRoll). The jitter makes each segment
+        end a bit earlier, so that segments that began together do not end together.
         """
         if self.size_bytes == 0:
             return False
@@ -178,14 +178,14 @@ class Segment:
         )
 
     def append(self, batch: ReadableBuffer, last_offset: int, max_timestamp_ms: int) -> None:
-        """Add one whole batch. If the write fails nothing has changed, but for bytes past the end."""
+        """Add one whole batch. After an OSError nothing has changed, but for bytes past the end."""
         position = self._write(batch)
         if position == 0:
             self._first_batch_timestamp_ms = max_timestamp_ms
         self._index(position, len(batch), last_offset, max_timestamp_ms)
 
     def extend(self, batches: ReadableBuffer, headers: Iterable[BatchHeader]) -> None:
-        """Add whole batches in one write. If that fails nothing has changed, but for bytes past the end."""
+        """Add whole batches in one write. After an OSError nothing has changed, but for bytes past the end."""
         position = self._write(batches)
         for header in headers:
             if position == 0:
@@ -194,7 +194,7 @@ class Segment:
             position += header.size_bytes
 
     def _write(self, data: ReadableBuffer) -> int:
-        """Where it begins."""
+        """Write at the end of the segment; returns the position of the data."""
         position = self.size_bytes
         descriptor = self._open()
         try:
@@ -209,11 +209,11 @@ class Segment:
         return position
 
     def load_transaction_index(self) -> None:
-        """Have it in memory. OSError, or CorruptIndex, if that fails."""
+        """Read the index of aborted transactions into memory. Raises OSError, CorruptIndex."""
         self._transaction_index = self.transaction_index
 
     def note_aborted(self, transaction: AbortedTransaction) -> None:
-        """Its marker is the last batch."""
+        """Note a transaction that the last batch aborted."""
         self.transaction_index.append(transaction)
         self.has_aborted = True
 
@@ -221,26 +221,26 @@ class Segment:
         """Finish the segment's files: nothing is appended any more."""
         self.time_index.append_if_later(*self.largest_timestamp)
         self.write_indexes()
-        # Gives back blocks reserved past the end; the size is what it was.
+        # This frees the blocks that were reserved past the end; the size stays.
         self._files.truncate(self._open(), self.size_bytes)
         self.is_sealed = True
 
     def close(self) -> None:
-        """Seal, but for the possibility to go on after the next start."""
+        """Write all files and close them; the next start may continue the segment."""
         self.seal()
         self.release()
 
     def truncate(self, offset: int) -> int:
-        """Cut off all from the batch that holds `offset` or a later one, and go on from there; the next offset.
+        """Remove the batches from the first one that has `offset` or later ones; returns the next offset.
 
-        That is `offset`, or where a batch began that it is in the middle of. It outlives a power cut, as what is cut
-        off might fit behind what is written next.
+        That is `offset`, or the base offset of a batch that `offset` is in the middle of. The truncation is durable: if
+        a power cut brought the batches back, they might fit after those that are written next.
         """
         found = self.find(offset)
         if found is not None:
             position, header = found
             offset = min(offset, header.base_offset)
-            # The indexes that are in the files are of the log as it was.
+            # Load the indexes first: their files describe the log as it was.
             indexes = self.offset_index, self.time_index, self.transaction_index if self.has_aborted else None
             self._files.truncate(self._open(), position)
             self._files.sync(self._open())
@@ -269,7 +269,7 @@ class Segment:
                 try:
                     self._files.truncate(descriptor, len(index) * entry_size)
                     if index is of_transactions:
-                        # Without aborted transactions the segment is not known to have one, and nobody else syncs it.
+                        # Without aborted transactions `index_files` does not name this index, so no flush syncs it.
                         self._files.sync(descriptor)
                 finally:
                     self._files.close(descriptor)
@@ -288,7 +288,7 @@ class Segment:
         return self._created_ms
 
     def write_indexes(self) -> None:
-        """Bring the index files up to date; they are not synced."""
+        """Write the entries that are in memory to the index files, without fsync."""
         for suffix, index, entry_size in (
             (INDEX_SUFFIX, self._offset_index, offset_index.ENTRY_SIZE),
             (TIME_INDEX_SUFFIX, self._time_index, time_index.ENTRY_SIZE),
@@ -306,7 +306,7 @@ class Segment:
     # Reading
 
     def read(self, offset: int, max_bytes: int, *, end_position: int, at_least_one_batch: bool) -> bytes | None:
-        """Whole batches, up to `end_position`, from the first that holds `offset` or a later one; None if none does."""
+        """Whole batches from the first one with `offset` or later ones, up to `end_position`; None if there is none."""
         found = self.find(offset)
         if found is None:
             return None
@@ -325,11 +325,11 @@ class Segment:
         return self._pread(end - position, position)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the first batch that holds `offset` or a later one."""
+        """(position, header) of the first batch with `offset` or later ones; None if there is none."""
         return self._with_sound_index(lambda: self._find(offset))
 
     def position_of(self, offset: int) -> int:
-        """Where a reader that may see only offsets below `offset` must stop."""
+        """The position where a reader must stop that may only read offsets below `offset`."""
         found = self.find(offset)
         return self.size_bytes if found is None else found[0]
 
@@ -339,7 +339,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
-        """The largest timestamp, or NO_TIMESTAMP, and the last offset of the batch that has it."""
+        """(largest timestamp or NO_TIMESTAMP, last offset of the batch that has it)."""
         if self._largest_timestamp is None:
             self._largest_timestamp = self.time_index.last_entry
         return self._largest_timestamp
@@ -357,12 +357,12 @@ class Segment:
 
     @property
     def youngest_ms(self) -> int:
-        """The largest timestamp; where no record has one, when the file was last written."""
+        """The largest timestamp; if no record has one, the time when the file was last written."""
         timestamp_ms = self.largest_timestamp[0]
         return timestamp_ms if timestamp_ms >= 0 else self._files.modified_ms(self._path)
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of every batch from `position` on. CorruptBatch where the bytes are none."""
+        """(position, header) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
         end = self.size_bytes
         window = b""
         window_start = position
@@ -378,7 +378,7 @@ class Segment:
             position += header.size_bytes
 
     def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are none."""
+        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
         window = memoryview(b"")
         window_start = position
         end = self.size_bytes
@@ -398,35 +398,35 @@ class Segment:
             position += size
 
     def end_of(self, offset: int, size_bytes: int) -> int | None:
-        """An offset that the batches are below which `size_bytes` from that of `offset` on hold; None for all of it."""
+        """An offset above all in a read of `size_bytes` from the batch of `offset` on; None: the segment's end."""
         found = self.find(offset)
         if found is None:
             return None
         return self.offset_index.first_offset_from(found[0] + size_bytes)
 
-    # Opening after a stop
+    # Loading and recovery
 
     def next_offset(self) -> int:
-        """The offset after the last batch, found from the last index entry; CorruptBatch if the tail is not whole."""
+        """The offset after the last batch, read from the last index entry on. CorruptBatch if the tail is damaged."""
         next_offset = self.base_offset
         for _, header in self.headers(self.offset_index.last_entry[1]):
             next_offset = header.next_offset
         return next_offset
 
     def check_transaction_index(self) -> None:
-        """CorruptIndex if the file is none."""
+        """CorruptIndex if the file is no index of this segment."""
         TransactionIndex.decode(self._files.read(self.file(TRANSACTION_INDEX_SUFFIX)), self.base_offset)
 
     def forget_aborted(self) -> None:
-        """Begin the index of aborted transactions anew; the caller notes them again."""
+        """Empty the index of aborted transactions; the caller notes them again."""
         self._transaction_index = TransactionIndex()
         if self.has_aborted:
             write_file(self._files, self.file(TRANSACTION_INDEX_SUFFIX), b"")
 
     def recover(self, observe: Callable[[BatchHeader, memoryview], None]) -> CorruptBatch | None:
-        """Check every batch, cut off all from the first bad one on, make the indexes anew; what was wrong, if anything.
+        """Check every batch, remove all from the first bad one on, and rebuild the indexes; returns the damage, if any.
 
-        `observe` sees each good batch in turn.
+        `observe` is called with each good batch, in order.
         """
         self._start_indexes()
         self.forget_aborted()
@@ -450,7 +450,7 @@ class Segment:
         except CorruptBatch as error:
             damage = error
             self._files.truncate(self._open(), end)
-            # Were a power cut to bring back what is cut off, it might fit behind what is written meanwhile.
+            # If a power cut brought back what is removed here, it might fit after what is written meanwhile.
             self._files.sync(self._open())
             self.size_bytes = end
         self._rewrite_indexes()
@@ -459,7 +459,7 @@ class Segment:
     # Files
 
     def pin(self) -> int:
-        """The descriptor, kept open until `unpin`."""
+        """The descriptor, which stays open until `unpin`."""
         descriptor = self._open()
         self._pins += 1
         return descriptor
@@ -474,7 +474,7 @@ class Segment:
         return self._pins > 0
 
     def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
-        """Use the files of another folder from here on, which are the same; not while it is pinned."""
+        """Use the files in another folder, which are equal, from now on; not while the segment is pinned."""
         self.release()
         self._directory = directory
         self._path = self.file(LOG_SUFFIX)
@@ -509,13 +509,13 @@ class Segment:
 
     @property
     def index_files(self) -> list[Path]:
-        """Those of a sealed segment."""
+        """The index files of a sealed segment."""
         suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *([TRANSACTION_INDEX_SUFFIX] if self.has_aborted else []))
         return [self.file(suffix) for suffix in suffixes]
 
     @property
     def transaction_index(self) -> TransactionIndex:
-        """CorruptIndex if the file is none."""
+        """Raises CorruptIndex if the file is no index of this segment, and OSError."""
         if self._transaction_index is None:
             data = self._files.read(self.file(TRANSACTION_INDEX_SUFFIX)) if self.has_aborted else b""
             self._transaction_index = TransactionIndex.decode(data, self.base_offset)
@@ -529,7 +529,7 @@ class Segment:
         return None
 
     def _last_boundary(self, start: int, end: int) -> int:
-        """The last beginning of a batch that is not past `end`; `start` is one."""
+        """The largest position at or below `end` where a batch begins or the log ends; at `start` a batch begins."""
         entry_offset, position = self.offset_index.lookup_position(end)
         entries = self._headers_from_entry(entry_offset, position) if position > start else self.headers(start)
         for position, header in entries:
@@ -547,8 +547,8 @@ class Segment:
             try:
                 records = decode_batch(batch, header)
             except CorruptBatch:
-                # The broker took the batch unopened, and its producer wrote what cannot be read. Consumers will find
-                # that out; the question here is answered as exactly as the header allows.
+                # The broker appended the batch unopened, and its records cannot be read. Consumers will notice; this
+                # answer is as exact as the header allows.
                 return header.max_timestamp_ms, max(header.base_offset, start_offset)
             for record in records:
                 if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
@@ -556,7 +556,7 @@ class Segment:
         return None
 
     def _headers_from_entry(self, entry_offset: int, position: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Headers from an index entry on; CorruptIndex if what the entry points to is not the batch it tells of."""
+        """Headers from an index entry on; CorruptIndex if the entry does not point to the batch of its offset."""
         is_first = position > 0
         for at, header in self.headers(position):
             if is_first and not self.base_offset <= header.base_offset <= entry_offset:
@@ -565,7 +565,7 @@ class Segment:
             yield at, header
 
     def _with_sound_index(self, look_up: Callable[[], _Result]) -> _Result:
-        """Index files carry no checksum: if they lead nowhere, make them anew from the log, once, and look again."""
+        """Index files have no checksum: if a lookup fails, rebuild them from the log once, and repeat the lookup."""
         try:
             return look_up()
         except (CorruptIndex, CorruptBatch) as error:
@@ -576,7 +576,7 @@ class Segment:
             return look_up()
 
     def _index(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Take a batch into the indexes: an entry whenever enough bytes have gone by since the last one."""
+        """Note a batch for the indexes: they get an entry after every `index.interval.bytes`."""
         largest = self._largest_timestamp or self.largest_timestamp
         if max_timestamp_ms > largest[0]:
             largest = self._largest_timestamp = (max_timestamp_ms, last_offset)
@@ -607,7 +607,7 @@ class Segment:
             self._rebuild_indexes()
 
     def _check_largest_timestamp(self, index: TimeIndex) -> None:
-        """A wrong last entry would hide the segment from lookups by time, and nobody would notice."""
+        """CorruptIndex if the last entry is wrong: it would hide the segment from lookups by time, unnoticed."""
         timestamp_ms, offset = index.last_entry
         found = self._find(offset)
         if found is None:
@@ -620,7 +620,7 @@ class Segment:
             )
 
     def _rebuild_indexes(self) -> None:
-        """From what the log holds; behind damage nothing can be found any more, before it everything."""
+        """Rebuild the indexes from the log file, up to the first damage: lookups find nothing after it."""
         self._start_indexes()
         try:
             for position, header in self.headers():
@@ -628,7 +628,7 @@ class Segment:
         except CorruptBatch as error:
             _logger.error("%s is damaged: %s", self._path, error)
         self._rewrite_indexes()
-        # The segment may lie below the recovery point, where files are trusted after a power cut.
+        # The segment may be below the recovery point, where a recovery trusts the files.
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             sync_file(self._files, self.file(suffix))
 

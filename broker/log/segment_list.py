@@ -2,8 +2,8 @@
 
 Invariants:
 - The last segment is the active one and grows; all before it are sealed.
-- Files are removed and renamed in an order that a start can finish or undo after a crash (`broker.log.recovery`).
-- Files that nobody may read any more are set aside (`.deleted`) before they are removed: a reader may still use them.
+- Files are removed and renamed in such an order that a start can finish or undo it after a crash (log/recovery.py).
+- Files of segments that leave the list are first set aside (`.deleted`), and removed after `file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SegmentList:
     def __init__(
         self, files: FileOperations, directory: Path, open_segments: OpenSegments, segments: list[Segment]
     ) -> None:
-        """`segments` has at least one."""
+        """`segments` has at least one segment."""
         self.directory = directory
         self.active = segments[-1]
         self.base_offsets = [segment.base_offset for segment in segments]
@@ -53,18 +53,18 @@ class SegmentList:
 
     @property
     def is_pinned(self) -> bool:
-        """Whether another thread uses a file of these at this moment."""
+        """Whether another thread uses one of the segments at this moment."""
         return any(segment.is_pinned for segment in self._segments)
 
     def slot_of(self, offset: int) -> int:
-        """The place in the list of the segment whose range holds `offset`."""
+        """The index in the list of the segment whose range has `offset`."""
         return bisect_right(self.base_offsets, offset) - 1
 
     def end_offset_of(self, slot: int, log_end_offset: int) -> int:
         return self.base_offsets[slot + 1] if slot + 1 < len(self.base_offsets) else log_end_offset
 
     def add(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
-        """Make an empty segment, the active one from now on. After an OSError nothing has changed."""
+        """Make an empty segment, which becomes the active one. After an OSError nothing has changed."""
         segment = Segment.create(self._files, self.directory, base_offset, self._open_segments, config, now_ms)
         self._segments.append(segment)
         self.base_offsets.append(base_offset)
@@ -72,8 +72,8 @@ class SegmentList:
         return segment
 
     def truncate(self, slot: int) -> None:
-        """Remove the segments from a slot on, for good; sync the folder after it."""
-        # The last first, so that a crash leaves no hole.
+        """Remove the segments from a slot on; sync the folder after it."""
+        # The last one first, so that a crash leaves no hole.
         for segment in reversed(self._segments[slot:]):
             segment.release()
             for suffix in SEGMENT_SUFFIXES:
@@ -86,18 +86,18 @@ class SegmentList:
             self.active = self._segments[-1]
 
     def set_aside_first(self, count: int, removable_ms: int) -> None:
-        """Take the oldest out of the list, fewer than all; their files may be removed from `removable_ms` on."""
+        """Take the `count` oldest out of the list, never all; their files may be removed from `removable_ms` on."""
         gone = self._segments[:count]
         del self._segments[:count]
         del self.base_offsets[:count]
         self._rename_aside(gone, removable_ms)
 
     def replace(self, group: CleanedGroup, config: LogConfig, now_ms: int) -> None:
-        """Put a cleaned segment in the place of those it was made of. Sync the folder after it.
+        """Replace segments by the cleaned one that was made of them. Sync the folder after it.
 
-        A crash at any point is mended by the next start: while the `.log.swap` is there the new segment counts, before
-        that the old ones do. The last of the old ones go last: a tombstone among them outlives what it deletes.
-        ValueError when the segments that it replaces are not neighbours here.
+        The next start mends a crash at any point: once the `.log.swap` is there the new segment counts, before that the
+        old ones do. The old segments are removed in order, so that a tombstone stays longer than what it deletes.
+        ValueError if the segments to replace are not neighbours here.
         """
         slot = self.base_offsets.index(group.base_offset)
         old = self._segments[slot : slot + len(group.replaced)]
@@ -128,7 +128,7 @@ class SegmentList:
     def _rename_aside(
         self, segments: Sequence[Segment], removable_ms: int, *, keep_snapshot_of: int | None = None
     ) -> None:
-        # The oldest first, so that a crash leaves no hole.
+        # The oldest one first, so that a crash leaves no hole.
         for segment in segments:
             segment.release()
             for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
@@ -141,7 +141,7 @@ class SegmentList:
                 self._set_aside.append((removable_ms, aside))
 
     def take_removable(self, now_ms: int) -> list[Path]:
-        """Files set aside long enough ago: the caller removes them, in any thread. A start does so with all."""
+        """Files to remove now, which the caller may do in any thread. A start removes all files set aside."""
         if not self._set_aside:
             return []
         removable = [path for due_ms, path in self._set_aside if due_ms <= now_ms]
@@ -150,7 +150,7 @@ class SegmentList:
         return removable
 
     def sync_names(self) -> None:
-        """Blocks until the renaming above survives a power cut; any thread."""
+        """fsync the folder, so that renamed files survive a power cut; blocks, and may run in any thread."""
         try:
             self._files.sync_directory(self.directory)
         except FileNotFoundError:
@@ -158,14 +158,14 @@ class SegmentList:
                 raise
 
     def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
-        """Use another folder, which has all files that are not set aside; only while none is pinned."""
+        """Use another folder, which has all files but those set aside; only while no segment is pinned."""
         for segment in self._segments:
             segment.go_on_in(directory, open_segments)
         self.directory = directory
         self._open_segments = open_segments
-        self._set_aside = []  # These go with the old folder.
+        self._set_aside = []  # The old folder has these files, and will be removed as a whole.
 
     def release(self) -> None:
-        """Let go of all descriptors and caches."""
+        """Close all descriptors and drop all caches."""
         for segment in self._segments:
             segment.release()

@@ -1,7 +1,7 @@
 """The `.timeindex` of a segment: the largest timestamp so far, at some offsets (KIP-33).
 
-Each entry is 12 bytes, big-endian: i64 timestamp, i32 offset relative to the segment's base. It says that no record up
-to and including the offset is younger than the timestamp; the offset is the last of the batch that holds the timestamp.
+Each entry is 12 bytes, big-endian: i64 timestamp, i32 offset relative to the segment's base. No record up to and
+including that offset is younger than the timestamp; the offset is the last one of the batch that has the timestamp.
 Timestamps rise strictly, offsets do not fall. The last entry of a sealed segment is its largest timestamp.
 """
 
@@ -30,7 +30,7 @@ class TimeIndex:
         self._timestamps = array("q")
         self._offsets = array("i")
         self.written_entries = 0
-        """How many of the entries the file has."""
+        """The number of entries that are in the file."""
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> TimeIndex:
@@ -59,7 +59,7 @@ class TimeIndex:
         return [(at, self._base_offset + offset) for at, offset in zip(self._timestamps, self._offsets, strict=True)]
 
     def is_full(self, max_bytes: int) -> bool:
-        """One entry is kept back for the moment when the segment is sealed."""
+        """Whether the file has no room for another entry, beside the last one that `Segment.seal` adds."""
         return len(self._offsets) >= max_bytes // ENTRY_SIZE - 1
 
     def append_if_later(self, timestamp_ms: int, offset: int) -> None:
@@ -73,7 +73,7 @@ class TimeIndex:
         del self._offsets[slot:], self._timestamps[slot:]
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
-        """The last entry whose timestamp is not above `timestamp_ms`; without one, (NO_TIMESTAMP, the base offset)."""
+        """The last entry with a timestamp at or below `timestamp_ms`; if there is none, (NO_TIMESTAMP, base offset)."""
         return self._entry(bisect_right(self._timestamps, timestamp_ms) - 1)
 
     @property
@@ -81,7 +81,7 @@ class TimeIndex:
         return self._entry(len(self._offsets) - 1)
 
     def unwritten(self) -> bytes:
-        """The entries that the file has not got yet, as the file has them."""
+        """The bytes of the entries that are not in the file yet."""
         start = self.written_entries
         return b"".join(map(_ENTRY.pack, self._timestamps[start:], self._offsets[start:]))
 

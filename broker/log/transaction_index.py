@@ -1,7 +1,7 @@
-"""The `.txnindex` of a segment: the transactions that were aborted in it.
+"""The `.txnindex` of a segment: the transactions whose abort markers are in the segment.
 
 Each entry is 34 bytes, big-endian (KIP-98; Apache Kafka, AbortedTxn.java): i16 version 0, i64 producer id, i64 first
-offset of the transaction, i64 offset of its abort marker, i64 last stable offset when that was written.
+offset of the transaction, i64 offset of its abort marker, i64 last stable offset when the marker was written.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """In the order of the markers, kept as the file has it: a segment may hold very many aborted transactions."""
+    """Entries in the order of the markers, as bytes: a segment may have very many aborted transactions."""
 
     __slots__ = ("_data", "written_entries")
 
     def __init__(self) -> None:
         self._data = bytearray()
         self.written_entries = 0
-        """How many of the entries the file has."""
+        """The number of entries that are in the file."""
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> TransactionIndex:
-        """That of the segment of `base_offset`; CorruptIndex if it cannot be."""
+        """The index in `data`. CorruptIndex if it cannot be that of the segment of `base_offset`."""
         index = cls()
         last_offset = base_offset - 1
         for transaction in decode_aborted(data):
@@ -61,11 +61,11 @@ class TransactionIndex:
         del self._data[bisect_left(range(len(self)), offset, key=self._last_offset) * ENTRY_SIZE :]
 
     def unwritten(self) -> bytes:
-        """The entries that the file has not got yet, as the file has them."""
+        """The bytes of the entries that are not in the file yet."""
         return bytes(self._data[self.written_entries * ENTRY_SIZE :])
 
     def entries(self, from_offset: int = 0) -> Iterator[AbortedTransaction]:
-        """Those whose marker is not before `from_offset`."""
+        """The transactions whose marker is at `from_offset` or later."""
         first = bisect_left(range(len(self)), from_offset, key=self._last_offset)
         for slot in range(first, len(self)):
             yield AbortedTransaction(*_ENTRY.unpack_from(self._data, slot * ENTRY_SIZE)[1:])

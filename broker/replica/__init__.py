@@ -1,1 +1,1 @@
-"""One partition as its leader sees it, and those who wait for it to grow. Pure: no loop, no socket, no clock."""
+"""The replicas of partitions: roles, replication, fetch sessions. No loop, no socket, no clock."""

@@ -10,12 +10,12 @@
     id s, and names where ids were          FETCH_SESSION_TOPIC_ID_ERROR (or the other way round)
 
 A partition has changed for a session when it has records, an error or a diverging epoch, or when its high watermark or
-log start offset is not what the session was last told. Those with records go to the end of the line, so that limits of
-size starve none.
+log start offset differs from the last answer. Partitions with records go to the end of the order, so that the limits of
+size starve none of them.
 
-There are so many slots. A new session takes one that was not used for two minutes, or else that of a smaller session
-which had its slot for two minutes; if there is neither, the client gets no session and goes on without. Sessions of
-followers go before those of consumers: they take any slot of those, and lose theirs to none.
+The number of slots is limited. A new session takes a slot that was not used for two minutes, or that of a smaller
+session which had it for two minutes. If there is none, the client continues without a session. A follower's session may
+take the slot of any consumer's session, and never loses its own to one.
 (Apache Kafka, FetchSession.scala.)
 """
 
@@ -52,7 +52,7 @@ class SessionAnswer(NamedTuple):
 
 
 class FetchContext(Protocol):
-    """One fetch as its session sees it: what to read for it, and what of that to tell."""
+    """One fetch in its session: what to read for it, and what of that to put into the answer."""
 
     @property
     def topics(self) -> Sequence[FetchTopic]: ...
@@ -60,7 +60,7 @@ class FetchContext(Protocol):
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer: ...
 
     def answer_nothing(self) -> SessionAnswer:
-        """For a client that must wait before it is told anything; it will ask again for the same."""
+        """The answer to a client that is throttled: it has no data, and the client will ask for the same again."""
 
 
 class Sessionless(NamedTuple):
@@ -96,7 +96,7 @@ class _IncrementalFetch(NamedTuple):
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
         if self.session.next_epoch != self.next_epoch:
-            # While this fetch waited, another one went on with the session.
+            # While this fetch waited, another one continued the session.
             return SessionAnswer(ErrorCode.invalid_fetch_session_epoch, NO_SESSION, [])
         return SessionAnswer(ErrorCode.none, self.session.session_id, self.session.changes(fetched))
 
@@ -105,7 +105,7 @@ class _IncrementalFetch(NamedTuple):
 
 
 class _Followed:
-    """A partition of a session: what the client wants of it, and what it was last told."""
+    """A partition of a session: what the client wants of it, and what the last answer said of it."""
 
     __slots__ = ("high_watermark", "log_start_offset", "wanted")
 
@@ -122,7 +122,7 @@ class _Followed:
             or fetched.error_code
             or fetched.diverging_epoch is not None
         )
-        # After an error there is something to tell, even if the partition then is as it was before.
+        # After an error the next answer names the partition, even if it is as before the error.
         self.high_watermark = -1 if fetched.error_code else fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         return is_changed
@@ -164,14 +164,14 @@ class FetchSession:
         return len(self._partitions)
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[PartitionKey]) -> None:
-        """Take in what an incremental fetch wants anew, otherwise, or no longer."""
+        """Take over from an incremental fetch which partitions are new, changed, or forgotten."""
         for key, wanted in _flat(topics):
             followed = self._partitions.get(key)
             if followed is None:
                 self._partitions[key] = _Followed(wanted)
             else:
                 if self.is_follower or wanted.fetch_offset <= followed.wanted.fetch_offset:
-                    # It may have passed over the last answer, as it began another epoch or cut its log: tell it again.
+                    # The client may have ignored the last answer, for a new epoch or a truncation: repeat it.
                     followed.high_watermark = -1
                 followed.wanted = wanted
         for key in forgotten:
@@ -184,7 +184,7 @@ class FetchSession:
         ]
 
     def changes(self, fetched: Fetched) -> Fetched:
-        """What of it the client has not been told yet."""
+        """The part of `fetched` that the client does not know yet."""
         changed: Fetched = []
         for topic, answers in fetched:
             kept = []
@@ -207,10 +207,10 @@ class FetchSessions:
 
     def __init__(self, slots: int, seed: int | None = None) -> None:
         self._slots = slots
-        # Ids are no secret; they only should not repeat, so that nobody takes up a session of another by mistake.
+        # Ids are no secret. They should not repeat, so that no client continues the session of another by mistake.
         self._random = random.Random(seed)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
-        """The least recently used first."""
+        """The least recently used session is the first."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -261,7 +261,7 @@ class FetchSessions:
         *,
         is_follower: bool = False,
     ) -> int:
-        """Keep a session that begins with this answer; NO_SESSION if there is no room."""
+        """Keep a session that begins with this answer; returns its id, or NO_SESSION if there is no room."""
         partition_count = sum(len(answers) for _, answers in fetched)
         if len(self._sessions) >= self._slots and not self._evict(partition_count, now_ms, is_follower):
             return NO_SESSION
@@ -274,7 +274,7 @@ class FetchSessions:
         return session_id
 
     def _evict(self, partition_count: int, now_ms: int, is_follower: bool) -> bool:
-        """Make room for a session of so many partitions, if somebody may be sent away for it."""
+        """End a session to make room for one of so many partitions; returns whether that was possible."""
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None:
             return False

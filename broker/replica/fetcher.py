@@ -1,21 +1,21 @@
-"""A follower's side of Fetch: what this broker follows is fetched from its leaders and appended.
+"""A follower's side of Fetch: fetches the partitions that one leader has, and appends their records.
 
     state of a partition   event                                      next
-    FETCHING               an answer with records                     FETCHING, further on
-    FETCHING               diverging epoch (KIP-595)                  truncated there, FETCHING
-    FETCHING               OFFSET_OUT_OF_RANGE                        LOOKING_UP: the leader's log start and end
-    LOOKING_UP             the answer                                 truncated or begun anew, FETCHING
+    FETCHING               an answer with records                     FETCHING, from the new end of the log
+    FETCHING               diverging epoch (KIP-595)                  truncation, FETCHING
+    FETCHING               OFFSET_OUT_OF_RANGE                        LOOKING_UP: the start and end of the leader's log
+    LOOKING_UP             the answer                                 truncation or a new start, FETCHING
     any                    an error                                   DELAYED
-    any                    FENCED_LEADER_EPOCH of the present epoch   failed: until LeaderAndIsr tells of a newer epoch
-    any                    a fault of ours                            failed
+    any                    FENCED_LEADER_EPOCH of the current epoch   failed, until LeaderAndIsr brings a newer epoch
+    any                    a bug in this broker                       failed
 
-Each leader is asked by num.replica.fetchers fetchers, each with a connection, a fetch session (KIP-227) and one request
-under way: the next one leaves as soon as the answer is in the logs, and tells the leader how far they reach now. What a
-partition does never holds up the others. (Apache Kafka: AbstractFetcherThread, ReplicaFetcherThread.)
+num.replica.fetchers fetchers ask each leader, each with a connection, a fetch session (KIP-227) and one request under
+way. The next request leaves when the logs have the records of the answer, and reports the logs' new ends to the leader.
+No partition delays the others. (Apache Kafka: AbstractFetcherThread, ReplicaFetcherThread.)
 
-Two things are done otherwise than there, for they decide how long a partition stands still after an election: an error
-that passes by itself is asked again after 20 ms, doubled up to replica.fetch.backoff.ms; and a fetch that waits at the
-leader is broken off when there is something to ask that it does not name.
+Two things differ from Kafka, as they decide how long a partition is unavailable after an election. After an error that
+passes by itself the next try comes in 20 ms, doubled up to replica.fetch.backoff.ms. A fetch that waits at the leader
+is cancelled when another partition must be fetched.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _logger = logging.getLogger(__name__)
 
 FIRST_BACKOFF_MS: Final = 20
 BREAK_OFF_AFTER_MS: Final = 10
-"""A leader that has something to send does so in less."""
+"""A leader that has records to send answers in less time."""
 THROTTLED_MS: Final = 100
-"""How long a throttled partition is left out before it is looked at again."""
+"""How long a throttled partition is left out of the requests."""
 _LIST_OFFSETS_VERSION: Final = 7
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -65,7 +65,7 @@ class _State(Enum):
 
 
 class _Followed:
-    """One partition, as long as it follows the same leader in the same epoch."""
+    """One partition, while it follows the same leader in the same epoch."""
 
     __slots__ = ("failures", "fetch_offset", "leader_epoch", "leader_high_watermark", "replica", "state")
 
@@ -74,10 +74,10 @@ class _Followed:
         self.leader_epoch = replica.leader_epoch
         self.state = _State.FETCHING
         self.fetch_offset = -1
-        """What the leader was last asked for."""
+        """The offset of the last request to the leader."""
         self.leader_high_watermark = -1
         self.failures = 0
-        """In a row."""
+        """Failures in a row."""
 
     @property
     def name(self) -> str:
@@ -100,16 +100,16 @@ class Fetcher:
         self._failed = failed
         self._partitions: dict[UUID, dict[int, _Followed]] = {}
         self._changed: dict[tuple[UUID, int], _Followed] = {}
-        """Those that the next request must name: fetching, and not from where the session has them."""
+        """Partitions in FETCHING that the next request must name: the session has another offset of them, or none."""
         self._session = FollowerSession()
         self._peer: tuple[Endpoint, Peer] | None = None
         self._has_fetch_under_way = False
         self._fetch_number = 0
         self._unflushed: set[_Followed] = set()
-        """Their logs are to be flushed before the leader may be told of what is in them."""
+        """Partitions whose logs must be flushed (fsync) before the next request reports their ends."""
         self._looked_up: set[_Followed] = set()
         self._failures = 0
-        """Of whole requests, in a row."""
+        """Failed requests in a row."""
         self._retry: Timer | None = None
         self._is_wake_up_due = False
         self._is_closed = False
@@ -128,7 +128,7 @@ class Fetcher:
     def add(self, replica: FollowerReplica) -> None:
         followed = _Followed(replica)
         if replica.latest_epoch < 0 and replica.log_end_offset > replica.high_watermark:
-            # Nothing tells where its history leaves the leader's: only what was committed is known to be the same.
+            # Without epochs nobody knows where the log diverges from the leader's: only committed records are the same.
             replica.truncate_to(replica.high_watermark)
         self._partitions.setdefault(replica.topic_id, {})[replica.index] = followed
         self._ask_for(followed)
@@ -151,7 +151,7 @@ class Fetcher:
         return self._partitions.get(topic_id, {}).get(index) is followed
 
     def _ask_for(self, followed: _Followed) -> None:
-        """Have the next request name it, soon."""
+        """Name the partition in the next request, and send that soon."""
         followed.state = _State.FETCHING
         self._changed[followed.key] = followed
         if not self._is_wake_up_due:
@@ -166,7 +166,7 @@ class Fetcher:
         number = self._fetch_number
 
         def break_off() -> None:
-            # The leader answers a connection's requests in turn, and lets the one that waits go when nobody listens.
+            # The leader answers the requests of a connection in order, and drops a waiting one when it is closed.
             if self._has_fetch_under_way and number == self._fetch_number and not self._is_closed:
                 self._disconnect()
                 self._session.broken()
@@ -217,7 +217,7 @@ class Fetcher:
             self._ask_for(followed)
 
     def _connected(self) -> Peer | None:
-        """To where the leader is now; None if it is away."""
+        """A connection to the present address of the leader; None if the leader is away."""
         endpoint = self._settings.endpoint_of(self.leader)
         if self._peer is not None and self._peer[0] == endpoint:
             return self._peer[1]
@@ -230,7 +230,7 @@ class Fetcher:
         return peer
 
     def _request_failed(self) -> None:
-        """Try the whole again later."""
+        """Repeat the whole request later."""
         self._failures += 1
         if self._retry is None:
             self._retry = self._settings.scheduler.call_later(self._backoff_ms(self._failures), self._try_again)
@@ -277,7 +277,7 @@ class Fetcher:
                 )
             )
         if not self._session.is_asking:
-            return  # for nothing; what is delayed comes back, or more is added
+            return  # There is nothing to fetch until a delay ends or a partition is added.
         session_id, session_epoch, forgotten = self._session.next()
         body = encode_follower_request(
             FetchRequest(
@@ -307,7 +307,7 @@ class Fetcher:
                 for partitions in self._partitions.values()
                 for followed in partitions.values()
                 if followed.state is _State.FETCHING
-                # One that has all that was acknowledged is in sync, or about to be: it must not fall out again.
+                # A replica that has all acknowledged records is in the ISR, or about to be: it must not fall out.
                 and followed.leader_high_watermark > followed.replica.log_end_offset
                 and throttle.is_throttled(followed.replica.topic, followed.replica.index)
             ],
@@ -349,7 +349,7 @@ class Fetcher:
             for entry in entries:
                 followed = partitions.get(entry.partition)
                 if followed is None or followed.state is not _State.FETCHING or followed.key in self._changed:
-                    continue  # not the one that was asked for
+                    continue  # The answer is to an earlier request for the partition.
                 self._take_in(followed, entry, now_ms)
                 if throttle is not None and throttle.is_active and entry.records:
                     self._record(throttle, followed, len(entry.records))
@@ -379,7 +379,7 @@ class Fetcher:
             _logger.error("%s: cannot take what broker %d sends: %s", followed.name, self.leader, error)
             self._ask_again_later(followed)
             return
-        except OSError:  # the partition tells of it, and there may be space again
+        except OSError:  # The partition has logged it, and there may be space again later.
             self._ask_again_later(followed)
             return
         except Exception:
@@ -402,7 +402,7 @@ class Fetcher:
         if error_code is ErrorCode.offset_out_of_range:
             self._look_up(followed)
         elif error_code is ErrorCode.fenced_leader_epoch:
-            # So it goes with all partitions of a leader at once, whenever it is elected anew.
+            # This happens to all partitions of a leader at once, whenever it is elected again.
             _logger.debug("%s: broker %d is beyond epoch %d", followed.name, self.leader, followed.leader_epoch)
             self._give_up(followed)
         else:
@@ -410,10 +410,10 @@ class Fetcher:
                 _logger.warning("%s: broker %d refuses a fetch: %s", followed.name, self.leader, error_code.name)
             self._ask_again_later(followed)
 
-    # A log whose end the leader's log does not reach, or has left behind
+    # A log that ends outside of the leader's log
 
     def _look_up(self, followed: _Followed) -> None:
-        """Ask for both ends of the leader's log."""
+        """Ask the leader for the start and the end of its log."""
         peer = self._connected()
         if peer is None:
             self._ask_again_later(followed)
@@ -471,7 +471,7 @@ class Fetcher:
                 replica.truncate_to(end_offset)
             elif start_offset > replica.log_end_offset:
                 replica.truncate_fully(start_offset)
-        except OSError:  # the partition tells of it
+        except OSError:  # The partition has logged it.
             self._ask_again_later(followed)
             return
         self._ask_for(followed)
@@ -483,7 +483,7 @@ _PASSING: Final = {
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.unknown_topic_id,
 }
-"""What a leader says that has not heard of its election yet."""
+"""Errors of a leader that does not know of its election yet."""
 _SESSION_IS_GONE: Final = {
     ErrorCode.none,
     ErrorCode.fetch_session_id_not_found,
@@ -493,11 +493,11 @@ _SESSION_IS_GONE: Final = {
 
 
 def _truncate(replica: FollowerReplica, leaders_epoch: int, leaders_end_offset: int) -> bool:
-    """Drop what the leader does not have, as far as that can be told from where its history left ours; whether that was
-    anything.
+    """Truncate the log where it diverges from the leader's, as far as that is known; whether that removed records.
 
-    The leader has `leaders_epoch` as the largest at or below our last one, and it ends there at `leaders_end_offset`.
-    When we do not know that epoch our log is cut where the largest epoch below it ends, and the next fetch asks again.
+    `leaders_epoch` is the leader's largest epoch at or below the log's last epoch; it ends at `leaders_end_offset`. A
+    log without this epoch is truncated to the end of its largest epoch below, and the next fetch finds the next
+    divergence.
     """
     log_end_offset = replica.log_end_offset
     epoch, end_offset = replica.end_of_epoch(leaders_epoch)
@@ -512,7 +512,7 @@ def _truncate(replica: FollowerReplica, leaders_epoch: int, leaders_end_offset: 
 
 
 def _offset_in(answer: Any) -> tuple[ErrorCode, int]:
-    """What ListOffsets tells of its one partition."""
+    """(error, offset) of the one partition in an answer to ListOffsets."""
     if isinstance(answer, PeerFailure):
         return ErrorCode.network_exception, -1
     for topic in answer.topics:

@@ -14,7 +14,7 @@ from highwater.broker.settings.config import BrokerConfig
 
 
 class Fetchers:
-    """All of one broker."""
+    """All fetchers of one broker."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Fetchers:
         endpoint_of: Callable[[int], Endpoint | None],
         throttle: Throttle | None = None,
     ) -> None:
-        """`endpoint_of` tells where a broker is reached now, at the inter-broker listener; None while it is away."""
+        """`endpoint_of` returns the present address of a broker's inter-broker listener; None while it is away."""
         self._settings = FetchSettings(
             broker_id,
             broker_epoch,
@@ -51,7 +51,7 @@ class Fetchers:
         self._is_closed = False
 
     def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None:
-        """Follow a leader in the replicas' present leader epochs, from the ends of our logs on; and nobody else."""
+        """Fetch replicas from this leader alone, in their current leader epochs, from the ends of their logs on."""
         if self._is_closed:
             return
         replicas = list(replicas)
@@ -66,7 +66,7 @@ class Fetchers:
         self._close_idle(left)
 
     def remove(self, replicas: Iterable[FollowerReplica]) -> None:
-        """Follow nobody. What is under way for them is dropped; nothing is appended once this returns."""
+        """Fetch replicas no more. Answers under way are dropped: nothing is appended once this returns."""
         self._close_idle(self._leave(replicas))
 
     def _leave(self, replicas: Iterable[FollowerReplica]) -> set[Fetcher]:
@@ -83,7 +83,7 @@ class Fetchers:
     def _close_idle(self, fetchers: Iterable[Fetcher]) -> None:
         for fetcher in fetchers:
             key = fetcher.leader, fetcher.number
-            # One whose other replicas failed may have been closed before.
+            # A fetcher whose other replicas failed may be closed already.
             if fetcher.is_idle and self._fetchers.get(key) is fetcher:
                 fetcher.close()
                 del self._fetchers[key]
@@ -97,11 +97,11 @@ class Fetchers:
 
     @property
     def failed_count(self) -> int:
-        """Partitions that are not fetched until the controller tells of them anew."""
+        """The number of partitions that are not fetched until LeaderAndIsr names them again."""
         return len(self._failed)
 
     def lags(self) -> Iterator[tuple[int, FollowerReplica, int]]:
-        """(leader, replica, records that it lacks below the leader's high watermark) of all that are fetched."""
+        """(leader, replica, records that it lacks below the leader's high watermark) of all partitions fetched."""
         for fetcher in self._fetchers.values():
             for replica, lag in fetcher.lags():
                 yield fetcher.leader, replica, lag

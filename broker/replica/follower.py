@@ -1,7 +1,7 @@
 """The role of a replica that another broker leads, or nobody: it fetches what it lacks.
 
-A log that must be flushed first (flush.messages) is fetched on only after the flush (fsync): the offset that a follower
-fetches from promises the leader that all records below it are safe here.
+If the topic asks for it (flush.messages), a follower fetches again only after the flush (fsync) of what it has: the
+offset in its fetch promises the leader that all records below are safe here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Follower:
         self._when_flushed: list[Callable[[], None]] = []
 
     def call_when_flushed(self, then: Callable[[], None]) -> bool:
-        """Whether all of the log is safe, so that the next fetch may leave. If not, call back once it is."""
+        """Whether all of the log is safe, so that the next fetch may leave. If not, call back when it is."""
         if self._is_flushed:
             return True
         self._when_flushed.append(then)
@@ -46,7 +46,7 @@ class Follower:
             self._call_back()
 
     def end(self, error: ErrorCode) -> None:
-        """The role is over: who waits is called, and finds it so."""
+        """The role is over: call back whoever waits; they check it themselves."""
         self._call_back()
 
     def _call_back(self) -> None:

@@ -1,11 +1,11 @@
-"""The follower's half of a fetch session (KIP-227): what the leader knows, what to ask next.
+"""The follower's half of a fetch session (KIP-227): what the leader knows, and what to request next.
 
 event                                    next request
 (none yet)                               full, begins a session
-answered, with the id of a session       incremental: what changed, and what is forgotten
-answered, without one                    full, begins a session
-no answer; the session is of no use      full, ends that session and begins another
-the session is not known there           full, begins a session
+an answer with the id of a session       incremental: what changed, and what is forgotten
+an answer without an id                  full, begins a session
+no answer, so the session is useless     full, ends that session and begins another
+the leader does not know the session     full, begins a session
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FollowerSession:
 
     @property
     def is_asking(self) -> bool:
-        """Whether there is any partition in it."""
+        """Whether the session has a partition."""
         return bool(self._named)
 
     def name(self, key: Key) -> None:
@@ -47,9 +47,9 @@ class FollowerSession:
         self._forgotten.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """The leader shall send nothing of this partition any more.
+        """The leader shall not send this partition any more.
 
-        While a session begins, it names what the request under way did.
+        A session that begins with the request under way has the partitions which that request names.
         """
         if key in self._named:
             self._named.discard(key)
@@ -62,7 +62,7 @@ class FollowerSession:
         return self._id, self._epoch, forgotten
 
     def answered(self, error_code: ErrorCode, session_id: int) -> bool:
-        """Whether the answer may be taken in."""
+        """Take an answer; returns whether its records may be appended."""
         if error_code:
             self._begin_anew(_NO_SESSION if error_code is ErrorCode.fetch_session_id_not_found else self._id)
             return False
@@ -79,7 +79,7 @@ class FollowerSession:
         return True
 
     def broken(self) -> None:
-        """Whether the leader took the last request in is not known."""
+        """There was no answer: nobody knows whether the leader received the last request."""
         self._begin_anew(self._id)
 
     def _begin_anew(self, session_id: int) -> None:

@@ -1,13 +1,13 @@
-"""What a leader knows of its followers, and who of them is in sync. Pure bookkeeping: time is an argument.
+"""What a leader knows of its followers, and the in-sync replicas (ISR). Time is an argument.
 
-    in_sync     the set that the controller last confirmed
-    proposed    one follower more than that, or some fewer; one proposal at a time, as the next needs the partition
-                epoch of its answer
-    maximal     in_sync, and whom an expansion under way adds: the controller may have put that in force already
+    in_sync     the ISR that the controller last confirmed
+    proposed    the ISR with one follower more, or with fewer followers; one proposal at a time, as the next one needs
+                the partition epoch in the answer
+    maximal     in_sync and proposed together: the controller may have put an expansion in force already
 
-What all of the maximal set have is safe whoever of it is elected next, so the high watermark may pass it. A follower
-stays in sync as long as it came to the leader's end within `replica.lag.time.max.ms`. One that is out of sync comes in
-when it has all below the high watermark and has come to where the leader's epoch began.
+The high watermark may pass the records that all of the maximal set have, as the next leader is one of that set. A
+follower stays in the ISR while it reached the leader's log end within `replica.lag.time.max.ms`. It joins the ISR when
+it has all records below the high watermark, and below the offset where the leader's epoch began.
 (KIP-497; Apache Kafka, Partition.scala, Replica.scala.)
 """
 
@@ -20,8 +20,8 @@ UNKNOWN_OFFSET: Final = -1
 _NEVER_MS: Final = -(1 << 62)
 
 
-class Follower:
-    """One of them, as its fetches show it."""
+class FollowerProgress:
+    """One follower, as its fetches show it."""
 
     __slots__ = (
         "broker_id",
@@ -33,16 +33,16 @@ class Follower:
     )
 
     def __init__(self, broker_id: int, leader_end_offset: int, now_ms: int, *, is_in_sync: bool) -> None:
-        """In sync, it has its whole time to show that it is."""
+        """A follower in the ISR has `replica.lag.time.max.ms` from now on for its first fetch."""
         self.broker_id = broker_id
         self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
         self.last_fetch_ms = self.last_caught_up_ms = now_ms if is_in_sync else _NEVER_MS
         self.leader_end_at_last_fetch = leader_end_offset
 
     def fetched(self, offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It fetches from `offset`, so it has all below; the leader's log ended there when that was read.
+        """The follower fetches from `offset`, so it has all records below; the leader's ends at `leader_end_offset`.
 
-        Who has all that was there at the fetch before was caught up when that came, however fast the leader grows.
+        If it has all that the leader had at its last fetch, it was caught up then, however fast the leader grows.
         """
         if offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -58,29 +58,31 @@ class Follower:
 
 
 class Followers:
-    """All of one partition, while this broker leads it in one epoch.
+    """All followers of one partition, while this broker leads it in one epoch.
 
-    What was known of them in an earlier one does not count: another may have led in between, unknown to this broker,
-    and had them cut off what they had. (Kafka's leader goes on with what it knew if it knows of no other.)
+    What an earlier epoch knew of them does not count: another broker may have led in between, unknown to this one, and
+    the followers may have truncated their logs. (Kafka's leader keeps what it knew, if it knows of no other leader.)
     """
 
     __slots__ = ("_by_id", "in_sync", "maximal", "proposed")
 
     def __init__(self, followers: Iterable[int], in_sync: Collection[int], leader_end_offset: int, now_ms: int) -> None:
-        self._by_id = {id_: Follower(id_, leader_end_offset, now_ms, is_in_sync=id_ in in_sync) for id_ in followers}
+        self._by_id = {
+            id_: FollowerProgress(id_, leader_end_offset, now_ms, is_in_sync=id_ in in_sync) for id_ in followers
+        }
         self.in_sync = tuple(in_sync)
-        """The leader too."""
+        """The ISR, with the leader."""
         self.maximal = frozenset(in_sync)
         self.proposed: tuple[int, ...] | None = None
 
-    def __iter__(self) -> Iterator[Follower]:
+    def __iter__(self) -> Iterator[FollowerProgress]:
         return iter(self._by_id.values())
 
-    def get(self, broker_id: int) -> Follower | None:
+    def get(self, broker_id: int) -> FollowerProgress | None:
         return self._by_id.get(broker_id)
 
     def commit(self, in_sync: Collection[int]) -> None:
-        """These are in sync now, and nothing is under way."""
+        """The controller confirmed an ISR; no proposal is under way."""
         self.in_sync = tuple(in_sync)
         self.maximal = frozenset(in_sync)
         self.proposed = None
@@ -90,7 +92,7 @@ class Followers:
         self.maximal = frozenset((*self.in_sync, *in_sync))
 
     def withdraw(self) -> None:
-        """The controller says that it did not do it, nor will any."""
+        """The controller did not make the change, and will not make it."""
         self.commit(self.in_sync)
 
     def replicated_offset(
@@ -101,9 +103,9 @@ class Followers:
         lag_max_ms: int,
         may_be_in_sync: Callable[[int], bool],
     ) -> int:
-        """What all that count have, the leader as far as its log is safe.
+        """The offset below which all replicas that count have all records; of the leader only what is safe counts.
 
-        Those count too that are about to come in sync, so that they are not left behind.
+        These are the maximal set and the followers that are about to join the ISR, so that they are not left behind.
         """
         end = safe_end_offset
         maximal = self.maximal
@@ -116,7 +118,7 @@ class Followers:
         return end
 
     def stragglers(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> list[int]:
-        """Those in sync that have not come to the leader's end for too long."""
+        """The followers in the ISR that have not reached the leader's log end for too long."""
         return [
             follower.broker_id
             for follower in self

@@ -34,23 +34,23 @@ class FollowerReplica(Protocol):
         """(the largest epoch of the log at or below `epoch`, its end offset); (-1, -1) if there is none."""
 
     def append_as_follower(self, records: Part, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
-        """Append what the leader has after our log's end, maybe nothing, and take over its high watermark as far as our
-        log reaches and its log start offset.
+        """Append records from the leader, maybe none, and take over its high watermark, limited to the log's end, and
+        its log start offset.
 
-        Raises CorruptBatch for records that cannot be taken (asked for again later), OSError.
+        Raises CorruptBatch for records that cannot be appended (the fetcher asks again later), and OSError.
         """
 
     def call_when_flushed(self, then: Callable[[], None]) -> bool:
-        """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
+        """Whether the next fetch may report the log's end to the leader. If not, call back after the flush."""
 
     def truncate_to(self, offset: int) -> None: ...
 
     def truncate_fully(self, offset: int) -> None:
-        """Drop all records; the log begins at `offset`."""
+        """Truncate: remove all records; the log begins at `offset`."""
 
 
 class Throttle(Protocol):
-    """Holds back what followers fetch while replicas are moved (highwater.broker.quota)."""
+    """Limits what followers fetch while replicas are moved (broker.quota)."""
 
     @property
     def is_active(self) -> bool: ...
@@ -63,7 +63,7 @@ class Throttle(Protocol):
 
 
 class FetchSettings(NamedTuple):
-    """What all fetchers share."""
+    """What all fetchers of a broker share."""
 
     broker_id: int
     broker_epoch: Callable[[], int]

@@ -1,6 +1,6 @@
 """Sends changes of in-sync replicas from the leaders here to the controller (KIP-497).
 
-One request is under way at a time, with all the changes that are due; a partition has one change at a time.
+One request is under way at a time, with all changes that are due; a partition has one change at a time.
 (Apache Kafka: DefaultAlterPartitionManager)
 """
 
@@ -26,13 +26,13 @@ _logger = logging.getLogger(__name__)
 VERSION: Final = 3
 RETRY_MS: Final = 50
 _NO_EPOCH: Final = -1
-"""Of the members of a set: a ZooKeeper-mode controller does not ask for them (KIP-903)."""
+"""The broker epoch of a member of the ISR: a controller in ZooKeeper mode ignores it (KIP-903)."""
 
 _Key = tuple[UUID, int]
 
 
 class InSyncChange(NamedTuple):
-    """What the leader of a partition wants its state to be."""
+    """The ISR that the leader of a partition proposes."""
 
     topic: str
     topic_id: UUID
@@ -40,7 +40,7 @@ class InSyncChange(NamedTuple):
     leader_epoch: int
     in_sync_replicas: tuple[int, ...]
     partition_epoch: int
-    """The one that this replaces."""
+    """The epoch of the state that the change replaces."""
     is_recovering: bool = False
 
 
@@ -56,16 +56,16 @@ class InSyncChanges:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._waiting: dict[_Key, tuple[InSyncChange, Then]] = {}
-        """Asked for, and not answered."""
+        """Changes without an answer yet."""
         self._has_request_under_way = False
         self._is_closed = False
 
     def submit(self, change: InSyncChange, then: Then) -> bool:
-        """Ask for a change, and call back (never before this returns) with the state that the partition has now, or
-        with why it was refused. False, and no call back, while another change of the partition is under way.
+        """Ask for a change, and call back, after this returns, with the new state of the partition or with an error.
+        False, and no callback, while another change of the partition is under way.
 
-        What became of it may never be known: then it is asked again, and refused if it was carried out
-        (INVALID_UPDATE_VERSION): LeaderAndIsr tells of the state then.
+        If the answer is lost, the change is sent again. If it was made the first time, the controller refuses it
+        (INVALID_UPDATE_VERSION), and LeaderAndIsr brings the state.
         """
         key = change.topic_id, change.partition
         if key in self._waiting:
@@ -73,12 +73,12 @@ class InSyncChanges:
         self._waiting[key] = change, then
         if not self._has_request_under_way:
             self._has_request_under_way = True
-            # With whatever else is submitted by the work at hand.
+            # One request for all that the present work submits.
             self._scheduler.call_soon(self._send)
         return True
 
     def close(self) -> None:
-        """Nobody is called back any more."""
+        """Call nobody back from now on."""
         self._is_closed = True
 
     def _send(self) -> None:
@@ -120,7 +120,7 @@ class InSyncChanges:
         if self._is_closed:
             return
         if answer.error_code:
-            # STALE_BROKER_EPOCH passes when this broker has registered anew.
+            # STALE_BROKER_EPOCH passes when this broker has registered again.
             _logger.warning("the controller refuses changes of in-sync replicas: %s", answer.error_code.name)
             self._scheduler.call_later(RETRY_MS, self._send)
             return
@@ -133,7 +133,7 @@ class InSyncChanges:
         for key, (_, then) in sent.items():
             partition = told.get(key)
             if partition is None:
-                continue  # asked again with the next
+                continue  # The next request asks again.
             del self._waiting[key]
             outcomes.append((then, partition.error_code or _state(partition)))
         for then, outcome in outcomes:
@@ -150,7 +150,7 @@ def _state(partition: Any) -> LeaderAndIsr:
         partition.leader_id,
         partition.leader_epoch,
         tuple(partition.isr),
-        -1,  # AlterPartition does not tell which controller wrote it
+        -1,  # The answer does not name the controller that wrote the state.
         partition.partition_epoch,
         bool(partition.leader_recovery_state),
     )

@@ -7,9 +7,9 @@
     this log is safer (`safe_end_moved`)               the high watermark may advance
 
 Invariants:
-- The high watermark passes only what every replica has that may be in sync, by what the controller did or is about to
-  do. So what consumers were shown is on every replica that can be elected, but by an unclean election.
-- The high watermark waits while fewer replicas are in sync than `min.insync.replicas` asks (Kafka 3.9).
+- The high watermark passes only records that every replica has that the controller may have in the ISR now. So every
+  replica that can be elected has all records that consumers could read, but for an unclean election.
+- The high watermark waits while the ISR is smaller than `min.insync.replicas` (Kafka 3.9).
 
 One object lives as long as its broker leads the partition in one leader epoch. (Apache Kafka, Partition.scala.)
 """
@@ -40,7 +40,7 @@ _LEADER_AND_ISR_WILL_TELL: Final = (
     ErrorCode.invalid_request,
     ErrorCode.new_leader_elected,
 )
-"""After these it is not known whether the controller made the change, so both sets count until LeaderAndIsr comes."""
+"""After these nobody knows whether the controller made the change: both ISRs count until LeaderAndIsr comes."""
 
 
 class LeadersBroker(Protocol):
@@ -52,10 +52,10 @@ class LeadersBroker(Protocol):
     def monotonic_ms(self) -> int: ...
 
     def may_be_in_sync(self, broker_id: int) -> bool:
-        """Whether the controller would take a replica there into the ISR: the broker lives."""
+        """Whether the broker lives, so that the controller would take its replica into the ISR."""
 
     def submit(self, change: InSyncChange, answered: Callable[[InSyncChange, LeaderAndIsr | ErrorCode], int]) -> None:
-        """Ask the controller for a change. `answered` is called with the answer, and returns the growth of the ISR."""
+        """Ask the controller for a change. `answered` gets the answer, and returns how many replicas the ISR gained."""
 
 
 class LedPartition(Protocol):
@@ -82,12 +82,12 @@ class Leader:
     __slots__ = ("_broker", "_has_ended", "_partition", "_when_low", "epoch_start_offset", "followers")
 
     def __init__(self, partition: LedPartition, broker: LeadersBroker, before: Leader | None) -> None:
-        """`partition` has the state of its new leader epoch. `before` is its leader of an earlier one, if that was this
-        broker: who waits for the low watermark goes on waiting.
+        """`partition` has the state of its new leader epoch. `before` is the role before, if this broker was the leader
+        too: its requests that wait for the low watermark continue to wait.
         """
         end_offset = partition.log.log_end_offset
         self.epoch_start_offset = end_offset
-        """Where the log ended when this broker began to lead in this epoch."""
+        """The end of the log when this broker began to lead in this epoch."""
         others = [replica for replica in partition.replicas if replica != broker.broker_id]
         self.followers = Followers(others, partition.in_sync_replicas, end_offset, broker.monotonic_ms())
         self._partition = partition
@@ -96,7 +96,7 @@ class Leader:
         self._has_ended = False
 
     def end(self, error: ErrorCode) -> None:
-        """The role is over: who waits for it is told `error`, and answers of the controller count no more."""
+        """The role is over: requests that wait get `error`, and answers of the controller change nothing any more."""
         self._has_ended = True
         when_low, self._when_low = self._when_low, []
         for _, then in when_low:
@@ -110,8 +110,8 @@ class Leader:
     def recompute_high_watermark(self) -> None:
         """Advance the high watermark as far as the followers allow.
 
-        Call it as well when a follower may count no longer: its broker is gone, or was not heard of for too long. No
-        fetch would show that, and producers that wait for their answer send nothing more.
+        Call this too when a follower may not count any more, as its broker is gone or lags for too long: there is no
+        fetch that would show it, and producers that wait for an answer send nothing more.
         """
         partition, followers, broker = self._partition, self.followers, self._broker
         if len(followers.in_sync) < partition.min_in_sync_replicas:
@@ -128,14 +128,14 @@ class Leader:
 
     @property
     def has_caught_up_with_consumers(self) -> bool:
-        """Whether the high watermark is where consumers may have read up to under the leader before (KIP-207)."""
+        """Whether the high watermark has reached the offset up to which consumers may have read before (KIP-207)."""
         return self._partition.high_watermark >= self.epoch_start_offset
 
     def is_follower(self, broker_id: int) -> bool:
         return self.followers.get(broker_id) is not None
 
     def follower_fetched(self, broker_id: int, offset: int, log_start_offset: int) -> None:
-        """A follower fetches from `offset`, so it has all below. ValueError if the broker does not follow."""
+        """A follower fetches from `offset`, so it has all records below. ValueError if the broker does not follow."""
         partition, followers, broker = self._partition, self.followers, self._broker
         follower = followers.get(broker_id)
         if follower is None:
@@ -158,7 +158,7 @@ class Leader:
     # In-sync replicas
 
     def _expand_isr(self, broker_id: int) -> None:
-        """Propose an ISR with one follower more."""
+        """Propose an ISR with one more follower."""
         self._propose_isr((*self.followers.in_sync, broker_id))
 
     def shrink_isr(self) -> None:

@@ -1,15 +1,15 @@
 """The replicas of this broker, as the controller orders them: LeaderAndIsr and StopReplica.
 
-    LeaderAndIsr names a partition     in a later leader epoch     it leads or follows; made here if it was not
-                                       in the present one          STALE_CONTROLLER_EPOCH, and nothing changes
-                                       in an earlier one           STALE_CONTROLLER_EPOCH
-                                       and has another topic id    INCONSISTENT_TOPIC_ID
-                                       and not this broker         UNKNOWN_TOPIC_OR_PARTITION
+    LeaderAndIsr names a partition     in a later leader epoch     it becomes leader or follower; a new one is made
+                                       in the current epoch        STALE_CONTROLLER_EPOCH, and nothing changes
+                                       in an earlier epoch         STALE_CONTROLLER_EPOCH
+                                       with another topic id       INCONSISTENT_TOPIC_ID
+                                       without this broker         UNKNOWN_TOPIC_OR_PARTITION
                                        in a failed directory       KAFKA_STORAGE_ERROR
-    StopReplica names a partition      in no earlier epoch         it is followed no more, or its log is deleted
-                                       in an earlier one           FENCED_LEADER_EPOCH
+    StopReplica names a partition      in no earlier epoch         it is not fetched any more, or its log is deleted
+                                       in an earlier epoch         FENCED_LEADER_EPOCH
 
-Requests are carried out one after another, as the settings of a topic that is new here may have to be asked for first.
+Requests are carried out one after another, as the broker may first have to ask for the settings of a new topic.
 (Apache Kafka, ReplicaManager.scala.)
 """
 
@@ -41,12 +41,12 @@ _logger = logging.getLogger(__name__)
 
 Overrides = Mapping[str, str]
 ReadTopicConfigs = Callable[[Sequence[str], Callable[[Mapping[str, Overrides]], None]], None]
-"""Find the settings of topics, and call back with those of each."""
+"""Reads the settings of topics, and calls back with those of each topic."""
 Then = Callable[[Answer], None]
 
 
 class Fetching(Protocol):
-    """The part of highwater.broker.replica.fetchers.Fetchers that is needed here."""
+    """The part of `broker.replica.fetchers.Fetchers` that is needed here."""
 
     def add(self, leader: int, replicas: Iterable[FollowerReplica]) -> None: ...
 
@@ -59,13 +59,13 @@ class Fetching(Protocol):
 
 
 class InSyncProposals(Protocol):
-    """The part of highwater.broker.replica.in_sync_changes.InSyncChanges that is needed here."""
+    """The part of `broker.replica.in_sync_changes.InSyncChanges` that is needed here."""
 
     def submit(self, change: InSyncChange, then: Callable[[LeaderAndIsr | ErrorCode], None]) -> bool: ...
 
 
 class _Told(NamedTuple):
-    """What LeaderAndIsr says of one partition."""
+    """One partition in a LeaderAndIsr request."""
 
     topic: str
     topic_id: UUID
@@ -78,7 +78,7 @@ class _Told(NamedTuple):
 
 
 class _Stop(NamedTuple):
-    """What StopReplica says of one partition."""
+    """One partition in a StopReplica request."""
 
     topic: str
     partition: int
@@ -103,8 +103,8 @@ class ReplicaManager:
         on_leader: Callable[[str, int, int], None],
         on_follower: Callable[[str, int], None],
     ) -> None:
-        """`on_leader` is called with the leader epoch of a partition that this broker leads from now on, or in that
-        epoch from now on; `on_follower` when it leads it no longer.
+        """`on_leader` is called with (topic, partition, leader epoch) when this broker leads in a new leader epoch,
+        `on_follower` with (topic, partition) when it does not lead.
         """
         self.broker_id = runtime.broker_id
         self.lag_time_max_ms = runtime.config.integer("replica.lag.time.max.ms")
@@ -120,17 +120,17 @@ class ReplicaManager:
         self._on_leader = on_leader
         self._on_follower = on_follower
         self._orders: deque[Callable[[Callable[[], None]], None]] = deque()
-        """What the controller told, in order; the first is being carried out."""
+        """The requests of the controller, in order; the first one is being carried out."""
         self._timer: Timer | None = None
         self._is_closed = False
         partitions.when_failed.append(self._directory_failed)
 
     def start(self) -> None:
-        """Begin to look after replicas that fall behind."""
+        """Begin to shrink the ISRs by replicas that lag, every half of `replica.lag.time.max.ms`."""
         self._schedule_shrink()
 
     def close(self) -> None:
-        """The broker stops: no more is followed, and nothing proposed."""
+        """The broker stops: it fetches no more, and proposes no ISR."""
         self._is_closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -148,7 +148,7 @@ class ReplicaManager:
         return self._cluster.broker(broker_id) is not None
 
     def brokers_are_gone(self) -> None:
-        """Who was about to come in sync is so no more, and nothing waits for it."""
+        """Replicas of brokers that are gone do not count any more for the high watermark."""
         for leader in self._leaders():
             leader.recompute_high_watermark()
 
@@ -173,7 +173,7 @@ class ReplicaManager:
         self._counters.replication_bytes_in += size_bytes
 
     def fetch_lags(self) -> Iterator[tuple[int, FollowerReplica, int]]:
-        """(leader, replica, records that it lacks) of what is fetched here."""
+        """(leader, replica, records that the replica lacks) of all partitions that are fetched."""
         return self._fetchers.lags()
 
     @property
@@ -228,7 +228,7 @@ class ReplicaManager:
         new_topics = list(dict.fromkeys(each.topic for each in told if self._partitions.topic(each.topic) is None))
 
         def carry_out(configs: Mapping[str, Overrides]) -> None:
-            # A fault of ours in one order must not keep the broker from all that come after it.
+            # A bug in one request must not stop all requests after it.
             try:
                 then(self._leader_and_isr(request, version, told, configs))
             finally:
@@ -259,7 +259,7 @@ class ReplicaManager:
             if isinstance(partition, ErrorCode):
                 outcomes.append(partition)
                 continue
-            # Nothing that is under way for the old epoch may be appended in the new one.
+            # A fetch of the old epoch that is under way must not append in the new epoch.
             self._fetchers.remove([partition])
             if each.state.leader == self.broker_id:
                 partition.become_leader(each.state, each.replicas, each.adding, each.removing)
@@ -282,7 +282,7 @@ class ReplicaManager:
         return outcomes
 
     def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> Partition | ErrorCode:
-        """The replica whose role changes, made if it is not here; or why nothing changes."""
+        """The replica whose role changes, made if it is new; an error if nothing changes."""
         topic = self._partitions.topic(told.topic)
         if topic is not None and told.topic_id != ZERO_UUID and topic.topic_id != told.topic_id:
             _logger.error(
@@ -345,7 +345,7 @@ class ReplicaManager:
     # Log directories
 
     def _directory_failed(self, partitions: Iterable[Partition]) -> None:
-        """These were in it, and have ended."""
+        """These partitions were in a log directory that failed, and have ended."""
         failed = list(partitions)
         self._fetchers.remove(failed)
         for partition in failed:

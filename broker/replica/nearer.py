@@ -1,6 +1,6 @@
 """Chooses the replica that a consumer should read from: one in its own rack (KIP-392).
 
-Kafka takes a class for it (`replica.selector.class`), and has one that looks at racks; that one is known here.
+Kafka lets a setting name a class for this (`replica.selector.class`); this broker has Kafka's class for racks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NONE_NEARER: Final = -1
 
 
 def nearer_replica(config: BrokerConfig, cluster: ClusterView, partition: Partition, offset: int, rack: str) -> int:
-    """The broker that a consumer in `rack` should read this offset from rather than here; NONE_NEARER if that is here.
+    """The broker from which a consumer in `rack` should read `offset`; NONE_NEARER if it should read here.
 
-    It is one of those in sync that have the offset, the furthest of them.
+    It is the replica in the ISR and in the rack that has the offset and the most records.
     """
     role = partition.role
     if not rack or not isinstance(role, Leader):

@@ -1,4 +1,4 @@
-"""One replica of a partition: its log, how far it is replicated, and who waits for that. Its role says who appends.
+"""One replica of a partition: its log, its role, its high watermark, and who waits for that.
 
     role        given by                      appended by            high watermark
     Alone       the broker runs alone         producers              what is safe here
@@ -6,13 +6,13 @@
     Follower    LeaderAndIsr; until it comes  the leader's answers   the leader's, as far as the log reaches
 
 Invariants:
-- log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset. None of them goes back, but by a
-  truncation of a follower's log.
-- A consumer reads only below the high watermark, one of committed records only below the last stable offset.
-- A produce of `acks=-1` is acknowledged when the high watermark has passed its records, one of `acks=1` when they are
-  safe here: at once, or after the flush (fsync) if the topic asks for it (flush.messages).
-- A leader takes what it knew of the high watermark into its next epoch. Who waits for a leader is told
-  NOT_LEADER_OR_FOLLOWER when it leads no longer.
+- log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset. Only the truncation of a follower's log
+  moves one of them back.
+- A consumer reads only below the high watermark, a consumer of committed records only below the last stable offset.
+- A produce with `acks=-1` is acknowledged when the high watermark has passed its records, one with `acks=1` when they
+  are safe here: at once, or after the fsync if the topic asks for that (flush.messages).
+- The high watermark stays when a role changes. Requests that wait for a leader get NOT_LEADER_OR_FOLLOWER when it stops
+  to lead.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ from highwater.broker.replica.waiters import Acknowledge, FetchWaiter
 _logger = logging.getLogger(__name__)
 
 TELL_FAILURES_MS: Final = 10_000
-"""A full disk refuses thousands of batches a second; the log tells of the first, and then how many more."""
+"""A full disk refuses thousands of batches a second; one line in so many milliseconds reports how many."""
 
 NO_EPOCH: Final = -1
 
 Verify = Callable[[int, int], ErrorCode]
-"""Whether a producer's (id, epoch) transaction has this partition, as its coordinator knows (KIP-890)."""
+"""Asks whether the coordinator of a producer (id, epoch) has this partition in its transaction (KIP-890)."""
 
 
 class Replication(LeadersBroker, Protocol):
     """What a replica needs of its broker."""
 
     def log_was_cut(self, partition: Partition) -> None:
-        """Records of it are gone."""
+        """Its log was truncated."""
 
     def replicated(self, size_bytes: int) -> None:
-        """So many bytes came from a leader."""
+        """So many bytes were received from a leader and appended."""
 
 
 class Partition:
@@ -113,7 +113,7 @@ class Partition:
     ) -> None:
         """Without `replication` the broker runs alone, and leads in `leader_epoch`.
 
-        `high_watermark` may be past the end of a log that lost records in a crash. `counters` are those of the topic.
+        `high_watermark` may be past the end of a log that lost records in a crash. `counters` are the topic's.
         """
         self.topic = topic
         self.topic_id = topic_id
@@ -130,24 +130,24 @@ class Partition:
         self.adding: tuple[int, ...] = ()
         self.removing: tuple[int, ...] = ()
         self.in_sync_replicas = list(replicas)
-        """Known to the leader alone."""
+        """The ISR; only the leader knows it."""
         self.require_in_sync(min_in_sync_replicas)
         self.has_ended = False
         self.has_failed = False
-        """Its log directory failed: there is nothing to read or write until the broker starts again."""
+        """Whether its log directory failed: nothing can be read or written until the broker starts again."""
         self.fetch_waiters: set[FetchWaiter] = set()
         """Fetches of consumers that wait for the high watermark or the last stable offset."""
         self.replica_waiters: set[FetchWaiter] = set()
         """Fetches of followers that wait for the log to grow."""
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
-        """(last offset, who waits for the high watermark to pass it)."""
+        """(last offset, callback): the callback waits for the high watermark to pass the offset."""
         self._leader_acknowledgements: deque[tuple[int, Acknowledge]] = deque()
-        """(last offset, who waits for `safe_end_offset` to pass it)."""
+        """(last offset, callback): the callback waits for `safe_end_offset` to pass the offset."""
         self._failed_appends = self._failure_told_ms = 0
         self._bytes = ReadableBytes()
         self.safe_end_offset = log.safe_end_offset
-        """The furthest that `log.safe_end_offset` was: a setting that changes takes back no promise."""
-        # Where a crash came before the flush, nobody was promised the records after `safe_end_offset`.
+        """The largest `log.safe_end_offset` so far: a changed setting must not take a promise back."""
+        # After a crash, nobody was promised the records after `safe_end_offset`.
         self.high_watermark = max(min(high_watermark, log.safe_end_offset), log.log_start_offset)
         log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
@@ -167,13 +167,13 @@ class Partition:
 
     @property
     def has_caught_up_with_consumers(self) -> bool:
-        """Whether the high watermark is where consumers may have read up to under the leader before (KIP-207)."""
+        """Whether the high watermark has reached the offset up to which consumers may have read before (KIP-207)."""
         return not isinstance(self.role, Leader) or self.role.has_caught_up_with_consumers
 
     def require_in_sync(self, count: int) -> None:
-        """How many replicas must be in sync for what asks for all of them (min.insync.replicas)."""
+        """Set how many replicas must be in sync for a produce with `acks=-1` (min.insync.replicas)."""
         self._min_in_sync_setting = count
-        # In a cluster no more than there are replicas (Partition.effectiveMinIsr).
+        # In a cluster at most the number of replicas (Partition.effectiveMinIsr).
         is_alone = isinstance(self.role, Alone)
         self.min_in_sync_replicas = count if is_alone else min(count, max(len(self.replicas), 1))
 
@@ -186,7 +186,7 @@ class Partition:
     def become_leader(
         self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
     ) -> None:
-        """Lead in a later epoch than before."""
+        """Become the leader in a later epoch than before."""
         before = self.role
         assert self._replication is not None, "nobody gives a role to a broker that runs alone"
         self._take_up(state, replicas, adding, removing)
@@ -199,7 +199,7 @@ class Partition:
     def become_follower(
         self, state: LeaderAndIsr, replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
     ) -> None:
-        """Follow `state.leader`, or nobody if there is none, in a later epoch than before."""
+        """Become a follower of `state.leader`, or of nobody, in a later epoch than before."""
         self._take_up(state, replicas, adding, removing)
         self.in_sync_replicas = []
         self._end_role(ErrorCode.not_leader_or_follower)
@@ -215,17 +215,17 @@ class Partition:
         self.require_in_sync(self._min_in_sync_setting)
 
     def fail(self) -> None:
-        """The log directory failed. What waits is told; what was not flushed may or may not be on the disk."""
+        """The log directory failed: whoever waits gets an error. Unflushed records may or may not be on the disk."""
         self.has_failed = True
         self.end(ErrorCode.kafka_storage_error)
 
     def end(self, error: ErrorCode) -> None:
-        """The partition is gone from this broker: nobody may wait for it any longer."""
+        """The partition is gone from this broker: whoever waits gets `error`."""
         self.has_ended = True
         self._end_role(error)
 
     def _end_role(self, error: ErrorCode) -> None:
-        """Follow from now on, unless the broker is alone. Who waits is told `error`."""
+        """Become a follower, unless the broker runs alone. Whoever waits gets `error`."""
         before = self.role
         if not isinstance(before, Alone):
             self._take_role(Follower(self))
@@ -243,7 +243,7 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided. Without transactions that is everything that can be read."""
+        """Below this offset all transactions are decided. Without open transactions it is the high watermark."""
         unstable = self.log.producer_states.first_unstable_offset
         high_watermark = self.high_watermark
         if unstable >= high_watermark:
@@ -259,10 +259,10 @@ class Partition:
         verify: Verify | None = None,
         by_coordinator: bool = False,
     ) -> Appended | ErrorCode | RefusedRecords:
-        """Check and append what a producer sent. The bytes are patched in place and need not outlive the call.
+        """Check and append what a producer sent. The bytes are changed in place, and not used after the call.
 
-        The first batch of a transaction is appended if `verify` vouches for it. A coordinator of this broker writes
-        in a producer's name without sequence numbers, and has made sure of the transaction itself.
+        The first batch of a transaction is appended only if `verify` confirms it. A coordinator of this broker writes
+        for a producer without sequence numbers, and has checked the transaction itself. Raises OSError.
         """
         if self.has_failed:
             return ErrorCode.kafka_storage_error
@@ -301,7 +301,7 @@ class Partition:
         return appended
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> Appended | ErrorCode:
-        """End a transaction here, as its coordinator wants it."""
+        """End a transaction here for its coordinator. Raises OSError."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
         if not self.is_leader:
@@ -319,7 +319,7 @@ class Partition:
         return appended
 
     def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
-        """Where those stand who wait for more to read."""
+        """The set of fetches that wait for more to read."""
         return self.replica_waiters if for_followers else self.fetch_waiters
 
     def has_open_transaction(self, producer_id: int) -> bool:
@@ -340,7 +340,7 @@ class Partition:
         if states.begins_at(offset):
             self._bytes.transaction_begins(offset)
         if states.first_unstable_offset == offset:
-            # All before it is stable, and was told to everybody.
+            # All records before this offset are stable, and their readers know of them.
             self._stable_offset = self.high_watermark
             self._bytes.all_published_is_stable()
 
@@ -351,8 +351,7 @@ class Partition:
                 "cannot append to %s-%d: %s (times: %d)", self.topic, self.index, failure.strerror, self._failed_appends
             )
             self._failed_appends, self._failure_told_ms = 0, now_ms
-        # A full disk takes nothing with it: what was there is whole, and there may be space again. So it is with
-        # descriptors.
+        # A full disk damages nothing, and there may be space again later. The same holds when descriptors run out.
         if failure.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):
             self._storage_failed(failure, self)
 
@@ -372,7 +371,7 @@ class Partition:
                 waiter.bytes_added(size_bytes)
 
     def check_leader_epoch(self, epoch: int, *, needs_leader: bool = True) -> ErrorCode:
-        """Whether a client that takes `epoch` for the current one (-1: it does not say) is up to date (KIP-320)."""
+        """The error for a client whose current leader epoch is `epoch`, or -1 if it did not send one (KIP-320)."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
         if epoch in (-1, self.leader_epoch):
@@ -382,20 +381,20 @@ class Partition:
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
         """(the largest epoch at or below `epoch`, its end offset); (-1, -1) when `epoch` is newer than any known.
 
-        The log hears of an epoch with the first records of it, so the current one may not stand there yet.
+        The log notes an epoch with its first record, so it may not know the current epoch yet.
         """
         if epoch == self.leader_epoch:
             return epoch, self.log.log_end_offset
         latest = self.log.leader_epochs.latest
         if latest < epoch < self.leader_epoch:
-            # Nothing was written in it, so it ended where the one before it did.
+            # Nothing was written in this epoch, so it ended where the one before it ended.
             return (latest if latest >= 0 else epoch), self.log.log_end_offset
         return self.log.offset_for_leader_epoch(epoch)
 
     def diverging_epoch(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[int, int] | ErrorCode | None:
-        """(epoch, end offset) where a reader's history left this log's, or None.
+        """(epoch, end offset) where a reader's log diverges from this log; None if it does not.
 
-        The reader is at `fetch_offset`, and the record before it was of `last_fetched_epoch`.
+        The reader fetches from `fetch_offset`, and its last record is of `last_fetched_epoch`.
         """
         epoch, end_offset = self.end_of_epoch(last_fetched_epoch)
         if epoch < 0 or end_offset < 0:
@@ -405,13 +404,13 @@ class Partition:
         return None
 
     def epoch_of(self, offset: int) -> int:
-        """The leader epoch under which the record at `offset` was written; the current one at the end of the log."""
+        """The leader epoch of the record at `offset`; at the end of the log the current one."""
         if offset >= self.log.log_end_offset:
             return self.leader_epoch
         return self.log.leader_epochs.epoch_at(offset)
 
     def delete_records(self, offset: int) -> int | ErrorCode:
-        """Let the log start at `offset`, or at the high watermark for −1; where it starts now."""
+        """Delete the records before `offset`, or the high watermark for −1; returns the new log start offset."""
         if self.has_failed:
             return ErrorCode.kafka_storage_error
         if not self.log.config.deletes:
@@ -424,11 +423,11 @@ class Partition:
         return self.log.log_start_offset
 
     def is_acknowledged(self, last_offset: int, acks: int = -1) -> bool:
-        """Whether it is as safe as a producer asks that wants to hear of its leader (1) or of all in sync (-1)."""
+        """Whether records up to `last_offset` are as safe as `acks` asks: on the leader (1) or on all in sync (-1)."""
         return last_offset < (self.high_watermark if acks == -1 else self.safe_end_offset)
 
     def when_acknowledged(self, last_offset: int, acknowledge: Acknowledge, acks: int = -1) -> None:
-        """Call back once that is so, which it is not yet."""
+        """Call back once `is_acknowledged` is true; it is false now."""
         (self._acknowledgements if acks == -1 else self._leader_acknowledgements).append((last_offset, acknowledge))
 
     def call_when_safe(self, last_offset: int, then: Acknowledge) -> None:
@@ -438,10 +437,10 @@ class Partition:
         else:
             self.when_acknowledged(last_offset, then)
 
-    # How far the log is safe and replicated
+    # High watermark
 
     def flushed(self) -> None:
-        """The log was synced up to its recovery point."""
+        """A flush (fsync) moved the recovery point of the log."""
         if self.has_ended:
             return
         safe_end_offset = self.log.safe_end_offset
@@ -458,7 +457,7 @@ class Partition:
         self.role.safe_end_moved()
 
     def advance_high_watermark(self, offset: int) -> None:
-        """For the role to call: all below `offset` is on the replicas that count. An earlier offset changes nothing."""
+        """Only the role calls this: the records below `offset` are replicated. A lower offset changes nothing."""
         if offset <= self.high_watermark:
             return
         self.high_watermark = offset
@@ -491,10 +490,10 @@ class Partition:
     # What a follower appends and truncates
 
     def append_as_follower(self, records: Part, high_watermark: int, log_start_offset: int, now_ms: int) -> None:
-        """Append what the leader has after our log's end, maybe nothing, and take over its high watermark as far as our
-        log reaches, and its log start offset.
+        """Append records from the leader, maybe none, and take over its high watermark, limited to the log's end, and
+        its log start offset.
 
-        Raises CorruptBatch for records that cannot be taken, OSError.
+        Raises CorruptBatch for records that cannot be appended, and OSError.
         """
         log = self.log
         if len(records):
@@ -517,11 +516,11 @@ class Partition:
             log.advance_log_start_offset(min(log_start_offset, self.high_watermark))
 
     def call_when_flushed(self, then: Callable[[], None]) -> bool:
-        """Whether the leader may be told of the log's end now. If not (it is to be flushed first), call back then."""
+        """Whether the next fetch may report the log's end to the leader. If not, call back after the flush."""
         return not isinstance(self.role, Follower) or self.role.call_when_flushed(then)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the records from `offset` on: the leader does not have them."""
+        """Truncate: remove the records from `offset` on, which the leader does not have. Raises OSError."""
         if offset < self.log.log_end_offset:
             if offset < self.high_watermark:
                 _logger.warning(
@@ -531,14 +530,14 @@ class Partition:
             self._truncate(self.log.truncate_to, offset)
 
     def truncate_fully(self, offset: int) -> None:
-        """Drop all records; the log begins at `offset`."""
+        """Truncate: remove all records; the log begins at `offset`. Raises OSError."""
         self._truncate(self.log.truncate_fully, offset)
 
     def _truncate(self, truncate: Callable[[int], None], offset: int) -> None:
         try:
             truncate(offset)
         except OSError as failure:
-            # Some of it may be done: what the log holds is not known any more.
+            # The truncation may be half done: nobody knows what the log has.
             self._storage_failed(failure, self)
             raise
         end_offset = self.log.log_end_offset

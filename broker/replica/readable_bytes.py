@@ -1,4 +1,4 @@
-"""How many bytes readers gain when the high watermark or the last stable offset advances. Pure bookkeeping.
+"""Counts the bytes that readers gain when the high watermark or the last stable offset advances.
 
 A reader that waits for a number of bytes is told each gain. Where the exact number is not known, bytes are told twice:
 a fetch that wakes for less than it wanted is better than one that misses what it waits for.

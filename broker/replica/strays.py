@@ -1,8 +1,8 @@
 """Logs of replicas that were moved away or deleted while this broker was down.
 
-The controller tells a broker that comes of all partitions. What it has of one that is another's by now is deleted: the
-others were in sync before it was taken from here. Of topics that the controller does not tell of nothing is known, and
-their logs stay. (Brokers of KRaft do so too; those of Kafka with ZooKeeper keep such logs.)
+The controller sends all partitions to a broker that starts. The broker deletes its log of a partition that only others
+have now: they were in the ISR before the controller took it from this broker. Logs of topics that the controller does
+not name stay, as nothing is known of them. (Kafka with KRaft does the same; Kafka with ZooKeeper keeps all such logs.)
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Strays:
         self._partitions = partitions
         self._cluster = cluster
         self._unclaimed: set[TopicPartition] = set(partitions.log_directories.keys())
-        """Those that were here at the start and that the controller has not told of yet."""
+        """Partitions that had a log here at the start, and that the controller has not named yet."""
         self._stop_looking = cluster.when_changed(self._look)
 
     def close(self) -> None:

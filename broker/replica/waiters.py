@@ -9,14 +9,14 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Scheduler
 
 Acknowledge = Callable[[ErrorCode], None]
-"""Tells a producer, or whoever else waits, that what it waits for is so (`ErrorCode.none`) or will not be."""
+"""Called when what somebody waits for has happened (`ErrorCode.none`), or will not happen (the error)."""
 
 
 class FetchWaiter:
     """Waits until `missing_bytes` more bytes can be read from its partitions, or until its time is up.
 
-    Calls `finish` exactly once, unless it is cancelled. A waiter that has all its bytes finishes when the work at hand
-    is done, so that a burst of appends wakes it once and it reads all of them.
+    Calls `finish` exactly once, unless it is cancelled. A waiter that has all its bytes finishes after the work at
+    hand, so that a burst of appends wakes it once and it reads all of them.
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class FetchWaiter:
         *,
         read_committed: bool = False,
     ) -> None:
-        """`waits_in` are the sets of its partitions' waiters."""
+        """`waits_in` has the sets of waiters of its partitions."""
         self.read_committed = read_committed
         """Whether it waits for bytes below the last stable offset, not below the high watermark."""
         self._waits_in = waits_in
@@ -59,7 +59,7 @@ class FetchWaiter:
             self.wake()
 
     def wake(self) -> None:
-        """Finish soon, whatever is missing: a partition changed in another way than by growing."""
+        """Finish soon, even if bytes are missing: for a change of a partition that is no append."""
         if not self._woken:
             self._woken = True
             self._scheduler.call_soon(self._end)
