@@ -97,7 +97,8 @@ def start(
     """
     import logging
 
-    from highwater.broker.server import broker
+    from highwater.broker.server import broker, ending
+    from highwater.broker.server.start_check import SETUP_ERRORS
     from highwater.broker.settings.config import BrokerConfig, Setting, parse_property_option, read_properties_file
 
     logging.basicConfig(
@@ -114,10 +115,10 @@ def start(
             listener = f"PLAINTEXT://{bracketed}:{9092 if port is None else port}"
             settings.append(Setting("--host and --port", "listeners", listener))
         exit_code = broker.run(BrokerConfig(settings))
-    except broker.SETUP_ERRORS as error:
+    except SETUP_ERRORS as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(broker.EXIT_USAGE) from None
+        raise typer.Exit(ending.EXIT_USAGE) from None
     except KeyboardInterrupt:
         typer.echo("interrupted before it was ready", err=True)
-        raise typer.Exit(broker.EXIT_FAILED) from None
+        raise typer.Exit(ending.EXIT_FAILED) from None
     raise typer.Exit(exit_code)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from highwater.broker.commands.terminal import UsageError, reporting
-from highwater.broker.server.broker import SETUP_ERRORS, check
+from highwater.broker.server.start_check import SETUP_ERRORS, check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from highwater.broker.server.broker import check
+from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks.modules import TREE, call, load
 from tests.playbooks.playing import play, play_part, succeeded, unpack

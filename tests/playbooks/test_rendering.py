@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from highwater.broker.server.broker import check
+from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
