@@ -82,7 +82,7 @@ class Move:
         self.destination = destination
         self.path = destination.path / future_name(log.topic, log.partition)
         self.copied_to_offset = log.log_start_offset
-        self.cuts = log.cuts
+        self.truncations = log.truncations
         """If the log was truncated since, what was copied is useless."""
         self._files = destination.files
         self._copied: dict[str, int] = {}

@@ -98,7 +98,7 @@ class PartitionLog:
         self._is_closed = False
         self.segments_must_stay = False
         """A compaction or a move to another directory reads the sealed segments."""
-        self.cuts = 0
+        self.truncations = 0
         """The number of truncations. After one, a compaction or a move of the log must begin again."""
         self._doubtful_below = state.doubtful_below
         """The highest recovery point that the checkpoint may have for this log, if it was truncated below that."""
@@ -354,10 +354,10 @@ class PartitionLog:
             self.truncate_fully(offset)
             return
         slot = self._segments.slot_of(offset)
-        self._begin_cut(slot + 1, offset)
+        self._begin_truncation(slot + 1, offset)
         self.log_end_offset = self._segments.all[slot].truncate(offset)
         self.leader_epochs.truncate_from_end(self.log_end_offset)
-        self._finish_cut()
+        self._finish_truncation()
         self._snapshot_offset = min(self._snapshot_offset, self.log_end_offset)
         if len(self.producer_states):
             self.producer_states, self._snapshot_offset = rebuild_producers(
@@ -368,19 +368,19 @@ class PartitionLog:
     def truncate_fully(self, offset: int) -> None:
         """Remove all records; the log begins at `offset`."""
         created_ms = self._segments.active.created_ms
-        self._begin_cut(0, -1)
+        self._begin_truncation(0, -1)
         self.leader_epochs.truncate_from_end(0)
         self.log_start_offset = self.log_end_offset = self._snapshot_offset = offset
         self.producer_states = ProducerStates()
         self._segments.add(offset, self.config, created_ms)
-        self._finish_cut()
+        self._finish_truncation()
         # From the next checkpoint on only the name of the file shows where the log starts.
         self._files.sync_directory(self.directory)
         _logger.info("%s-%d: begun anew at offset %d", self.topic, self.partition, offset)
 
-    def _begin_cut(self, slot: int, end_offset: int) -> None:
+    def _begin_truncation(self, slot: int, end_offset: int) -> None:
         """Remove the segments from a slot on, and the snapshots past the new end, durably."""
-        self.cuts += 1
+        self.truncations += 1
         self._is_changed = True
         self._doubtful_below = max(self._doubtful_below, self.recovery_point)
         self._segments.truncate(slot)
@@ -388,7 +388,7 @@ class PartitionLog:
         # If a power cut brought a segment back, its batches might fit after newer ones, or leave a hole.
         self._files.sync_directory(self.directory)
 
-    def _finish_cut(self) -> None:
+    def _finish_truncation(self) -> None:
         end_offset = self.log_end_offset
         self.recovery_point = min(self.recovery_point, end_offset)
         self.size_bytes = self._segments.size_bytes

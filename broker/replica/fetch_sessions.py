@@ -6,7 +6,7 @@
     id s, epoch 0                           a full fetch that begins a new session, if there is room; session s ends
     id s, epoch e > 0, known, e is next     an incremental fetch: changed partitions only, and e + 1 is next
     id s, epoch e > 0, known, e is not      INVALID_FETCH_SESSION_EPOCH
-    id s, epoch e > 0, not known            FETCH_SESSION_ID_NOT_FOUND; the client begins anew with a full fetch
+    id s, epoch e > 0, not known            FETCH_SESSION_ID_NOT_FOUND; the client begins a new one with a full fetch
     id s, and names where ids were          FETCH_SESSION_TOPIC_ID_ERROR (or the other way round)
 
 A partition has changed for a session when it has records, an error or a diverging epoch, or when its high watermark or

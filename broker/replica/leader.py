@@ -32,7 +32,7 @@ from highwater.broker.replica.waiters import Acknowledge
 _logger = logging.getLogger(__name__)
 
 _DID_NOT_HAPPEN: Final = (ErrorCode.operation_not_attempted, ErrorCode.ineligible_replica)
-_LEADER_AND_ISR_WILL_TELL: Final = (
+_OUTCOME_IS_UNKNOWN: Final = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.unknown_topic_id,
     ErrorCode.fenced_leader_epoch,
@@ -207,7 +207,7 @@ class Leader:
             if answer in _DID_NOT_HAPPEN:
                 followers.withdraw()
                 self.recompute_high_watermark()
-            elif answer not in _LEADER_AND_ISR_WILL_TELL:
+            elif answer not in _OUTCOME_IS_UNKNOWN:
                 self._broker.submit(change, self.isr_change_answered)
             return 0
         if answer.leader_epoch != partition.leader_epoch or answer.partition_epoch < partition.partition_epoch:

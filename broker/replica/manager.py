@@ -64,7 +64,7 @@ class InSyncProposals(Protocol):
     def submit(self, change: InSyncChange, then: Callable[[LeaderAndIsr | ErrorCode], None]) -> bool: ...
 
 
-class _Told(NamedTuple):
+class _RoleOrder(NamedTuple):
     """One partition in a LeaderAndIsr request."""
 
     topic: str
@@ -77,7 +77,7 @@ class _Told(NamedTuple):
     is_new: bool
 
 
-class _Stop(NamedTuple):
+class _StopOrder(NamedTuple):
     """One partition in a StopReplica request."""
 
     topic: str
@@ -180,7 +180,7 @@ class ReplicaManager:
     def failed_fetch_count(self) -> int:
         return self._fetchers.failed_count
 
-    def log_was_cut(self, partition: Partition) -> None:
+    def log_was_truncated(self, partition: Partition) -> None:
         clean_offsets = self._partitions.log_directories.of(partition.log).clean_offsets
         key = partition.topic, partition.index
         if key in clean_offsets:
@@ -224,7 +224,7 @@ class ReplicaManager:
     # LeaderAndIsr
 
     def _begin_leader_and_isr(self, request: Any, version: int, then: Then, done: Callable[[], None]) -> None:
-        told = _told_by(request, version)
+        told = _role_orders_of(request, version)
         new_topics = list(dict.fromkeys(each.topic for each in told if self._partitions.topic(each.topic) is None))
 
         def carry_out(configs: Mapping[str, Overrides]) -> None:
@@ -240,7 +240,7 @@ class ReplicaManager:
             carry_out({})
 
     def _leader_and_isr(
-        self, request: Any, version: int, told: Sequence[_Told], configs: Mapping[str, Overrides]
+        self, request: Any, version: int, told: Sequence[_RoleOrder], configs: Mapping[str, Overrides]
     ) -> Answer:
         error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
         if error:
@@ -250,7 +250,7 @@ class ReplicaManager:
             outcomes = self._change_roles(told, configs)
         return _leader_and_isr_answer(error, told, outcomes, version)
 
-    def _change_roles(self, told: Sequence[_Told], configs: Mapping[str, Overrides]) -> list[ErrorCode]:
+    def _change_roles(self, told: Sequence[_RoleOrder], configs: Mapping[str, Overrides]) -> list[ErrorCode]:
         outcomes = []
         followed: dict[int, list[Partition]] = {}
         changed: list[Partition] = []
@@ -281,7 +281,7 @@ class ReplicaManager:
             _logger.info("told to lead %d partitions and to follow %d", led, len(changed) - led)
         return outcomes
 
-    def _partition_for(self, told: _Told, configs: Mapping[str, Overrides]) -> Partition | ErrorCode:
+    def _partition_for(self, told: _RoleOrder, configs: Mapping[str, Overrides]) -> Partition | ErrorCode:
         """The replica whose role changes, made if it is new; an error if nothing changes."""
         topic = self._partitions.topic(told.topic)
         if topic is not None and told.topic_id != ZERO_UUID and topic.topic_id != told.topic_id:
@@ -307,7 +307,7 @@ class ReplicaManager:
     # StopReplica
 
     def _stop_replica(self, request: Any, version: int) -> Answer:
-        stops = _stops_of(request, version)
+        stops = _stop_orders_of(request, version)
         error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 1 else -1)
         if error:
             _logger.warning("StopReplica of controller %d is refused: %s", request.controller_id, error.name)
@@ -323,7 +323,7 @@ class ReplicaManager:
             ],
         }
 
-    def _stop(self, stop: _Stop) -> ErrorCode:
+    def _stop(self, stop: _StopOrder) -> ErrorCode:
         partition = self._partitions.find(stop.topic, stop.partition)
         if partition is not None:
             if partition.has_failed:
@@ -352,7 +352,7 @@ class ReplicaManager:
             self._on_follower(partition.topic, partition.index)
 
 
-def _told_by(request: Any, version: int) -> list[_Told]:
+def _role_orders_of(request: Any, version: int) -> list[_RoleOrder]:
     if version >= 2:
         states = [
             (topic.topic_name, (topic.topic_id if version >= 5 else None) or ZERO_UUID, state)
@@ -362,7 +362,7 @@ def _told_by(request: Any, version: int) -> list[_Told]:
     else:
         states = [(state.topic_name, ZERO_UUID, state) for state in request.ungrouped_partition_states]
     return [
-        _Told(
+        _RoleOrder(
             name,
             topic_id,
             state.partition_index,
@@ -384,7 +384,7 @@ def _told_by(request: Any, version: int) -> list[_Told]:
 
 
 def _leader_and_isr_answer(
-    error: ErrorCode, told: Sequence[_Told], outcomes: Sequence[ErrorCode], version: int
+    error: ErrorCode, told: Sequence[_RoleOrder], outcomes: Sequence[ErrorCode], version: int
 ) -> Answer:
     if version < 5:
         return {
@@ -403,10 +403,10 @@ def _leader_and_isr_answer(
     }
 
 
-def _stops_of(request: Any, version: int) -> list[_Stop]:
+def _stop_orders_of(request: Any, version: int) -> list[_StopOrder]:
     if version >= 3:
         return [
-            _Stop(topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
+            _StopOrder(topic.topic_name, state.partition_index, state.leader_epoch, state.delete_partition)
             for topic in request.topic_states
             for state in topic.partition_states
         ]
@@ -414,4 +414,4 @@ def _stops_of(request: Any, version: int) -> list[_Stop]:
         keys = [(topic.name, index) for topic in request.topics for index in topic.partition_indexes]
     else:
         keys = [(partition.topic_name, partition.partition_index) for partition in request.ungrouped_partitions]
-    return [_Stop(name, index, NO_LEADER_EPOCH, request.delete_partitions) for name, index in keys]
+    return [_StopOrder(name, index, NO_LEADER_EPOCH, request.delete_partitions) for name, index in keys]

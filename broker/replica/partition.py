@@ -42,7 +42,7 @@ from highwater.broker.replica.waiters import Acknowledge, FetchWaiter
 
 _logger = logging.getLogger(__name__)
 
-TELL_FAILURES_MS: Final = 10_000
+REPORT_FAILURES_MS: Final = 10_000
 """A full disk refuses thousands of batches a second; one line in so many milliseconds reports how many."""
 
 NO_EPOCH: Final = -1
@@ -54,7 +54,7 @@ Verify = Callable[[int, int], ErrorCode]
 class Replication(LeadersBroker, Protocol):
     """What a replica needs of its broker."""
 
-    def log_was_cut(self, partition: Partition) -> None:
+    def log_was_truncated(self, partition: Partition) -> None:
         """Its log was truncated."""
 
     def replicated(self, size_bytes: int) -> None:
@@ -66,7 +66,7 @@ class Partition:
         "_acknowledgements",
         "_bytes",
         "_failed_appends",
-        "_failure_told_ms",
+        "_failure_reported_ms",
         "_leader_acknowledgements",
         "_min_in_sync_setting",
         "_replication",
@@ -143,7 +143,7 @@ class Partition:
         """(last offset, callback): the callback waits for the high watermark to pass the offset."""
         self._leader_acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         """(last offset, callback): the callback waits for `safe_end_offset` to pass the offset."""
-        self._failed_appends = self._failure_told_ms = 0
+        self._failed_appends = self._failure_reported_ms = 0
         self._bytes = ReadableBytes()
         self.safe_end_offset = log.safe_end_offset
         """The largest `log.safe_end_offset` so far: a changed setting must not take a promise back."""
@@ -346,11 +346,11 @@ class Partition:
 
     def _append_failed(self, failure: OSError, now_ms: int) -> None:
         self._failed_appends += 1
-        if abs(now_ms - self._failure_told_ms) >= TELL_FAILURES_MS:
+        if abs(now_ms - self._failure_reported_ms) >= REPORT_FAILURES_MS:
             _logger.error(
                 "cannot append to %s-%d: %s (times: %d)", self.topic, self.index, failure.strerror, self._failed_appends
             )
-            self._failed_appends, self._failure_told_ms = 0, now_ms
+            self._failed_appends, self._failure_reported_ms = 0, now_ms
         # A full disk damages nothing, and there may be space again later. The same holds when descriptors run out.
         if failure.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):
             self._storage_failed(failure, self)
@@ -547,5 +547,5 @@ class Partition:
         self.log.producer_states.high_watermark_moved(self.high_watermark)
         self._stable_offset = self.last_stable_offset
         if self._replication is not None:
-            self._replication.log_was_cut(self)
+            self._replication.log_was_truncated(self)
         self.role.safe_end_moved()

@@ -1,7 +1,7 @@
 """Counts the bytes that readers gain when the high watermark or the last stable offset advances.
 
-A reader that waits for a number of bytes is told each gain. Where the exact number is not known, bytes are told twice:
-a fetch that wakes for less than it wanted is better than one that misses what it waits for.
+A fetch that waits for a number of bytes gets each gain. Where the exact number is not known, bytes count twice: a fetch
+that wakes for less than it wanted is better than one that misses what it waits for.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ class ReadableBytes:
     def __init__(self) -> None:
         self._appended = 0
         self._published = 0
-        """Told to readers below the high watermark."""
+        """Bytes below the high watermark that readers know of."""
         self._stable = 0
-        """Told to readers below the last stable offset."""
+        """Bytes below the last stable offset that readers know of."""
         self._transaction_starts: dict[int, int] = {}
-        """By the first offset of a transaction, the bytes that were appended before it."""
+        """{first offset of a transaction: bytes that were appended before it}."""
         self._sizes: deque[tuple[int, int, int]] = deque()
-        """(first offset, next offset, bytes appended up to that) of what the high watermark has not passed."""
+        """(first offset, next offset, bytes appended up to that) of batches that the high watermark has not passed."""
 
     def appended(self, first_offset: int, next_offset: int, size_bytes: int) -> None:
         self._appended += size_bytes
         self._sizes.append((first_offset, next_offset, self._appended))
 
     def transaction_begins(self, offset: int) -> None:
-        """`appended` is called with the first batch of the transaction next."""
+        """A transaction begins with the batch of the next call of `appended`, at `offset`."""
         self._transaction_starts[offset] = self._appended
 
     def gained_below_high_watermark(self, offset: int, log_end_offset: int) -> int:
@@ -64,7 +64,7 @@ class ReadableBytes:
         return gained
 
     def truncated(self) -> None:
-        """Records are gone, and nobody waits for bytes of them."""
+        """The log was truncated: nobody waits for bytes of the removed records."""
         self._sizes.clear()
         self._transaction_starts.clear()
         self._published = self._stable = self._appended

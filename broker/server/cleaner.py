@@ -109,10 +109,10 @@ class Cleaner:
         map_load_factor = config.number("log.cleaner.io.buffer.load.factor")
         max_bytes_per_s = config.number("log.cleaner.io.max.bytes.per.second") / threads
         job = log.compaction_job(dirt, now_ms, map_bytes, map_load_factor, "")
-        cuts = log.cuts
+        truncations = log.truncations
         message = await self._ask({"job": job._asdict(), "max_bytes_per_s": max_bytes_per_s})
         while "cleaned" in message:
-            if partition.has_ended or log.cuts != cuts:
+            if partition.has_ended or log.truncations != truncations:
                 # Its segments are not those any more that the process reads.
                 await self.stop()
                 self._remove_unfinished(partition)
@@ -125,7 +125,7 @@ class Cleaner:
         if "finished" not in message:
             self._remove_unfinished(partition)
             raise DiskFailed(f"{message['filename']}: {message['strerror']}")
-        if partition.has_ended or log.cuts != cuts:
+        if partition.has_ended or log.truncations != truncations:
             return
         done = message["finished"]
         await self._run_in_thread(log.sync_names)

@@ -58,7 +58,7 @@ class LogMover:
 
     def _is_wanted(self, partition: Partition, move: Move) -> bool:
         is_live = move.destination in self._node.storage.log_directories.live
-        is_whole = not partition.has_ended and move.log.cuts == move.cuts
+        is_whole = not partition.has_ended and move.log.truncations == move.truncations
         return is_live and self._node.partitions.moves.get(move.key) is move and is_whole
 
     def _finish(self, partition: Partition, move: Move) -> None:

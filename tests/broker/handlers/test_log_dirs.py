@@ -13,7 +13,7 @@ from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import RealFiles
 from highwater.broker.records.batch import ReadableBuffer
 from highwater.broker.records.record import TransactionMarker, decode_batch
-from highwater.broker.replica.partition import TELL_FAILURES_MS
+from highwater.broker.replica.partition import REPORT_FAILURES_MS
 from highwater.broker.topics.administration import NewTopic, Problem
 from tests.broker.handlers.harness import NodeHarness, Pending
 
@@ -164,7 +164,7 @@ def test_a_full_disk_is_no_broken_one_and_told_once(
         patch.setattr(BreakingFiles, "pwrite", no_space)
         for _ in range(100):
             assert node.produce("t", b"x", partition=1).error_code is ErrorCode.kafka_storage_error
-        node.clock.advance_ms(TELL_FAILURES_MS)
+        node.clock.advance_ms(REPORT_FAILURES_MS)
         assert node.produce("t", b"x", partition=1).error_code is ErrorCode.kafka_storage_error
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "cannot append to t-1: No space left on device (times: 1)",
