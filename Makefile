@@ -51,7 +51,7 @@ unit: setup-dev ## The tests of `make test` alone
 
 .PHONY: test-slow
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow --timeout 600
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can
