@@ -108,9 +108,9 @@ def _recovery(name: str, meaning: str, read: Callable[[FaultRecovery], float | N
     return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst)
 
 
-def _start(name: str, unit: str, meaning: str, read: Callable[[Start], float | None]) -> MetricDefinition:
+def _start(name: str, unit: str, title: str, meaning: str, read: Callable[[Start], float | None]) -> MetricDefinition:
     return MetricDefinition(
-        name, unit, "lower", meaning, lambda summary: read(summary.start) if summary.start else None
+        name, unit, "lower", meaning, lambda summary: read(summary.start) if summary.start else None, title
     )
 
 
@@ -320,14 +320,36 @@ _DEFINITIONS: Final = (
         "Broker CPU per GiB",
     ),
     _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes, "Broker memory"),
-    _start("system.start_s", "s", "from the start of its processes until it serves", lambda start: start.ready_s),
-    _start("system.idle_rss_bytes", "bytes", "resident memory before the load", lambda start: start.idle_rss_bytes),
-    _start("system.peak_rss_bytes", "bytes", "resident memory at its most", lambda start: start.peak_rss_bytes),
     _start(
-        "partition.make_s", "s", "making the topics ÷ partitions", lambda start: start.make_topics_s / start.partitions
+        "system.start_s", "s", "Start", "from the start of its processes until it serves", lambda start: start.ready_s
     ),
     _start(
-        "partition.rss_bytes", "bytes", "what the topics added to resident memory ÷ partitions", _rss_of_a_partition
+        "system.idle_rss_bytes",
+        "bytes",
+        "Broker memory at rest",
+        "resident memory before the load",
+        lambda start: start.idle_rss_bytes,
+    ),
+    _start(
+        "system.peak_rss_bytes",
+        "bytes",
+        "Broker memory at its most",
+        "resident memory at its most",
+        lambda start: start.peak_rss_bytes,
+    ),
+    _start(
+        "partition.make_s",
+        "s",
+        "Making a partition",
+        "making the topics ÷ partitions",
+        lambda start: start.make_topics_s / start.partitions,
+    ),
+    _start(
+        "partition.rss_bytes",
+        "bytes",
+        "Memory of a partition",
+        "what the topics added to resident memory ÷ partitions",
+        _rss_of_a_partition,
     ),
     MetricDefinition(
         "restart.ready_s",
@@ -335,6 +357,7 @@ _DEFINITIONS: Final = (
         "lower",
         "from its start, after it was ended, until all is there and one more record was acknowledged",
         lambda summary: summary.restart.ready_s if summary.restart else None,
+        "Start on its log",
     ),
     MetricDefinition(
         "restart.cpu_s",
@@ -342,6 +365,7 @@ _DEFINITIONS: Final = (
         "lower",
         "CPU seconds until then",
         lambda summary: summary.restart.cpu_s if summary.restart else None,
+        "CPU of the start on its log",
     ),
     MetricDefinition(
         "restart.partition_s",
@@ -349,6 +373,7 @@ _DEFINITIONS: Final = (
         "lower",
         "what that took longer than the first start ÷ partitions",
         _restart_of_a_partition,
+        "Start on its log, each partition",
     ),
     MetricDefinition(
         "storage.cold_read_bytes_per_s",
@@ -356,6 +381,7 @@ _DEFINITIONS: Final = (
         "higher",
         "value bytes of the log, read from the disk without a broker",
         lambda summary: summary.cold_read_bytes_per_s,
+        "Reading the log without a broker",
     ),
     MetricDefinition(
         "consume.cold_read_ratio",
@@ -365,6 +391,7 @@ _DEFINITIONS: Final = (
         lambda summary: (
             summary.consumed_bytes_per_s / summary.cold_read_bytes_per_s if summary.cold_read_bytes_per_s else None
         ),
+        "Consumed, of reading without a broker",
     ),
 )
 
