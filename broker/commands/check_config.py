@@ -15,10 +15,10 @@ from highwater.broker.settings.config import BrokerConfig, read_properties_file
 def check_config(
     config: Annotated[Path, typer.Argument(metavar="FILE", help="A server.properties file.")],
 ) -> None:
-    """Say whether a broker would start with this configuration, as far as that tells by itself.
+    """Check whether a broker would start with this configuration.
 
-    Names, values, addresses and the key stores that it names are looked at; log directories, ports and ZooKeeper are
-    not, and nothing is written. Exit code: 0 it can be used, 2 it cannot.
+    Checks the names, the values, the addresses and the key stores. Does not check log directories, ports or ZooKeeper,
+    and writes nothing. Exit code: 0 the configuration is valid, 2 it is not.
     """
     with reporting():
         try:

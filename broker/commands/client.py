@@ -1,4 +1,4 @@
-"""A cluster as the commands see it, through confluent-kafka: bounded waits, errors in one line."""
+"""The commands' client of a cluster, on confluent-kafka: every wait has an end, every error is one line."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ REQUEST_TIMEOUT_S: Final = 10.0
 BootstrapOption = Annotated[
     str,
     typer.Option(
-        "--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to ask first; one answer is enough."
+        "--bootstrap-server",
+        "-b",
+        metavar="HOST:PORT,...",
+        help="Brokers to connect to first; one that answers is enough.",
     ),
 ]
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 CommandConfigOption = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="More client properties, under librdkafka's names."),
+    typer.Option("--command-config", metavar="FILE", help="A file of more client properties, named as in librdkafka."),
 ]
 
 _GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
@@ -38,13 +41,13 @@ Partition: TypeAlias = tuple[str, int]
 
 
 class Cluster:
-    """Raises UsageError when nobody answers."""
+    """Raises UsageError when no broker answers."""
 
     def __init__(
         self, bootstrap_servers: str, command_config: Path | None = None, properties: Mapping[str, str] | None = None
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
-        # librdkafka's complaints come back as exceptions; its log lines would only garble the terminal.
+        # librdkafka also raises its errors as exceptions, so its log lines on the terminal are not needed.
         self.client_config: dict[str, Any] = {"log_level": 0, **_read(command_config), **(properties or {})}
         self.client_config["bootstrap.servers"] = bootstrap_servers
         _check_reachable(bootstrap_servers)
@@ -56,21 +59,24 @@ class Cluster:
 
     @property
     def metadata(self) -> ClusterMetadata:
-        """The brokers and all topics, as they were when first asked for."""
+        """The brokers and all topics, fetched once, on first use."""
         if self._metadata is None:
             try:
                 self._metadata = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
             except KafkaException as error:
                 if error.args[0].code() in _GONE:
                     raise UsageError(
-                        f"{self.bootstrap_servers} takes connections, but does not answer as a Kafka broker does "
+                        f"{self.bootstrap_servers} accepts connections, but does not answer as a Kafka broker does "
                         f"within {REQUEST_TIMEOUT_S:.0f} s"
                     ) from None
                 raise refusal("", error) from None
         return self._metadata
 
     def brokers_that_listen(self) -> set[int]:
-        """Without those that went lately: metadata names them for a while. Of a silent host nothing can be said."""
+        """Return the brokers in metadata except those that refuse connections.
+
+        Metadata still lists a stopped broker for a while. A host that does not answer at all counts as listening.
+        """
         return {
             broker.id
             for broker in self.metadata.brokers.values()
@@ -82,7 +88,7 @@ class Cluster:
         return sorted(self.metadata.topics)
 
     def require_topic(self, name: str) -> None:
-        """Raises CommandError that names the nearest topic when there is none of that name."""
+        """Raises CommandError, which suggests the most similar name, when the topic does not exist."""
         if name not in self.metadata.topics:
             raise unknown_topic(name, self.topic_names)
 
@@ -91,7 +97,7 @@ class Cluster:
         return sorted(self.metadata.topics[topic].partitions)
 
     def offsets(self, partitions: Iterable[Partition], specification: Any) -> dict[Partition, int]:
-        """Offsets by an OffsetSpec; partitions whose leader does not tell are left out."""
+        """Return the offset that the OffsetSpec asks for, without partitions whose leader does not return one."""
         wanted = {TopicPartition(*partition): specification for partition in partitions}
         if not wanted:
             return {}
@@ -105,7 +111,7 @@ class Cluster:
         return found
 
     def log_ranges(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int, int]]:
-        """(log start offset, log end offset) of the partitions whose leaders tell."""
+        """Return (log start offset, log end offset) of each partition whose leader returns both."""
         partitions = list(partitions)
         starts = self.offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self.offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
@@ -117,7 +123,7 @@ def unknown_topic(name: str, known: Iterable[str]) -> CommandError:
 
 
 def refusal(what: str, error: KafkaException) -> CommandError:
-    """What the broker, or the way to it, has against a request about `what`."""
+    """Return the error of a request about `what`: the broker refused it or did not answer."""
     reason: KafkaError = error.args[0]
     start = f"{what}: " if what else ""
     if reason.code() in _GONE:
@@ -135,7 +141,7 @@ def _failure_to_connect(host: str, port: int) -> OSError | None:
 
 
 def result_of(what: str, future: Future[_Result]) -> _Result:
-    """Wait for an answer of the admin client. Raises CommandError for a refusal."""
+    """Wait for the result of the admin client. Raises CommandError when the broker refused the request."""
     try:
         return future.result(timeout=2 * REQUEST_TIMEOUT_S)
     except KafkaException as error:
@@ -145,7 +151,7 @@ def result_of(what: str, future: Future[_Result]) -> _Result:
 
 
 def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
-    """`name=value` options as a mapping."""
+    """Parse `name=value` options into a mapping."""
     pairs = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -156,7 +162,7 @@ def key_values(texts: Iterable[str], option: str) -> dict[str, str]:
 
 
 def only_action(actions: Mapping[str, bool]) -> str:
-    """The one action option that was given."""
+    """Return the one action option that was given. Raises UsageError for none or several."""
     given = [name for name, is_given in actions.items() if is_given]
     if len(given) != 1:
         choices = ", ".join(actions)
@@ -165,7 +171,7 @@ def only_action(actions: Mapping[str, bool]) -> str:
 
 
 def refuse_options(action: str, given: Mapping[str, bool]) -> None:
-    """Options that an action would silently ignore are mistakes."""
+    """Raises UsageError for an option that the action would ignore."""
     for name, is_given in given.items():
         if is_given:
             raise UsageError(f"{name} does not go with {action}")
@@ -181,7 +187,7 @@ def _read(command_config: Path | None) -> dict[str, str]:
 
 
 def _check_reachable(bootstrap_servers: str) -> None:
-    """librdkafka does not tell a refused connection from a slow broker, and waits for either."""
+    """Raises UsageError at once when no broker accepts connections: librdkafka would wait until the time-out."""
     reasons = []
     for server in bootstrap_servers.split(","):
         host, separator, port = server.strip().rpartition(":")

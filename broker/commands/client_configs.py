@@ -1,4 +1,4 @@
-"""The part of `highwater broker configs` for users and clients: quotas and SCRAM credentials."""
+"""Quotas and SCRAM credentials of users and clients, for `highwater broker configs`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _SALT_BYTES: Final = 20
 _EXACT, _DEFAULT, _ANY = range(3)
 
 Change = tuple[str, str | None]
-"""A name with its value, None to delete it."""
+"""The name of a setting and its new value; None deletes the setting."""
 
 
 class Whose(NamedTuple):
-    """A user, a client id, or a client id of a user: "" is the default of its kind, None says nothing of it."""
+    """A user, a client id, or both: "" is the default of all users or clients, None is not part of the entity."""
 
     user: str | None = None
     client_id: str | None = None
@@ -45,7 +45,7 @@ class Whose(NamedTuple):
 
     @property
     def entity(self) -> list[dict[str, Any]]:
-        """As the protocol names it."""
+        """The entity as the protocol writes it."""
         return [
             {"entity_type": kind, "entity_name": name or None}
             for kind, name in (("user", self.user), ("client-id", self.client_id))
@@ -54,7 +54,7 @@ class Whose(NamedTuple):
 
 
 def describe(cluster: Cluster, whose: Whose, *, every: bool, as_json: bool) -> None:
-    """Show the settings of one, or, with `every`, of all of the kinds that `whose` names."""
+    """Show the settings of the entity `whose`, or, with `every`, of all entities of its kinds."""
     found = _quotas(cluster, whose, every=every)
     if whose.client_id is None and (every or whose.user):
         for user, credentials in _credentials(cluster, None if every else whose.user).items():
@@ -94,7 +94,7 @@ def _quotas(cluster: Cluster, whose: Whose, *, every: bool) -> dict[Whose, dict[
 
 
 def _credentials(cluster: Cluster, user: str | None) -> dict[str, dict[str, str]]:
-    """The SCRAM credentials of a user, or of all, as far as they may be told."""
+    """Return mechanism and iterations of the SCRAM credentials of one user, or of all; never the secrets."""
     future: Any = cluster.admin.describe_user_scram_credentials(request_timeout=REQUEST_TIMEOUT_S)
     return {
         name: {
@@ -107,7 +107,7 @@ def _credentials(cluster: Cluster, user: str | None) -> dict[str, dict[str, str]
 
 
 def alter(cluster: Cluster, whose: Whose, changes: Sequence[Change], *, as_json: bool) -> None:
-    """Credentials first: a mistake in them is found before anything has changed."""
+    """Change credentials, then quotas: the broker refuses wrong credentials before anything has changed."""
     scram = [(name.upper(), value) for name, value in changes if name.upper() in _MECHANISMS]
     quotas = [change for change in changes if change[0].upper() not in _MECHANISMS]
     if scram:
@@ -148,7 +148,7 @@ def _alter_credentials(cluster: Cluster, whose: Whose, changes: Sequence[Change]
 
 
 def _upsertion(user: str, mechanism: str, text: str) -> Any:
-    """`password=…` or `iterations=…,password=…`, as Kafka's tool takes it in brackets."""
+    """Parse `password=…` or `iterations=…,password=…`, which Kafka's tool takes in brackets."""
     head, separator, password = text.partition("password=")
     iterations_name, _, iterations = head.rstrip(",").partition("=")
     is_fit = not head or (iterations_name == "iterations" and iterations.isdecimal())

@@ -35,7 +35,7 @@ _MOST_SHOWN: Final = 10
 
 cluster = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
 DirectoryArgument = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Where its processes keep their files, and this command what it started.")
+    Path, typer.Argument(metavar="DIR", help="The cluster's directory: the files of its processes and its state.")
 ]
 
 
@@ -46,9 +46,9 @@ def describe(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which cluster answers, its brokers and its controller; or run a cluster on this host.
+    """Show the id, the brokers and the controller of a cluster; or run a cluster on this host.
 
-    Exit code: 0, 1 the broker said no, 2 wrong usage.
+    Exit code: 0 done, 1 the broker refused it, 2 wrong usage.
     """
     if context.invoked_subcommand is not None:
         return
@@ -102,29 +102,33 @@ def up(
         int | None, typer.Option("--brokers", min=1, max=100, help="How many.", show_default="3")
     ] = None,
     zookeeper_nodes: Annotated[
-        int | None, typer.Option("--zookeeper-nodes", min=1, max=7, help="Servers of its own.", show_default="1")
+        int | None,
+        typer.Option("--zookeeper-nodes", min=1, max=7, help="How many ZooKeeper servers to start.", show_default="1"),
     ] = None,
     zookeeper: Annotated[
-        str | None, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="An ensemble that is there already.")
+        str | None, typer.Option("--zookeeper", metavar="HOST:PORT/CHROOT", help="Use this ensemble and start none.")
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", help="A server.properties file for all; {id} and {port} in it stand for a broker's own."
+            "--config", help="A server.properties file for all brokers; {id} and {port} become each broker's own."
         ),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="One property for all; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A property for all brokers; may be repeated."),
     ] = None,
     base_port: Annotated[
         int | None,
-        typer.Option("--base-port", min=0, max=64_000, help="The first broker's; 0 takes any.", show_default="9092"),
+        typer.Option(
+            "--base-port", min=0, max=64_000, help="The first broker's port; 0 takes free ports.", show_default="9092"
+        ),
     ] = None,
 ) -> None:
     """Start a ZooKeeper and brokers on this host, in the background, and wait until they are ready.
 
-    What runs already is left alone, so that this starts again what died. Prints the bootstrap servers. Exit code: 0, 1
-    a process did not start, 2 wrong usage.
+    Processes that run are left alone; those that ended are started again. Prints the bootstrap servers. Exit code: 0
+    all are ready, 1 a process did not start, 2 wrong usage.
     """
     with reporting():
         try:
@@ -144,7 +148,7 @@ def up(
 
 def _await_all(started: local_cluster.LocalCluster) -> None:
     def is_whole() -> bool:
-        # A client that asks once more may have been told of fewer by a broker that had not heard of the others.
+        # The answer may be from a broker that does not know all the others yet: each poll asks anew.
         found = Cluster(started.bootstrap_servers).metadata
         return found.controller_id >= 0 and len(found.brokers) >= len(started.broker_ports)
 
@@ -160,9 +164,9 @@ def down(
     directory: DirectoryArgument,
     wipe: Annotated[bool, typer.Option("--wipe", help="Remove its files too.")] = False,
 ) -> None:
-    """Stop the brokers, each after it gave its partitions away, then ZooKeeper.
+    """Stop the brokers one by one by controlled shutdown, then ZooKeeper.
 
-    Exit code: 0, 1 some process had to be killed, 2 there is no cluster.
+    Exit code: 0 done, 1 a process had to be killed, 2 there is no cluster.
     """
     with reporting():
         killed = []
@@ -179,9 +183,9 @@ def down(
 
 @cluster.command()
 def status(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Show the processes, who is the controller, and the partitions that lack a leader or replicas.
+    """Show the processes, the controller, and the partitions without a leader or without all replicas in sync.
 
-    Exit code: 0 all is well, 1 something is not, 2 there is no cluster.
+    Exit code: 0 the cluster is healthy, 1 it is not, 2 there is no cluster.
     """
     with reporting():
         found = _load(directory)

@@ -1,4 +1,4 @@
-"""`highwater broker configs`: the settings of topics, brokers, users and clients, and changing them."""
+"""`highwater broker configs`: shows and changes settings of topics, brokers, users and clients."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from highwater.broker.commands.wire import ask_any
 
 _ENTITY_TYPES: Final = {"topics": "topic", "brokers": "broker", "users": "user", "clients": "client"}
 _CLIENT_KINDS: Final = ("user", "client")
-_BROKER: Final = 4  # the protocol's number of this type of resource
+_BROKER: Final = 4  # resource type in the protocol
 _SOURCES: Final = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG.value: "topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG.value: "dynamic broker",
@@ -51,19 +51,25 @@ _OWN_SOURCES: Final = {
     "topic": ("topic",),
     "broker": ("dynamic broker", "dynamic default", "static broker"),
 }
-"""What --describe shows without --all: what somebody set of the entity."""
+"""--describe shows these without --all: settings that were set, not defaults."""
 
 
 def configs(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    describe: Annotated[bool, typer.Option("--describe", help="Show what was set; with --all everything.")] = False,
-    alter: Annotated[bool, typer.Option("--alter", help="Change settings, with the next two options.")] = False,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Show the settings that were set; with --all every setting.")
+    ] = False,
+    alter: Annotated[
+        bool, typer.Option("--alter", help="Change settings, with --add-config and --delete-config.")
+    ] = False,
     add_config: Annotated[
         list[str] | None,
-        typer.Option("--add-config", metavar="NAME=VALUE,...", help="Set; a value with commas in [brackets]."),
+        typer.Option(
+            "--add-config", metavar="NAME=VALUE,...", help="Set these; write a value with commas in [brackets]."
+        ),
     ] = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="NAME,...", help="Go back to the default.")
+        list[str] | None, typer.Option("--delete-config", metavar="NAME,...", help="Reset these to their defaults.")
     ] = None,
     entity_type: Annotated[str | None, typer.Option("--entity-type", help="topics, brokers, users or clients.")] = None,
     entity_name: Annotated[
@@ -71,7 +77,9 @@ def configs(
     ] = None,
     entity_default: Annotated[
         bool,
-        typer.Option("--entity-default", help="Of all brokers, or of users or clients without settings of their own."),
+        typer.Option(
+            "--entity-default", help="The defaults of all brokers, users or clients, in place of --entity-name."
+        ),
     ] = False,
     topic: Annotated[str | None, typer.Option("--topic", help="Short for --entity-type topics --entity-name.")] = None,
     broker: Annotated[
@@ -88,10 +96,10 @@ def configs(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show or change the settings of topics and brokers, the quotas of users and clients, and who may log in by SCRAM.
+    """Show or change settings of topics and brokers, quotas of users and clients, and SCRAM credentials.
 
-    Settings of all brokers and quotas are asked for over plain connections. Exit code: 0 done, 1 the broker said no, 2
-    wrong usage.
+    Settings of all brokers and quotas are requested over plaintext connections only. Exit code: 0 done, 1 the broker
+    refused it, 2 wrong usage.
     """
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})
@@ -140,7 +148,7 @@ def _entity(
     user: str | None,
     client: str | None,
 ) -> tuple[str, str | None]:
-    """What is meant, as of `_ENTITY_TYPES`, and its name, or None for every one."""
+    """Return the type of entity, one of `_ENTITY_TYPES`, and its name, None for all of the type."""
     named = {"topic": topic, "broker": broker, "user": user, "client": client}
     given = [kind for kind, name in named.items() if name is not None]
     if given == ["user", "client"]:
@@ -169,7 +177,7 @@ def _of_clients(
     changes: list[Any],
     as_json: bool,
 ) -> None:
-    """Users and clients: see broker.commands.client_configs. Without a name every one of the kind is meant."""
+    """Show or change users and clients, by client_configs. Without a name it is all of the type."""
     every = name is None
     if user is not None or client is not None:
         whose = client_configs.Whose(user, client)
@@ -256,7 +264,7 @@ def _alter_defaults(cluster: Cluster, changes: list[Any], as_json: bool) -> None
 
 def _print(kind: str, name: str, rows: list[dict[str, Any]], show_all: bool) -> None:
     if not rows:
-        say(f"Nothing is set of {kind} {name}." + ("" if show_all else " With --all: what is in force."))
+        say(f"Nothing is set of {kind} {name}." + ("" if show_all else " --all shows the values in force."))
         return
     _print_rows(f"{kind} {name}", rows)
 
@@ -284,7 +292,7 @@ def _changes(add_config: Iterable[str], delete_config: Iterable[str]) -> list[An
 
 
 def split_pairs(text: str) -> list[tuple[str, str]]:
-    """`a=1,b=[2,3]` as pairs; brackets hold a value with commas together, as Kafka's tool has it."""
+    """Parse `a=1,b=[2,3]` into pairs; a value with commas is in brackets, as in Kafka's tool."""
     pairs = []
     rest = text.strip()
     while rest:

@@ -1,4 +1,4 @@
-"""`highwater broker consume`: the records of a topic on standard output."""
+"""`highwater broker consume`: prints the records of a topic on standard output."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ def consume(
     topic: Annotated[str, typer.Option("--topic", help="The topic to read.")],
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin with the earliest record instead of the next one written.")
+        bool, typer.Option("--from-beginning", help="Start at the earliest record instead of the next new one.")
     ] = False,
     partition: Annotated[
         int | None, typer.Option("--partition", min=0, show_default="all", help="Read this partition only.")
     ] = None,
     offset: Annotated[
         str | None,
-        typer.Option("--offset", metavar="N|earliest|latest", help="Where to begin in the one --partition."),
+        typer.Option("--offset", metavar="N|earliest|latest", help="Where to start; needs --partition."),
     ] = None,
-    group: Annotated[
-        str | None, typer.Option("--group", help="Share the work with this group's members, and commit offsets.")
+    group: Annotated[str | None, typer.Option("--group", help="Join this consumer group and commit offsets.")] = None,
+    max_messages: Annotated[
+        int | None, typer.Option("--max-messages", min=0, help="Stop after this many records.")
     ] = None,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", min=0, help="Stop after so many.")] = None,
     timeout_ms: Annotated[
-        int | None, typer.Option("--timeout-ms", min=0, help="Stop when no record came for so long.")
+        int | None, typer.Option("--timeout-ms", min=0, help="Stop when no record arrived for this time.")
     ] = None,
     print_key: Annotated[bool, typer.Option("--print-key")] = False,
     print_offset: Annotated[bool, typer.Option("--print-offset")] = False,
@@ -68,7 +68,7 @@ def consume(
     print_timestamp: Annotated[bool, typer.Option("--print-timestamp")] = False,
     print_headers: Annotated[bool, typer.Option("--print-headers")] = False,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", show_default="a tab", help="Between the parts of a line.")
+        str | None, typer.Option("--key-separator", show_default="a tab", help="What separates the parts of a line.")
     ] = None,
     properties: Annotated[
         list[str] | None,
@@ -76,26 +76,26 @@ def consume(
             "--property",
             "--formatter-property",
             metavar="NAME=VALUE",
-            help="What is printed, as Kafka's tool has it: print.key, print.value, print.timestamp, print.offset, "
+            help="What to print, as in Kafka's tool: print.key, print.value, print.timestamp, print.offset, "
             "print.partition, print.headers, key.separator, line.separator, headers.separator, null.literal.",
         ),
     ] = None,
     isolation_level: Annotated[
-        str, typer.Option("--isolation-level", help="read_committed leaves aborted and open transactions out.")
+        str, typer.Option("--isolation-level", help="read_committed skips aborted and open transactions.")
     ] = "read_uncommitted",
     consumer_properties: Annotated[
         list[str] | None,
         typer.Option(
-            "--consumer-property", metavar="NAME=VALUE", help="A property of the consumer, under librdkafka's name."
+            "--consumer-property", metavar="NAME=VALUE", help="A property of the consumer, named as in librdkafka."
         ),
     ] = None,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the records of a topic, one a line and as they are, until interrupted or told to stop.
+    """Print the records of a topic, one per line, until interrupted or until a limit is reached.
 
     With --json each line is an object with topic, partition, offset, timestamp, key, value and headers. Exit code: 0
-    done (also when the reader of our output has enough), 1 the broker said no, 2 wrong usage or no broker, 130
+    done (also when the reader of the output closed it), 1 the broker refused it, 2 wrong usage or no broker, 130
     interrupted.
     """
     with reporting():
@@ -125,13 +125,13 @@ def consume(
             command_config,
             {
                 "auto.offset.reset": "earliest" if from_beginning else "latest",
-                # A consumer needs the name of a group even if it takes no part in one.
+                # librdkafka requires a group id, even of a consumer that joins no group.
                 "group.id": group or f"highwater-console-{uuid.uuid4().hex[:8]}",
                 "enable.auto.commit": "false" if group is None else "true",
-                # What is committed is what was written, not what was read ahead of a reader who went away.
+                # Commit what was printed, not what was fetched ahead of a reader who closed the output.
                 "enable.auto.offset.store": "false",
                 "isolation.level": isolation_level,
-                # Our reader is a pipe or a terminal: keep little ahead of it, and do not pause for a second when full.
+                # The output is a pipe or a terminal: fetch little ahead, and do not pause for a second when full.
                 "queued.max.messages.kbytes": "16384",
                 "fetch.queue.backoff.ms": "10",
             }
@@ -158,12 +158,12 @@ def consume(
 
 
 def _starts(cluster: Cluster, partitions: list[Partition], offset: str) -> list[TopicPartition]:
-    """Where to begin in each. Numbers, not "the end": librdkafka would look that up again, half a second later."""
+    """Return the start offset of each as a number: librdkafka would look up "the end" again half a second later."""
     ranges = cluster.log_ranges(partitions)
     starts = []
     for topic, index in partitions:
         if (topic, index) not in ranges:
-            raise CommandError(f"{topic}-{index}: its leader does not tell its offsets")
+            raise CommandError(f"{topic}-{index}: its leader does not return its offsets")
         low, high = ranges[topic, index]
         start = {"earliest": low, "latest": high}.get(offset)
         if start is None:
@@ -202,17 +202,17 @@ def _store(consumer: Consumer, messages: Iterable[Message]) -> None:
         try:
             consumer.store_offsets(message=message)
         except KafkaException as error:
-            # The partition went to another member meanwhile, which begins where this one committed.
+            # Another member has the partition now and starts at the offset that this one committed.
             if error.args[0].code() != KafkaError._STATE:
                 raise refusal("", error) from None
 
 
 _PASSING: Final = (KafkaError._PARTITION_EOF, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-"""Not an end: the consumer goes on by itself, also when the broker was away for a while."""
+"""Errors that do not end the command: the consumer retries by itself, also while a broker is down."""
 
 
 class LineFormat(NamedTuple):
-    """What of a record is printed; names, defaults and order are those of Kafka's DefaultMessageFormatter."""
+    """How a record is printed; names, defaults and order are those of Kafka's DefaultMessageFormatter."""
 
     print_timestamp: bool = False
     print_partition: bool = False

@@ -17,7 +17,7 @@ from highwater.broker.commands.terminal import CommandError
 
 _POLL_S: Final = 0.05
 _QUIET_S: Final = 2.0
-"""What takes longer than this is told of, and again each time that it has passed."""
+"""A longer wait is reported on standard error, once per this interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Detached:
     name: str
     pid: int
     started: str
-    """The boot and the tick in it: with the pid, the same for no two processes."""
+    """The boot id and the clock tick of the start: unique together with the pid."""
     log: Path
 
     def is_running(self) -> bool:
         return _start_of(self.pid) == self.started
 
     def stop(self, within_s: float) -> bool:
-        """SIGTERM, and SIGKILL when that was not enough in time; whether SIGTERM was."""
+        """Send SIGTERM, and SIGKILL after `within_s`. Returns whether SIGTERM was enough."""
         self._send(signal.SIGTERM)
         if wait_until(lambda: not self.is_running(), within_s, f"{self.name} stops"):
             return True
@@ -41,7 +41,7 @@ class Detached:
         return False
 
     def _send(self, signal_number: int) -> None:
-        # A descriptor stays with the process that it was opened for, whoever gets its number next.
+        # A pidfd refers to one process, even if another process gets the same pid later.
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -50,7 +50,7 @@ class Detached:
             if self.is_running():
                 signal.pidfd_send_signal(descriptor, signal_number)
         except ProcessLookupError:
-            pass  # it ended just now
+            pass  # the process ended just now
         finally:
             os.close(descriptor)
 
@@ -63,7 +63,7 @@ class Detached:
 
 
 def start(name: str, command: Sequence[str], log: Path) -> Detached:
-    """Start it in a session of its own; what it prints is appended to `log`."""
+    """Start a process in its own session; its output is appended to `log`."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -75,28 +75,28 @@ def start(name: str, command: Sequence[str], log: Path) -> Detached:
 
 
 def wait_until(is_so: Callable[[], bool], within_s: float, what: str) -> bool:
-    """Whether it came to be so; a long wait is told of on standard error."""
+    """Wait until `is_so()`, at most `within_s`; a long wait is reported on standard error. Returns whether it is."""
     began_s = time.monotonic()
-    told_s = began_s
+    reported_s = began_s
     while not is_so():
         now_s = time.monotonic()
         if now_s - began_s > within_s:
             return False
-        if now_s - told_s >= _QUIET_S:
-            told_s = now_s
+        if now_s - reported_s >= _QUIET_S:
+            reported_s = now_s
             typer.echo(f"waiting until {what} ({now_s - began_s:.0f} s)", err=True)
         time.sleep(_POLL_S)
     return True
 
 
 def last_line(log: Path) -> str:
-    """What a process said last, which mostly says why it ended."""
+    """Return the last line of a process's output, which usually gives the reason for its end."""
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1] if lines else f"{log} is empty"
 
 
 def _start_of(pid: int) -> str | None:
-    """When the process of this number was started; None when there is none, or only what its parent has not taken."""
+    """Return when the process of this pid started; None when there is none or it is a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

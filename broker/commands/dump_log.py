@@ -25,7 +25,9 @@ EXIT_DAMAGED: Final = 1
 
 
 def dump_log(
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR...", help="Files of a log, or folders of them.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="FILE|DIR...", help="Log files, or directories with log files.")
+    ],
     print_data: Annotated[
         bool, typer.Option("--print-data", "--print-data-log", help="Print the records too, decompressed.")
     ] = False,
@@ -36,15 +38,15 @@ def dump_log(
         ),
     ] = False,
     allow_gaps: Annotated[
-        bool, typer.Option("--allow-gaps", help="Missing offsets are no damage: the topic is compacted.")
+        bool, typer.Option("--allow-gaps", help="Missing offsets are not damage: the topic is compacted.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print damage only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print what the files of a log hold: batches of .log, entries of .index, .timeindex and .txnindex, producers of
-    .snapshot, checkpoints. Needs no broker, never writes, and may read what a running broker is writing.
+    """Print the content of log files: batches of .log, entries of .index, .timeindex and .txnindex, producers of
+    .snapshot, checkpoints. Needs no broker, never writes, and can read the files of a running broker.
 
-    With --json every row is one line of JSON. Exit code: 0 all is sound, 1 something is damaged, 2 not such a file.
+    With --json every row is one line of JSON. Exit code: 0 no damage, 1 damage, 2 not a log file.
     """
     with reporting():
         options = Options(verify, print_data, not allow_gaps)
@@ -81,7 +83,7 @@ Printer = Callable[[Path, Row], None]
 
 
 def _dump(path: Path, options: Options, print_row: Printer, quiet: bool) -> int:
-    """Print one file; how many problems it has."""
+    """Print one file. Returns the number of its problems."""
     problem_count = 0
     for row in _rows(path, options):
         problem_count += row.kind == "problem"
@@ -91,7 +93,7 @@ def _dump(path: Path, options: Options, print_row: Printer, quiet: bool) -> int:
 
 
 def _rows(path: Path, options: Options) -> Iterator[Row]:
-    """What stands in a file; what is raised while a row is printed is none of its business."""
+    """Yield the rows of a file. An error while a row is printed does not pass through here."""
     try:
         rows = inspect(path, options)
     except UnknownFile as error:
@@ -101,7 +103,7 @@ def _rows(path: Path, options: Options) -> Iterator[Row]:
         try:
             row = next(rows, None)
         except FileNotFoundError:
-            row = Row("note", {"message": "it went away meanwhile, as a running broker removes segments"})
+            row = Row("note", {"message": "the file was removed meanwhile, as a running broker does with old segments"})
         except OSError as error:
             raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
         if row is None:

@@ -1,4 +1,4 @@
-"""`highwater broker elect`: elects leaders: the preferred ones, or any replica that is alive."""
+"""`highwater broker elect`: elects leaders, preferred ones or unclean ones."""
 
 from __future__ import annotations
 
@@ -34,22 +34,20 @@ _NOTHING_TO_DO: Final = ErrorCode.election_not_needed
 
 def elect(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
-    preferred: Annotated[
-        bool, typer.Option("--preferred", help="Let the first of the replicas lead, where it is in sync.")
-    ] = False,
+    preferred: Annotated[bool, typer.Option("--preferred", help="Elect the first replica, if it is in sync.")] = False,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Let a replica lead that is not in sync. RECORDS ARE LOST; needs --topic."),
+        typer.Option("--unclean", help="Elect a replica that is not in sync. RECORDS ARE LOST; needs --topic."),
     ] = False,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:P,P...]", help="This one, or some of its partitions; may be repeated."),
+        typer.Option("--topic", metavar="TOPIC[:P,P...]", help="A topic, or some of its partitions; may be repeated."),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition there is.")] = False,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every partition of the cluster.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Elect leaders. Exit code: 0 done, or nothing to do; 1 the cluster said no, of a partition too; 2 wrong usage."""
+    """Elect leaders. Exit code: 0 done, or nothing to do; 1 the cluster refused a partition; 2 wrong usage."""
     with reporting():
         election_type = {"--preferred": _PREFERRED, "--unclean": _UNCLEAN}[
             only_action({"--preferred": preferred, "--unclean": unclean})
@@ -57,7 +55,7 @@ def elect(
         if bool(topic) == all_topics:
             raise UsageError("say which: --topic TOPIC[:P,P...] or --all-topics")
         if unclean and all_topics:
-            raise UsageError("--unclean loses records: name the topics it may lose them of with --topic")
+            raise UsageError("--unclean loses records: name with --topic the topics that may lose them")
         cluster = Cluster(bootstrap_server, command_config)
         places = [place for text in topic or cluster.topic_names for place in _places(cluster, text)]
         outcomes = _elect(cluster, election_type, places)
@@ -93,7 +91,7 @@ def _places(cluster: Cluster, text: str) -> list[Partition]:
 
 
 def _elect(cluster: Cluster, election_type: int, places: list[Partition]) -> dict[Partition, str | None]:
-    """Why not, by partition, None where it was done; those where nothing was to be done are left out."""
+    """Return by partition None for an elected leader, or the error; without those that needed no election."""
     topics: dict[str, list[int]] = {}
     for name, index in places:
         topics.setdefault(name, []).append(index)

@@ -1,4 +1,4 @@
-"""`highwater broker groups`: consumer groups, how far they are, and setting them back."""
+"""`highwater broker groups`: lists, describes, resets and deletes consumer groups."""
 
 from __future__ import annotations
 
@@ -38,42 +38,44 @@ from highwater.common.nearest import did_you_mean
 def groups(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     list_: Annotated[bool, typer.Option("--list", help="List the names of all groups.")] = False,
-    describe: Annotated[bool, typer.Option("--describe", help="Show committed offsets, and what lies behind.")] = False,
+    describe: Annotated[bool, typer.Option("--describe", help="Show committed offsets and lag.")] = False,
     reset_offsets: Annotated[
-        bool, typer.Option("--reset-offsets", help="Set committed offsets, of a group without members.")
+        bool, typer.Option("--reset-offsets", help="Set the committed offsets of a group without members.")
     ] = False,
     delete_offsets: Annotated[
-        bool, typer.Option("--delete-offsets", help="Forget offsets of topics that no member reads.")
+        bool, typer.Option("--delete-offsets", help="Delete committed offsets of topics that no member reads.")
     ] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete groups without members, and their offsets.")] = False,
     group: Annotated[list[str] | None, typer.Option("--group", help="A group's name; may be repeated.")] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group there is.")] = False,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")] = False,
     members: Annotated[bool, typer.Option("--members", help="Describe the members instead of offsets.")] = False,
     state: Annotated[bool, typer.Option("--state", help="Describe the state instead of offsets.")] = False,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:P,P...]", help="This one, or some of its partitions; may be repeated."),
+        typer.Option("--topic", metavar="TOPIC[:P,P...]", help="A topic, or some of its partitions; may be repeated."),
     ] = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Reset all that the group has committed.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Reset every partition that the group has committed.")
+    ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is: commits what is committed.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="Keep the committed offsets.")] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="N")] = None,
     to_datetime: Annotated[
-        str | None, typer.Option("--to-datetime", metavar="TIME", help="As 2026-01-31T12:00:00.000; UTC unless said.")
+        str | None, typer.Option("--to-datetime", metavar="TIME", help="As 2026-01-31T12:00:00.000, in UTC by default.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="P..T..", help="So long before now, as P1DT2H30M.")
+        str | None, typer.Option("--by-duration", metavar="P..T..", help="A time before now, as P1DT2H30M.")
     ] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Forward, or back if negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, back if N is negative.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be set; the default.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the new offsets; the default.")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Set the offsets.")] = False,
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List, describe, reset or delete groups, or offsets. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    """List, describe, reset or delete groups, or offsets. Exit code: 0 done, 1 the broker refused it, 2 wrong usage."""
     with reporting():
         action = only_action(
             {
@@ -124,7 +126,7 @@ def groups(
         if delete_offsets and not topic:
             raise UsageError("--delete-offsets needs --topic")
         cluster = Cluster(bootstrap_server, command_config)
-        _ = cluster.metadata  # An answer, or one line that there is none.
+        _ = cluster.metadata  # Raises UsageError when no broker answers.
         states = _states(cluster)
         if list_:
             _print_list(states, state, as_json)
@@ -147,7 +149,7 @@ def groups(
 
 
 def _states(cluster: Cluster) -> dict[str, str]:
-    """All groups, and the state of each."""
+    """Return the state of each group by its name."""
     listed = result_of("groups", cluster.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S))
     return {found.group_id: _state_name(found.state) for found in listed.valid}
 
@@ -254,7 +256,7 @@ def _progress(cluster: Cluster, names: list[str]) -> dict[str, tuple[GroupState,
 
 
 def _existing(cluster: Cluster, partitions: Iterable[Partition]) -> list[Partition]:
-    """A group may have offsets of topics that are gone."""
+    """Return the partitions that exist: a group may have offsets of deleted topics."""
     topics = cluster.metadata.topics
     return [(topic, index) for topic, index in partitions if topic in topics and index in topics[topic].partitions]
 

@@ -1,8 +1,8 @@
-"""A cluster of broker processes on this host, and the ZooKeeper under them, as one directory keeps it.
+"""A cluster of broker processes and its ZooKeeper on this host, with its state in one directory.
 
 DIR/cluster.json               ports, settings, processes
 DIR/broker-N/                  server.properties, data/, broker.log
-DIR/zookeeper-N/               zoo.cfg, data/, zookeeper.log; none with a ZooKeeper of somebody else's
+DIR/zookeeper-N/               zoo.cfg, data/, zookeeper.log; none when the cluster uses another ZooKeeper
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STATE_VERSION: Final = 1
 DEFAULT_BROKERS: Final = 3
 DEFAULT_BASE_PORT: Final = 9092
 ZOOKEEPER_PORTS_ABOVE: Final = 1000
-"""How far above the brokers' ports those of ZooKeeper begin."""
+"""ZooKeeper's first port minus the brokers' first port."""
 _READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
 _START_WITHIN_S: Final = 120.0
 _STOP_WITHIN_S: Final = 60.0
@@ -42,11 +42,11 @@ class LocalCluster:
     directory: Path
     zookeeper_connect: str
     zookeeper_ports: list[int]
-    """Three for each ZooKeeper server of ours."""
+    """Three for each ZooKeeper server that this cluster starts."""
     broker_ports: dict[int, int]
     """By broker id."""
     settings: dict[str, str]
-    """Those that were asked for; {id} and {port} stand for a broker's own."""
+    """The properties that the user gave; {id} and {port} become each broker's own."""
     processes: dict[str, Detached] = field(default_factory=dict)
 
     @property
@@ -61,27 +61,27 @@ class LocalCluster:
         return name in self.processes and self.processes[name].is_running()
 
     def address(self, broker_id: int) -> str | None:
-        """Where a broker listens, as it said itself when it was last ready."""
+        """Return the address that the broker printed when it was last ready."""
         log = self._broker_directory(broker_id) / "broker.log"
         found = _READY_LINE.findall(log.read_text(errors="replace")) if log.exists() else []
         return found[-1] if found else None
 
     @property
     def addresses(self) -> dict[str, str | None]:
-        """Of all its processes by name, in the order in which they start."""
+        """Return the addresses of all processes by name, in starting order."""
         servers: dict[str, str | None] = {node.directory.name: node.address for node in self.ensemble}
         return servers | {f"broker-{broker_id}": self.address(broker_id) for broker_id in self.broker_ports}
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of the brokers that run."""
+        """Return the addresses of the running brokers."""
         running = (self.address(n) for n in self.broker_ports if self.is_running(f"broker-{n}"))
         return ",".join(address for address in running if address)
 
     # Starting and stopping.
 
     def start(self) -> Iterator[str]:
-        """Start what does not run; names of processes as they become ready."""
+        """Start the processes that do not run. Yields the name of each when it is ready."""
         texts = {broker_id: self._properties(broker_id) for broker_id in self.broker_ports}
         yield from self._start_zookeeper()
         yield from self._start_brokers(texts)
@@ -111,7 +111,7 @@ class LocalCluster:
             properties, log = directory / "server.properties", directory / "broker.log"
             properties.write_text(texts[broker_id], "utf-8")
             said_before[broker_id] = log.stat().st_size if log.exists() else 0
-            # -P: a folder named like one of our packages in the current directory must not be taken for it.
+            # -P: Python must not import a folder of the current directory that has the name of a package.
             command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--config", str(properties)]
             self._keep(start(f"broker-{broker_id}", command, log))
 
@@ -122,9 +122,9 @@ class LocalCluster:
             yield f"broker-{broker_id}"
 
     def stop(self) -> Iterator[tuple[str, bool]]:
-        """Stop brokers, one after another so that each can give its partitions away, then ZooKeeper.
+        """Stop the brokers one by one, so that each can hand over its partitions, then ZooKeeper.
 
-        Their names as they end, and whether of themselves.
+        Yields for each process its name and whether it stopped without SIGKILL.
         """
         brokers = [name for name in self.names if name.startswith("broker-")]
         for name in brokers + [name for name in self.names if name not in brokers]:
@@ -135,7 +135,7 @@ class LocalCluster:
                 self.save()
 
     def wipe(self) -> None:
-        """Remove what is ours in the directory."""
+        """Remove the files of this cluster from the directory."""
         for name in self.names:
             shutil.rmtree(self.directory / name, ignore_errors=True)
         (self.directory / STATE_FILE).unlink()
@@ -146,13 +146,13 @@ class LocalCluster:
         if not came:
             raise CommandError(f"{name} is not ready after {_START_WITHIN_S:.0f} s; its log is {process.log}")
         if not is_ready():
-            raise CommandError(f"{name} ended: {last_line(process.log)} (all it said is in {process.log})")
+            raise CommandError(f"{name} ended: {last_line(process.log)} (its whole output is in {process.log})")
 
     def _broker_directory(self, broker_id: int) -> Path:
         return self.directory / f"broker-{broker_id}"
 
     def _properties(self, broker_id: int) -> str:
-        """Raises UsageError for what the broker would not take."""
+        """Return server.properties. Raises UsageError for settings that the broker would refuse."""
         settings = _defaults(len(self.broker_ports)) | self.settings
         own = {"{id}": str(broker_id), "{port}": str(self.broker_ports[broker_id])}
         settings.setdefault("log.dirs", str(self._broker_directory(broker_id) / "data"))
@@ -188,7 +188,7 @@ class LocalCluster:
 
     @classmethod
     def load(cls, directory: Path) -> LocalCluster | None:
-        """What `directory` keeps; None when that is no cluster."""
+        """Return the cluster of `directory`; None when there is none."""
         try:
             document = json.loads((directory / STATE_FILE).read_text("utf-8"))
         except (FileNotFoundError, NotADirectoryError):
@@ -215,7 +215,7 @@ def plan(
     base_port: int | None,
     settings: Mapping[str, str],
 ) -> LocalCluster:
-    """The cluster of this directory, as it was or new, with what is asked for now. Raises UsageError if they differ."""
+    """Return the directory's cluster, or a new one, with the given options. Raises UsageError if they contradict it."""
     found = LocalCluster.load(directory)
     if found is None:
         return _plan_new(directory, brokers, zookeeper_nodes, zookeeper_connect, base_port, settings)
@@ -281,7 +281,7 @@ def _require_free(port: int) -> None:
 
 
 def _defaults(brokers: int) -> dict[str, str]:
-    """As many copies as there are brokers to keep them, three at most, and acknowledged by two."""
+    """Return defaults for replication: at most three replicas, min.insync.replicas at most two."""
     copies, acknowledging = str(min(3, brokers)), str(2 if brokers >= 3 else 1)
     return {
         "listeners": "PLAINTEXT://127.0.0.1:{port}",
@@ -291,7 +291,7 @@ def _defaults(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": acknowledging,
-        # When all stop, nobody can take over from the last, who is not to ask for long.
+        # When all brokers stop, nobody can take over from the last one, so it must not retry for long.
         "controlled.shutdown.retry.backoff.ms": "500",
     }
 
@@ -308,9 +308,9 @@ def _is_ready(log: Path, offset: int) -> bool:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other commands from changing the cluster meanwhile; the directory is made, and goes if nothing came into it.
+    """Lock the cluster against other commands. Makes the directory, and removes it at the end if it is empty.
 
-    Raises UsageError while another command is at work.
+    Raises UsageError while another command has the lock.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""`highwater broker log-dirs`: disk space of each partition, by broker and log directory.
+"""`highwater broker log-dirs`: shows the disk space of each partition, by broker and log directory.
 
-By DescribeLogDirs version 1, which brokers from Kafka 1.0 on serve (KIP-113).
+It uses DescribeLogDirs version 1 (KIP-113), which brokers serve since Kafka 1.0.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def log_dirs(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the size of every partition, by broker and log directory. Plain connections only.
+    """Show the size of every partition, by broker and log directory. Plaintext connections only.
 
-    Exit code: 0, 1 the broker said no, 2 wrong usage or no broker.
+    Exit code: 0 done, 1 the broker refused it, 2 wrong usage or no broker.
     """
     with reporting():
         cluster = Cluster(bootstrap_server)

@@ -1,7 +1,8 @@
-"""What the files of a log hold, and what is wrong with them. Never writes, so they may be a running broker's.
+"""Readers of a log's files, which yield the content and its problems for `dump-log`.
 
-Each reader yields rows: ("batch", {...}), ("problem", {"message": ...}), and so on. What is written may be of Apache
-Kafka: index files that a stopped or killed broker left preallocated end in zeros, and so may its preallocated segments.
+They never write, so the files may be those of a running broker. Each reader yields rows: ("batch", {...}),
+("problem", {"message": ...}), and so on. The files may be Apache Kafka's, whose preallocated indexes and segments end
+in zeros until the broker closes them.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ class Row(NamedTuple):
 
 class Options(NamedTuple):
     verify: bool = False
-    """Check CRCs, records, gaps in offsets, and indexes against their logs, not only what must hold to read on."""
+    """Check CRCs, records, offset gaps, and indexes against their segments; else only what reading on needs."""
     records: bool = False
     gaps_are_damage: bool = True
 
 
 class UnknownFile(Exception):  # noqa: N818 - it names the thing found
-    """A file that is none of a log's."""
+    """The file is not one of a log."""
 
 
 Rows = Iterator[Row]
@@ -73,12 +74,12 @@ def note(message: str) -> Row:
 
 
 def log_files_below(directory: Path) -> list[Path]:
-    """The files in and below a directory that `inspect` reads, the partitions in order."""
+    """Return the files in and below a directory that `inspect` can read, sorted by partition."""
     return sorted(path for path in directory.rglob("*") if _reader_of(path) is not None and path.is_file())
 
 
 def inspect(path: Path, options: Options) -> Rows:
-    """Rows of one file. Raises UnknownFile, and OSError when it cannot be read."""
+    """Yield the rows of one file. Raises UnknownFile, and OSError when the file cannot be read."""
     reader = _reader_of(path)
     if reader is None:
         raise UnknownFile(f"{path} is neither a segment nor an index, snapshot or checkpoint of a log")
@@ -127,7 +128,7 @@ def _read_log(path: Path, options: Options) -> Rows:
 
 
 def _batches(file: IO[bytes], size_bytes: int) -> Iterator[tuple[int, BatchHeader] | Row]:
-    """(position, header) of every batch that can be found, or a row that says why there is no more."""
+    """Yield (position, header) of every batch, and a row with the reason when the rest is not batches."""
     position = 0
     while position < size_bytes:
         file.seek(position)
@@ -232,20 +233,20 @@ def _gap(first: int, after: int) -> str:
 
 
 class _LogOutline:
-    """Where the batches of a segment lie, to hold its indexes to it."""
+    """Positions, offsets and timestamps of a segment's batches, to check its indexes against."""
 
     def __init__(self, path: Path) -> None:
         self.positions = array("q")
         self.base_offsets = array("q")
         self.last_offsets = array("q")
         self.max_timestamps = array("q")
-        """The largest of all batches up to each one."""
+        """For each batch the largest timestamp of the segment up to it."""
         self.own_timestamps = array("q")
         largest = -1
         with path.open("rb", buffering=_READ_BUFFER_BYTES) as file:
             for item in _batches(file, path.stat().st_size):
                 if isinstance(item, Row):
-                    return  # The log's own dump tells of it.
+                    return  # The dump of the segment itself reports the problem.
                 position, header = item
                 largest = max(largest, header.max_timestamp_ms)
                 self.positions.append(position)
@@ -272,7 +273,7 @@ def _outline(path: Path, options: Options) -> _LogOutline | None:
 
 
 def _entries(path: Path, entry: struct.Struct) -> tuple[list[tuple[int, ...]], list[Row]]:
-    """The entries of an index file without its padding, and what is to be said of its size."""
+    """Return the entries of an index file without its padding, and rows about its size."""
     data = path.read_bytes()
     rest = len(data) % entry.size
     rows = [problem(f"{len(data)} bytes are no whole number of entries of {entry.size}")] if rest else []
@@ -402,7 +403,7 @@ def _read_meta_properties(path: Path, options: Options) -> Rows:
 
 
 def _decoded(path: Path, decode: Callable[[bytes], T]) -> Generator[Row, None, T | None]:
-    """Yields what is wrong, and returns what was decoded, None if nothing."""
+    """Return the decoded file, or yield its problem and return None."""
     try:
         return decode(path.read_bytes())
     except MalformedFile as error:

@@ -60,36 +60,40 @@ def mirror(
     ] = None,
     group: Annotated[
         list[str] | None,
-        typer.Option("--group", metavar="REGEX", help="Groups whose offsets are taken along; may be repeated."),
+        typer.Option("--group", metavar="REGEX", help="Groups whose offsets are copied too; may be repeated."),
     ] = None,
     name: Annotated[
-        str, typer.Option("--name", help="What its progress is kept under; one mirror of a name runs at a time.")
+        str, typer.Option("--name", help="The name of its stored progress; one mirror of a name runs at a time.")
     ] = "default",
-    prefix: Annotated[str, typer.Option("--prefix", help="Put before the names of topics in the target.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", help="Goes before the names of topics in the target.")] = "",
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", min=1, help="Of topics made in the target.", show_default="the source's"),
+        typer.Option(
+            "--replication-factor", min=1, help="For topics created in the target.", show_default="the source's"
+        ),
     ] = None,
     compression: Annotated[
-        str, typer.Option("--compression", help="Of what is sent to the target: none, gzip, snappy, lz4, zstd.")
+        str, typer.Option("--compression", help="Of records in the target: none, gzip, snappy, lz4, zstd.")
     ] = "lz4",
-    once: Annotated[bool, typer.Option("--once", help="End when everything that is there has been copied.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End when every record of the source is copied.")] = False,
     source_config: Annotated[
-        Path | None, typer.Option("--source-config", metavar="FILE", help="More properties of the source's client.")
+        Path | None,
+        typer.Option("--source-config", metavar="FILE", help="A file of more client properties for the source."),
     ] = None,
     target_config: Annotated[
-        Path | None, typer.Option("--target-config", metavar="FILE", help="More properties of the target's client.")
+        Path | None,
+        typer.Option("--target-config", metavar="FILE", help="A file of more client properties for the target."),
     ] = None,
     client_properties: Annotated[
         list[str] | None,
-        typer.Option("--client-property", metavar="NAME=VALUE", help="Of both clients; may be repeated."),
+        typer.Option("--client-property", metavar="NAME=VALUE", help="A property of both clients; may be repeated."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Copy topics with their partitions, order, timestamps, headers and keys, and keep copying until stopped.
 
-    Every record is copied exactly once, over crashes of the mirror and of brokers, for consumers of the target that
-    read committed records. SIGTERM or Ctrl-C commits and ends. Exit codes: 0 done, 1 cannot go on, 2 wrong usage.
+    Consumers with isolation.level=read_committed see every record exactly once in the target, even after crashes of
+    the mirror or of brokers. SIGTERM or Ctrl-C commits and ends. Exit codes: 0 done, 1 cannot go on, 2 wrong usage.
     """
     with reporting():
         selection = Selection(patterns(topic, "--topic"), patterns(exclude or (), "--exclude"))
@@ -137,9 +141,9 @@ class _Run:
         self._told_ns = time.monotonic_ns()
 
     def check(self, topics: Sequence[str]) -> None:
-        """Raises CommandError for what cannot be meant."""
+        """Raises CommandError when the two clusters or the topics cannot be mirrored as given."""
         if not self._prefix and self._cluster_id(self._source) == self._cluster_id(self._target):
-            raise UsageError("both are the same cluster; a topic cannot be copied onto itself; say --prefix")
+            raise UsageError("both are the same cluster, and a topic cannot be copied onto itself: give --prefix")
         for complaint in unmatched_names(self._source, topics):
             raise CommandError(f"the source: {complaint}")
 
@@ -207,20 +211,20 @@ class _Run:
         copier.assign((place, self._topics[place[0]].topic_id, low) for place, (low, _) in starts.items())
 
     def _refuse_foreign_records(self, places: Sequence[Partition]) -> None:
-        """Without known progress the copying begins at the source's start: into an empty partition only."""
+        """Raises CommandError for a target partition that has records but no progress: copying would duplicate them."""
         ranges = self._target.log_ranges((self._prefix + topic, index) for topic, index in places)
         for (topic, index), (_, end) in sorted(ranges.items()):
             if end > 0:
                 raise CommandError(
-                    f"{topic}-{index} of the target has records, and the mirror {self._name} knows nothing of it: they "
-                    "are of somebody else, or of a mirror of another --name; name that, or another --prefix"
+                    f"{topic}-{index} of the target has records, but the mirror {self._name} has no progress for it: "
+                    "another producer or a mirror of another --name wrote them; give that --name, or another --prefix"
                 )
 
     def _take_groups(self, copier: Copier, groups: Sequence[Any]) -> None:
         for group, count in take_along(self._source, self._target, groups, copier.progress, self._prefix).items():
             self._say(f"group {group}: offsets of {count} partitions")
 
-    # What is said
+    # Reporting
 
     def _say(self, text: str) -> None:
         typer.echo(text, err=True)
@@ -242,14 +246,14 @@ class _Run:
                 title=f"{copier.record_count} records copied, {rate:.0f}/s, {total} behind",
             )
         if copier.without_timestamp:
-            self._say(f"warning: {copier.without_timestamp} records say no time and were given that of their copying")
+            self._say(f"warning: {copier.without_timestamp} records without a timestamp got the time of their copying")
             copier.without_timestamp = 0
         sys.stdout.flush()
 
 
 def _made_anew(topic: str) -> CommandError:
     return CommandError(
-        f"topic {topic} of the source was deleted and made anew: delete its copy, and mirror it under another --name"
+        f"topic {topic} of the source was deleted and created again: delete its copy and mirror it under another --name"
     )
 
 
@@ -268,7 +272,7 @@ class _Every:
 
 @contextmanager
 def _stop_signals() -> Iterator[list[int]]:
-    """The signals that came, for a loop to look at: what is under way is brought to its end."""
+    """Yield the list of received signals, so that a loop can finish its current step before it ends."""
     came: list[int] = []
 
     def note(number: int, _: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Where `groups --reset-offsets` goes: one of Kafka's seven goals, as an offset for each partition."""
+"""The new offsets of `groups --reset-offsets`, by one of the seven goals of Kafka's tool."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _DURATION: Final = re.compile(
 class Target(NamedTuple):
     goal: str
     number: int = 0
-    """An offset, a distance or a time in ms, whichever the goal needs."""
+    """An offset, a distance in records or a time in ms, depending on the goal."""
 
 
 def parse_target(goals: Mapping[str, bool | int | str | None]) -> Target:
-    """The one goal that was given."""
+    """Return the one goal that was given. Raises UsageError for none, several or an invalid value."""
     given = [name for name, value in goals.items() if value is not None]
     if len(given) != 1:
         raise UsageError(
@@ -64,7 +64,7 @@ def parse_duration_ms(text: str) -> int:
 def targets(
     cluster: Cluster, partitions: Iterable[Partition], committed: Mapping[Partition, int], target: Target
 ) -> dict[Partition, int]:
-    """The offset for each partition. One outside of the log becomes its nearest end, with a word about it."""
+    """Return the new offset of each partition. An offset outside the log becomes its nearest end, with a note."""
     partitions = list(partitions)
     ranges = cluster.log_ranges(partitions)
     later: Mapping[Partition, int] = {}
@@ -74,7 +74,7 @@ def targets(
     for partition in partitions:
         name = f"{partition[0]}-{partition[1]}"
         if partition not in ranges:
-            raise CommandError(f"{name}: its leader does not tell its offsets")
+            raise CommandError(f"{name}: its leader does not return its offsets")
         low, high = ranges[partition]
         if target.goal == "--to-earliest":
             offset = low
@@ -83,11 +83,11 @@ def targets(
         elif target.goal == "--to-offset":
             offset = target.number
         elif target.goal == "--to-datetime":
-            # Later than every record: the end.
+            # No record is as late as this time: use the end of the log.
             offset = later.get(partition, -1)
             offset = high if offset < 0 else offset
         elif partition not in committed:
-            raise CommandError(f"{name}: the group has committed nothing there, so {target.goal} leads nowhere")
+            raise CommandError(f"{name}: the group has committed nothing there, which {target.goal} starts from")
         else:
             offset = committed[partition] + (target.number if target.goal == "--shift-by" else 0)
         if not low <= offset <= high:

@@ -1,4 +1,4 @@
-"""`highwater broker produce`: the lines of standard input as records of a topic."""
+"""`highwater broker produce`: writes the lines of standard input to a topic as records."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ _FLUSH_STEP_S: Final = 0.5
 
 
 def produce(
-    topic: Annotated[str, typer.Option("--topic", help="The topic to write to; it must be there.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic to write to; it must exist.")],
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, show_default="by key, or spread", help="Write to this one.")
+        int | None,
+        typer.Option("--partition", min=0, show_default="by key, or spread", help="Write to this partition."),
     ] = None,
     parse_key: Annotated[
         bool, typer.Option("--parse-key", "--parse.key", help="Lines are KEY SEPARATOR VALUE.")
@@ -42,7 +43,7 @@ def produce(
             "--property",
             "--reader-property",
             metavar="NAME=VALUE",
-            help="How lines are read, as Kafka's tool has it: parse.key, key.separator, parse.headers, "
+            help="How to read lines, as in Kafka's tool: parse.key, key.separator, parse.headers, "
             "headers.delimiter, headers.separator, headers.key.separator, null.marker, ignore.error.",
         ),
     ] = None,
@@ -53,15 +54,15 @@ def produce(
     producer_properties: Annotated[
         list[str] | None,
         typer.Option(
-            "--producer-property", metavar="NAME=VALUE", help="A property of the producer, under librdkafka's name."
+            "--producer-property", metavar="NAME=VALUE", help="A property of the producer, named as in librdkafka."
         ),
     ] = None,
     command_config: CommandConfigOption = None,
 ) -> None:
     """Write each line of standard input to a topic as one record, in order.
 
-    Exit code: 0 every record was acknowledged, 1 some were not, 2 wrong usage or no broker, 130 interrupted (what was
-    read until then is written).
+    Exit code: 0 every record was acknowledged, 1 some were not, 2 wrong usage or no broker, 130 interrupted (the lines
+    read until then are written).
     """
     with reporting():
         reader = LineReader.from_properties(_line_properties(properties, parse_key, key_separator))
@@ -70,7 +71,7 @@ def produce(
         cluster = Cluster(
             bootstrap_server,
             command_config,
-            # Ordered also through retries, unless somebody asks for less.
+            # Retries must not change the order or write twice, unless a --producer-property allows it.
             {"enable.idempotence": "true" if acks in ("all", "-1") else "false"}
             | {"delivery.timeout.ms": str(DELIVERY_TIMEOUT_S * 1000), "linger.ms": "5"}
             | key_values(producer_properties or (), "--producer-property")
@@ -88,7 +89,7 @@ def produce(
 
 
 def _write(producer: Producer, records: Iterator[InputRecord], topic: str, partition: int | None) -> bool:
-    """Write all records; whether somebody interrupted it. Raises CommandError when any was not acknowledged."""
+    """Write all records. Returns whether it was interrupted. Raises CommandError when one was not acknowledged."""
     sent_count = 0
     failures: list[KafkaError] = []
 
@@ -139,7 +140,7 @@ class InputRecord(NamedTuple):
 
 
 class LineReader(NamedTuple):
-    """How a line becomes a record; names, defaults and order (headers, key, value) are Kafka's LineMessageReader's."""
+    """How a line becomes a record; names, defaults and order (headers, key, value) as in Kafka's LineMessageReader."""
 
     parse_key: bool = False
     key_separator: bytes = b"\t"

@@ -49,36 +49,43 @@ _LOOK_S: Final = 1.0
 def reassign(
     bootstrap_server: BootstrapOption = DEFAULT_BOOTSTRAP,
     generate: Annotated[
-        bool, typer.Option("--generate", help="Print a plan that spreads topics over --brokers with few moves.")
+        bool, typer.Option("--generate", help="Print a plan that spreads topics evenly over --brokers with few moves.")
     ] = False,
-    execute: Annotated[Path | None, typer.Option("--execute", metavar="PLAN", help="Begin what a plan says.")] = None,
+    execute: Annotated[
+        Path | None, typer.Option("--execute", metavar="PLAN", help="Start the moves of a plan.")
+    ] = None,
     verify: Annotated[
         Path | None,
-        typer.Option("--verify", metavar="PLAN", help="How far it is; when all is done, takes the throttle back."),
+        typer.Option(
+            "--verify",
+            metavar="PLAN",
+            help="Show the progress of a plan; when all moves are done, remove the throttle.",
+        ),
     ] = None,
     cancel: Annotated[
-        Path | None, typer.Option("--cancel", metavar="PLAN", help="Go back to where the replicas were.")
+        Path | None, typer.Option("--cancel", metavar="PLAN", help="Cancel the moves of a plan that are not done.")
     ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="What is on the move now.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the moves in progress.")] = False,
     balance: Annotated[
         bool,
         typer.Option(
-            "--balance", help="Plan as --generate does, move, wait until all is there, take the throttle back."
+            "--balance", help="Plan as --generate does, move, wait until all moves are done, remove the throttle."
         ),
     ] = False,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", help="A topic to plan for; may be repeated.", show_default="all")
     ] = None,
     brokers: Annotated[
-        str | None, typer.Option("--brokers", metavar="ID,...", help="Where replicas may be.", show_default="all")
+        str | None,
+        typer.Option("--brokers", metavar="ID,...", help="Brokers that may have replicas.", show_default="all"),
     ] = None,
     without_broker: Annotated[
         list[int] | None,
-        typer.Option("--without-broker", metavar="ID", help="Plan to empty this one; may be repeated."),
+        typer.Option("--without-broker", metavar="ID", help="Plan no replicas on this one; may be repeated."),
     ] = None,
     throttle: Annotated[
         int | None,
-        typer.Option("--throttle", min=1, metavar="BYTES", help="The most that moving may take, a second and broker."),
+        typer.Option("--throttle", min=1, metavar="BYTES", help="Limit of the moves, in bytes a second and broker."),
     ] = None,
     timeout_s: Annotated[
         int, typer.Option("--timeout", min=1, metavar="SECONDS", help="With --balance: how long to wait.")
@@ -86,11 +93,11 @@ def reassign(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Move replicas between brokers while they serve. A plan is a file of Kafka's format, or - for standard input.
+    """Move replicas between brokers that keep running. A plan is a file in the format of Kafka's tool, or - for stdin.
 
-    --balance may be stopped: the cluster moves on by itself, and asked again it goes on where that is.
+    --balance may be interrupted: the cluster finishes the moves by itself, and the next --balance continues from there.
 
-    Exit code: 0 done, 1 the cluster said no, or (--verify, --balance) something is still on the move, 2 wrong usage.
+    Exit code: 0 done, 1 the cluster refused it, or (--verify, --balance) some moves are not done yet, 2 wrong usage.
     """
     with reporting():
         action = only_action(
@@ -154,7 +161,7 @@ def _current(cluster: Cluster, topics: Iterable[str]) -> Assignment:
 
 
 class _Choice(NamedTuple):
-    """What a plan is to be made of."""
+    """The options from which a plan is computed."""
 
     topics: list[str] | None
     brokers: str | None
@@ -162,7 +169,7 @@ class _Choice(NamedTuple):
 
 
 def _generate(cluster: Cluster, choice: _Choice) -> None:
-    # One that is dead can be emptied too, as long as some partition has it among its replicas.
+    # A dead broker can be emptied too: it is known while some partition has it among its replicas.
     known = set(cluster.metadata.brokers).union(*_current(cluster, cluster.topic_names).values())
     if strangers := [broker for broker in choice.without if broker not in known]:
         raise UsageError(f"--without-broker {strangers[0]}: there is no such broker; there are {sorted(known)}")
@@ -173,7 +180,7 @@ def _generate(cluster: Cluster, choice: _Choice) -> None:
 
 
 def _planned(cluster: Cluster, choice: _Choice) -> Assignment:
-    """The partitions that are to be elsewhere, and where."""
+    """Return the partitions that must move, with their new replicas."""
     described = result_of("cluster", cluster.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
     racks = {int(node.id): node.rack for node in described.nodes}
     wanted = _broker_ids(choice.brokers, racks) if choice.brokers is not None else set(racks)
@@ -181,7 +188,7 @@ def _planned(cluster: Cluster, choice: _Choice) -> Assignment:
     if any(rack is None for rack in chosen.values()):
         chosen = dict.fromkeys(chosen)
     current = _current(cluster, cluster.topic_names if choice.topics is None else choice.topics)
-    # What is on the move has more copies for a while.
+    # During a move a partition has more replicas than before and after.
     current |= {place: replicas for place, replicas in _targets(cluster).items() if place in current}
     try:
         planned = make_plan(current, chosen)
@@ -212,7 +219,7 @@ def _balance(
     timeout_s: int,
     as_json: bool,
 ) -> None:
-    """Keeps nothing between two runs: the cluster tells what is on the move, and what is left is planned anew."""
+    """Needs no state between two runs: the cluster reports the moves in progress, and the rest is planned again."""
     deadline = time.monotonic() + timeout_s
     begun: set[Partition] = set()
     targets: Assignment = {}
@@ -233,12 +240,12 @@ def _balance(
         if time.monotonic() >= deadline:
             places = ", ".join(f"{topic}-{index}" for topic, index in sorted(moving)[:3])
             raise CommandError(
-                f"{len(moving)} partitions are still on the move after {timeout_s} s, such as {places}; they go on by "
-                "themselves: ask again, or see --list"
+                f"{len(moving)} partitions are still moving after {timeout_s} s, such as {places}; the cluster goes on "
+                "with them: run the command again, or see --list"
             )
         if len(moving) != waited_for:
             waited_for = len(moving)
-            typer.echo(f"{waited_for} partitions are on the move", err=True)
+            typer.echo(f"{waited_for} partitions are moving", err=True)
         time.sleep(_LOOK_S)
     if throttle is not None:
         _take_throttle_back(cluster, _throttled_topics(cluster))
@@ -254,13 +261,13 @@ def _execute(cluster: Cluster, plan: Assignment, throttle: int | None, as_json: 
     if as_json:
         print_json({"started": len(plan), "before": [_entry(place, before[place]) for place in sorted(rollback)]})
         return
-    say(f"Started to move {len(plan)} partitions. Where they were, to go back:")
+    say(f"Started to move {len(plan)} partitions. Their replicas before, as a plan:")
     say(render_plan(rollback))
-    say("See how far it is, and take a throttle back, with --verify.")
+    say("--verify shows the progress and removes the throttle at the end.")
 
 
 def _begin(cluster: Cluster, plan: Assignment, throttle: int | None) -> Assignment:
-    """Where the replicas were before."""
+    """Start the moves. Returns the replicas before them."""
     _check_known(cluster, plan)
     before = _current(cluster, sorted({topic for topic, _ in plan}))
     if throttle is not None:
@@ -270,7 +277,7 @@ def _begin(cluster: Cluster, plan: Assignment, throttle: int | None) -> Assignme
 
 
 def _check_known(cluster: Cluster, plan: Assignment) -> None:
-    """Kafka's controller takes what it is told of partitions one by one: better nothing than a half of a plan."""
+    """Raises CommandError for unknown partitions or brokers: Kafka's controller would execute the rest of the plan."""
     alive = set(cluster.metadata.brokers)
     for (topic, partition), replicas in sorted(plan.items()):
         if partition not in cluster.partitions_of(topic):
@@ -310,7 +317,7 @@ def _moving(cluster: Cluster) -> dict[Partition, Any]:
 
 
 def _targets(cluster: Cluster) -> Assignment:
-    """Where partitions that are on the move will be."""
+    """Return the target replicas of the moving partitions."""
     return {
         place: [broker for broker in entry.replicas if broker not in entry.removing_replicas]
         for place, entry in _moving(cluster).items()
@@ -318,17 +325,18 @@ def _targets(cluster: Cluster) -> Assignment:
 
 
 def _untold(cluster: Cluster, targets: Assignment) -> set[Partition]:
-    """Partitions that have arrived, and of which the broker that was asked still tells the copies of the way there.
+    """Return partitions whose move is done but whose metadata still has the additional replicas of the move.
 
-    The controller knows first. Whoever plans by what that broker says makes the additional copies permanent.
+    The controller knows the end of a move before the other brokers. A plan from older metadata would make the
+    additional replicas permanent.
     """
-    told = cluster.metadata.topics
+    known = cluster.metadata.topics
     return {
         (topic, index)
         for (topic, index), replicas in targets.items()
-        if topic in told
-        and index in told[topic].partitions
-        and set(told[topic].partitions[index].replicas) > set(replicas)
+        if topic in known
+        and index in known[topic].partitions
+        and set(known[topic].partitions[index].replicas) > set(replicas)
     }
 
 
@@ -373,7 +381,7 @@ def _list(cluster: Cluster, as_json: bool) -> None:
             ]
         )
     elif not moving:
-        say("Nothing is on the move.")
+        say("No partition is moving.")
     else:
         print_table(
             ("Partition", "Replicas", "Adding", "Removing"),
@@ -411,14 +419,14 @@ def _throttle(cluster: Cluster, plan: Assignment, before: Assignment, rate: int)
         }
         for topic in leaders
     }
-    # One that is gone moves nothing, and could not be told.
+    # A stopped broker moves nothing, and its settings cannot be changed now.
     there = involved & cluster.brokers_that_listen()
     brokers = {(ResourceType.BROKER, str(broker)): dict.fromkeys(_BROKER_RATES, str(rate)) for broker in there}
     _set(cluster, settings | brokers)
 
 
 def _throttled_topics(cluster: Cluster) -> set[str]:
-    """Those that have replicas with a throttle, whoever set it."""
+    """Return the topics that have throttled replicas, no matter who set the throttle."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in cluster.topic_names]
     if not resources:
         return set()
@@ -436,7 +444,7 @@ def _take_throttle_back(cluster: Cluster, of_topics: Iterable[str]) -> None:
     settings: dict[tuple[Any, str], dict[str, str | None]] = {
         (ResourceType.TOPIC, topic): dict.fromkeys((_LEADER_REPLICAS, _FOLLOWER_REPLICAS)) for topic in topics
     }
-    # What one that is gone keeps limits nothing: a rate is for throttled replicas.
+    # A stopped broker keeps its rate, which limits nothing without throttled replicas.
     for broker in cluster.brokers_that_listen():
         settings[ResourceType.BROKER, str(broker)] = dict.fromkeys(_BROKER_RATES)
     _set(cluster, settings)
@@ -459,7 +467,7 @@ def _set(cluster: Cluster, settings: Any) -> None:
         for (kind, name), values in settings.items()
     ]
     topics = [resource for resource in resources if resource.restype is ResourceType.TOPIC]
-    # librdkafka takes one broker at a time: each is asked itself.
+    # librdkafka takes one broker per request.
     for group in ([topics] if topics else []) + [[each] for each in resources if each not in topics]:
         futures: Any = cluster.admin.incremental_alter_configs(group, request_timeout=REQUEST_TIMEOUT_S)
         for resource, future in futures.items():

@@ -1,8 +1,8 @@
-"""Reassignment plans in the JSON of Kafka's tool: read, checked, written, computed with few moves.
+"""Reassignment plans in the JSON of Kafka's tool: parsed, checked, written, computed with few moves.
 
-A made plan keeps what is where it may stay. Then replicas go from the brokers with most to those with least, topic by
-topic and in all, racks are kept apart where there are enough, and preferred leaders are spread over the replicas that
-there are.
+A computed plan leaves replicas where they may stay. It then moves replicas from the brokers with most to those with
+least, first within each topic, then in total. Replicas of a partition are in different racks when there are enough
+racks. Preferred leaders are spread over the existing replicas.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Assignment = dict[Partition, list[int]]
 
 
 class MalformedPlan(ValueError):  # noqa: N818 - it names the thing found
-    """A text that is no plan; says what of it."""
+    """The text is not a plan; the message says why."""
 
 
 def parse_plan(text: str) -> Assignment:
@@ -74,10 +74,10 @@ def render_plan(assignment: Assignment) -> str:
 
 
 def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignment:
-    """All partitions on the brokers of `racks`, each with as many replicas as now. ValueError if they are too few.
+    """Place all partitions on the brokers of `racks`, each with as many replicas as now.
 
-    Each topic is spread evenly, and so is the whole: a broker that is new gets its share of every topic, and not just
-    of the largest. What may stay where it is stays, leaders too.
+    Each topic is spread evenly, and so is the total: a new broker gets its share of every topic, not just of the
+    largest. Replicas and leaders that may stay do stay. Raises ValueError when there are too few brokers.
     """
     if short := next((place for place, replicas in current.items() if len(replicas) > len(racks)), None):
         raise ValueError(
@@ -114,7 +114,7 @@ def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignmen
 
 
 class _Loads:
-    """How much each broker has, of each topic and in all."""
+    """The number of replicas or leaders per broker, by topic and in total."""
 
     def __init__(self, held: Iterable[tuple[str, int]]) -> None:
         self.of_topics: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -128,9 +128,10 @@ class _Loads:
 
 
 def _even_out(loads: _Loads, brokers: Sequence[int], move: Callable[[str, int, int], bool]) -> None:
-    """Move one at a time from a broker that has more to one that has less, within topics and then in all.
+    """Move one at a time from a broker with more to a broker with less, within each topic and then in total.
 
-    It ends: a move of the first kind makes a topic more even, one of the second the whole and no topic less.
+    It ends: a move of the first kind makes a topic more even; one of the second kind makes the total more even and no
+    topic less even.
     """
 
     def moved(topic: str, giver: int, receiver: int) -> bool:
@@ -163,13 +164,13 @@ def _even_out(loads: _Loads, brokers: Sequence[int], move: Callable[[str, int, i
             count += 1
         return count > 0
 
-    # A move of leadership in one topic may make room for another there, which could not be made before.
+    # A move of leadership in a topic may make another one possible in the same topic.
     while evened_topics() or evened_the_whole():
         pass
 
 
 def _uneven(loads: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pairs of a giver and a receiver, those that differ most first."""
+    """Return pairs of brokers (from, to), those with the largest difference first."""
     by_load = sorted(loads, key=lambda broker: loads[broker])
     return [(giver, receiver) for receiver in by_load for giver in reversed(by_load) if giver != receiver]
 

@@ -1,4 +1,4 @@
-"""What every command says and how: tables for people, JSON for programs, one line for a mistake."""
+"""The output of every command: tables for people, JSON for programs, one line for an error."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 
 
 class CommandError(Exception):
-    """Why a command was not carried out, in one line that names the thing and the way out."""
+    """Why a command failed, in one line that names the cause and what to do."""
 
     exit_code = EXIT_REFUSED
 
 
 class UsageError(CommandError):
-    """The command cannot be understood as it was given, or nobody is there to carry it out."""
+    """The options of a command are wrong, or no broker answers."""
 
     exit_code = EXIT_USAGE
 
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """Turn what stops a command into one line and an exit code."""
+    """Turn an exception that ends a command into one line and an exit code."""
     try:
         yield
         sys.stdout.flush()
@@ -43,14 +43,14 @@ def reporting() -> Iterator[None]:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
-        # Whoever read our output has enough. Python flushes standard output once more at its end: into the void.
+        # The reader closed the output. Python flushes standard output once more at exit, which must not fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def say(text: str) -> None:
-    """One line of output; `reporting` flushes."""
+    """Print one line; `reporting` flushes."""
     sys.stdout.write(text + "\n")
 
 
@@ -68,7 +68,7 @@ def print_json_line(document: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
-    """Columns of numbers are set to the right; a value of None shows as a dash. Text is never cut off."""
+    """Print a table. Numbers are aligned right; None shows as a dash. Text is never cut off."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -77,7 +77,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for slot, name in enumerate(columns):
         is_number = bool(rows) and all(row[slot] is None or isinstance(row[slot], int | float) for row in rows)
-        # Names of settings and the like are for searching and copying: fold what stands beside them instead.
+        # People search for and copy the names in the first column: fold the other columns instead.
         longest = max((len(str(row[slot])) for row in rows), default=0)
         is_whole = is_number or (slot == 0 and longest <= _LONGEST_WHOLE_NAME)
         table.add_column(name, justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
@@ -85,7 +85,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
         table.add_row(*("-" if cell is None else Text(str(cell)) for cell in row))
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     if not sys.stdout.isatty():
-        # Nothing to fit into: whoever reads this cuts at columns or lines, and wants each row on one.
+        # No terminal: a program reads the output and wants each row on one line.
         console.width = 10_000
     if title:
         console.print(Text(title, style="bold"))
@@ -93,7 +93,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time as people and `--to-datetime` write it; UTC, so that it says the same everywhere."""
+    """Return a time in UTC as `--to-datetime` takes it."""
     if timestamp_ms < 0:
         return "-"
     try:
@@ -104,7 +104,7 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def bytes_text(data: bytes | None) -> str:
-    """Bytes on one line, whatever is in them."""
+    """Return any bytes as text on one line."""
     if data is None:
         return "null"
     text = data.decode(errors="backslashreplace")
@@ -112,7 +112,7 @@ def bytes_text(data: bytes | None) -> str:
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, Any]:
-    """Bytes as a JSON member: text where they are UTF-8, else base64 under a name that says so."""
+    """Return bytes as a JSON member: text if they are UTF-8, else base64 under a name that says so."""
     if data is None:
         return {name: None}
     try:

@@ -44,7 +44,7 @@ def topics(
     topic: Annotated[
         str | None,
         typer.Option(
-            "--topic", help="A topic's name. But to create: also a regular expression that matches whole names."
+            "--topic", help="A topic's name. Except with --create also a regular expression for the whole name."
         ),
     ] = None,
     partitions: Annotated[int | None, typer.Option("--partitions", min=1, show_default="the broker's")] = None,
@@ -56,30 +56,32 @@ def topics(
         typer.Option(
             "--replica-assignment",
             metavar="ID:ID,...",
-            help="The brokers of each partition, the preferred leader first, in place of the two counts.",
+            help="The brokers of each partition, the preferred leader first; replaces the two counts.",
         ),
     ] = None,
     config: Annotated[
         list[str] | None,
         typer.Option("--config", metavar="NAME=VALUE", help="A setting of the new topic; may be repeated."),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Creating it twice is no mistake.")] = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no mistake.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error when it exists already.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error when it does not exist.")] = False,
     exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out topics that the cluster keeps for itself.")
+        bool, typer.Option("--exclude-internal", help="Leave out the cluster's internal topics.")
     ] = False,
     under_replicated_partitions: Annotated[
-        bool, typer.Option("--under-replicated-partitions", help="Describe only those that lack in-sync replicas.")
+        bool,
+        typer.Option("--under-replicated-partitions", help="Describe only those with replicas that are not in sync."),
     ] = False,
     under_min_isr_partitions: Annotated[
         bool,
         typer.Option(
-            "--under-min-isr-partitions", help="Describe only those with fewer in sync than min.insync.replicas."
+            "--under-min-isr-partitions",
+            help="Describe only those with fewer in-sync replicas than min.insync.replicas.",
         ),
     ] = False,
     at_min_isr_partitions: Annotated[
         bool,
-        typer.Option("--at-min-isr-partitions", help="Describe only those with just as many in sync as they need."),
+        typer.Option("--at-min-isr-partitions", help="Describe only those with exactly min.insync.replicas in sync."),
     ] = False,
     unavailable_partitions: Annotated[
         bool, typer.Option("--unavailable-partitions", help="Describe only those without a leader.")
@@ -87,7 +89,7 @@ def topics(
     command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Create, list, describe, alter or delete topics. Exit code: 0 done, 1 the broker said no, 2 wrong usage."""
+    """Create, list, describe, alter or delete topics. Exit code: 0 done, 1 the broker refused it, 2 wrong usage."""
     with reporting():
         action = only_action(
             {"--create": create, "--list": list_, "--describe": describe, "--alter": alter, "--delete": delete}
@@ -154,12 +156,12 @@ def topics(
 
 
 def _matching(cluster: Cluster, topic: str | None, exclude_internal: bool) -> list[str]:
-    """The topic of that very name, else those whose whole names the expression matches; all without one."""
+    """Return the topic of this name, else the topics whose whole names the expression matches; None means all."""
     names = [name for name in cluster.topic_names if not (exclude_internal and name in INTERNAL_TOPICS)]
     if topic is None or topic in names:
         return names if topic is None else [topic]
     try:
-        # Kafka's tools take a comma for "or" here.
+        # In Kafka's tools a comma means "or" here.
         expression = re.compile(topic.replace(",", "|"))
     except re.error as error:
         raise UsageError(f"--topic {topic}: neither a name nor a regular expression ({error})") from None
@@ -177,7 +179,7 @@ def _parse_assignment(text: str) -> list[list[int]]:
 def _create(cluster: Cluster, new_topic: NewTopic, if_not_exists: bool, as_json: bool) -> None:
     topic = new_topic.topic
     if if_not_exists and topic in cluster.topic_names:
-        print_json({"topic": topic, "created": False}) if as_json else say(f"Topic {topic} is there already.")
+        print_json({"topic": topic, "created": False}) if as_json else say(f"Topic {topic} exists already.")
         return
     futures = cluster.admin.create_topics(
         [new_topic], operation_timeout=REQUEST_TIMEOUT_S, request_timeout=REQUEST_TIMEOUT_S
@@ -219,7 +221,7 @@ class PartitionState:
     replicas: list[int]
     in_sync_replicas: list[int]
     log_start_offset: int | None = None
-    """None where the broker does not tell."""
+    """None when the broker does not report it."""
     log_end_offset: int | None = None
 
     @property
@@ -235,12 +237,12 @@ class TopicState:
     topic_id: str
     is_internal: bool
     config: dict[str, str | None]
-    """What is set on the topic itself."""
+    """The settings of the topic itself, without defaults."""
     min_in_sync_replicas: int
     partitions: list[PartitionState]
 
     def select(self, wanted: Sequence[Callable[[TopicState, PartitionState], bool]]) -> None:
-        """Keep the partitions of which all of this is true."""
+        """Keep the partitions for which every predicate is true."""
         self.partitions = [p for p in self.partitions if all(is_wanted(self, p) for is_wanted in wanted)]
 
 
@@ -273,7 +275,7 @@ def _describe(cluster: Cluster, names: list[str]) -> list[TopicState]:
         states.append(
             TopicState(
                 name,
-                # librdkafka writes it in the usual base64; Kafka's own alphabet has these two for file names.
+                # librdkafka returns usual base64; Kafka uses the alphabet for URLs and file names.
                 str(topic.topic_id).replace("+", "-").replace("/", "_"),
                 topic.is_internal,
                 {

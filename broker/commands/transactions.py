@@ -1,6 +1,6 @@
 """`highwater broker transactions`: shows open transactions and aborts hanging ones.
 
-By the requests of KIP-664, which brokers from Kafka 3.0 on serve.
+It uses the requests of KIP-664, which brokers serve since Kafka 3.0.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ transactions = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="What transactional producers are doing. Plain connections only.",
+    help="Show transactions and abort hanging ones. Plaintext connections only.",
 )
 
 
@@ -60,7 +60,7 @@ class Listing(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """A producer as a partition remembers it."""
+    """A producer in the state of a partition."""
 
     producer_id: int
     producer_epoch: int
@@ -90,7 +90,7 @@ def list_transactions(
     context: typer.Context,
     duration_filter: Annotated[
         int | None,
-        typer.Option("--duration-filter", metavar="MS", help="Those that began longer ago; needs Kafka 3.8 or newer."),
+        typer.Option("--duration-filter", metavar="MS", help="Only older transactions; needs Kafka 3.8 or newer."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,7 +110,7 @@ def describe(
     transactional_id: Annotated[str, typer.Option("--transactional-id", help="The transactional id.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Show the transaction of a transactional id, and the partitions that are in it."""
+    """Show the transaction of a transactional id, and its partitions."""
     with reporting():
         cluster = context.obj.cluster()
         coordinator = coordinator_of(cluster, transactional_id)
@@ -152,7 +152,7 @@ def describe_producers(
     broker_id: BrokerOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the producers that a partition remembers, and who has a transaction open there."""
+    """Show the active producers of a partition, and their open transactions."""
     with reporting():
         cluster = context.obj.cluster()
         node = _leaders(cluster, [(topic, partition)])[0][0] if broker_id is None else _node(cluster, broker_id)
@@ -172,13 +172,13 @@ def abort(
     topic: TopicOption,
     partition: PartitionOption,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", help="Where the transaction begins, as find-hanging tells.")
+        int | None, typer.Option("--start-offset", help="First offset of the transaction, from find-hanging.")
     ] = None,
     producer_id: Annotated[int | None, typer.Option("--producer-id", help="Instead of the start offset.")] = None,
     producer_epoch: Annotated[int | None, typer.Option("--producer-epoch", help="With --producer-id.")] = None,
     coordinator_epoch: Annotated[int | None, typer.Option("--coordinator-epoch", help="With --producer-id.")] = None,
 ) -> None:
-    """Abort a transaction in one partition that its coordinator knows nothing of."""
+    """Abort a transaction in one partition, when its coordinator does not know it."""
     with reporting():
         if (start_offset is None) == (producer_id is None):
             raise UsageError("say which transaction: --start-offset, or --producer-id with both epochs")
@@ -195,7 +195,7 @@ def abort(
             "producer_epoch": producer_epoch,
             "transaction_result": False,
             "topics": [{"name": topic, "partition_indexes": [partition]}],
-            # A producer that never ended a transaction here has none; 0 fences nobody.
+            # A producer that never ended a transaction here has no coordinator epoch; 0 fences nobody.
             "coordinator_epoch": max(coordinator_epoch, 0),
         }
         answer = leader.ask("write_txn_markers", 1, markers=[marker])
@@ -213,11 +213,11 @@ def find_hanging(
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="Look at this one; with --topic.")] = None,
     max_transaction_timeout: Annotated[
         int,
-        typer.Option("--max-transaction-timeout", metavar="MINUTES", help="A transaction hangs only after so long."),
+        typer.Option("--max-transaction-timeout", metavar="MINUTES", help="Only transactions open for longer hang."),
     ] = 15,
     as_json: JsonOption = False,
 ) -> None:
-    """Find transactions that are open in a partition, and that no coordinator will ever end."""
+    """Find transactions that are open in a partition but unknown to every coordinator, so that nobody ends them."""
     with reporting():
         if topic is None and broker_id is None:
             raise UsageError("say where to look: --topic or --broker-id")
@@ -268,13 +268,13 @@ def _list(cluster: Cluster, version: int, **filters: Any) -> Iterator[Listing]:
     for node in nodes_of(cluster):
         answer = node.ask("list_transactions", version, **(defaults | filters))
         if answer.error_code is not ErrorCode.none:
-            raise CommandError(f"broker {node.node_id} does not tell its transactions: {answer.error_code.name}")
+            raise CommandError(f"broker {node.node_id} does not list its transactions: {answer.error_code.name}")
         for found in answer.transaction_states:
             yield Listing(found.transactional_id, node.node_id, found.producer_id, found.transaction_state)
 
 
 def _describe(coordinator: Node, transactional_id: str) -> Any:
-    """The description, or None for one that nobody knows."""
+    """Return the description, or None for an unknown transactional id."""
     (found,) = coordinator.ask("describe_transactions", 0, transactional_ids=(transactional_id,)).transaction_states
     if found.error_code is ErrorCode.transactional_id_not_found:
         return None
@@ -288,7 +288,7 @@ def _partitions_of(description: Any) -> list[Partition]:
 
 
 def _unknown_to_coordinators(cluster: Cluster, transactions: Sequence[OpenTransaction]) -> list[OpenTransaction]:
-    """Those that no transactional id has among its partitions, so that nobody is going to write their markers."""
+    """Return the transactions whose partition is in no coordinator's transaction: nobody will write their markers."""
     producer_ids = tuple({found.producer.producer_id for found in transactions})
     if not producer_ids:
         return []
@@ -334,7 +334,7 @@ def _check(cluster: Cluster, topic: str, partition: int) -> None:
 
 
 def _leaders(cluster: Cluster, partitions: Iterable[Partition]) -> list[tuple[Node, list[Partition]]]:
-    """The brokers that lead the partitions, each with its own."""
+    """Return the leaders of the partitions, each with the partitions that it leads."""
     led = []
     for topic, index in partitions:
         _check(cluster, topic, index)

@@ -1,4 +1,4 @@
-"""Requests that confluent-kafka cannot send: one request on one plain connection to one broker."""
+"""Requests that confluent-kafka cannot send: one request on one plaintext connection to one broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEYS: Final = {api.name: api for api in APIS.values()}
 _WHILE_A_COORDINATOR_STARTS: Final = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
 GROUP: Final = 0
 TRANSACTIONAL_ID: Final = 1
-"""What has a coordinator."""
+"""The key types of FindCoordinator."""
 
 
 class Node(NamedTuple):
@@ -36,7 +36,7 @@ class Node(NamedTuple):
     port: int
 
     def ask(self, api: str, version: int, /, **fields: Any) -> Any:
-        """The answer to one request, by kio's names. Raises UsageError when the broker gives none."""
+        """Send one request, with kio's names, and return the response. Raises UsageError when none comes."""
         try:
             return self._exchange(api, version, fields)
         except (OSError, EOFError, MalformedRequestError) as error:
@@ -66,7 +66,7 @@ def nodes_of(cluster: Cluster) -> list[Node]:
 
 
 def ask_any(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
-    """The answer of the first broker that gives one; metadata names those too that died a moment ago."""
+    """Return the response of the first broker that answers; metadata may still list brokers that just died."""
     *others, last = nodes_of(cluster)
     for node in others:
         try:
@@ -77,7 +77,7 @@ def ask_any(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
 
 
 def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTIONAL_ID) -> Node:
-    """Waits for one that starts. Raises CommandError when there is none."""
+    """Find a coordinator, and wait while it starts. Raises CommandError when there is none."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         answer = ask_any(cluster, "find_coordinator", 1, key=key, key_type=key_type)
@@ -89,7 +89,7 @@ def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTIONAL_ID)
 
 
 def ask_controller(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
-    """The answer of whoever is the controller now; waits for one that is being elected. Raises CommandError."""
+    """Return the response of the controller; waits for an election. Raises CommandError when there is none."""
     deadline = time.monotonic() + REQUEST_TIMEOUT_S
     while True:
         metadata = ask_any(cluster, "metadata", 9, topics=[], allow_auto_topic_creation=False)
@@ -99,7 +99,7 @@ def ask_controller(cluster: Cluster, api: str, version: int, /, **fields: Any) -
             try:
                 answer = Node(controller.node_id, controller.host, controller.port).ask(api, version, **fields)
             except UsageError as error:
-                reason = str(error)  # it may have died a moment ago
+                reason = str(error)  # the controller may have died a moment ago
             else:
                 if answer.error_code is not ErrorCode.not_controller:
                     return answer

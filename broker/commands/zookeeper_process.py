@@ -1,6 +1,6 @@
 """ZooKeeper servers of one host, alone or as an ensemble: files, command, state.
 
-Who starts the process keeps it: `highwater broker cluster up` detached, tests for the time of a test.
+The caller starts and stops the process: `highwater broker cluster up` starts it detached, tests for one test.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ZooKeeperNode:
 
 
 def plan_ensemble(directory: Path, ports: Sequence[int], host: str = "127.0.0.1") -> list[ZooKeeperNode]:
-    """One server for every three ports: where clients connect, where peers do, where they elect."""
+    """Return one server for every three ports: for clients, for peers, for elections."""
     return [
         ZooKeeperNode(number, directory / f"zookeeper-{number}", host, *ports[3 * number - 3 : 3 * number])
         for number in range(1, len(ports) // 3 + 1)
@@ -43,12 +43,12 @@ def plan_ensemble(directory: Path, ports: Sequence[int], host: str = "127.0.0.1"
 
 
 def write_files(ensemble: Sequence[ZooKeeperNode], settings: Mapping[str, str] | None = None) -> None:
-    """Make every server's directory and configuration; data that is there stays. `settings` go over ours."""
+    """Make every server's directory and configuration; existing data stays. `settings` override the defaults."""
     for node in ensemble:
         data = node.directory / "data"
         data.mkdir(parents=True, exist_ok=True)
         lines = {**zookeeper.settings(data, node.client_port, node.host), **(settings or {})}
-        # A quorum of one is a server alone, which needs neither.
+        # A standalone server needs neither a list of servers nor myid.
         if len(ensemble) > 1:
             (data / "myid").write_text(f"{node.number}\n")
             lines["standaloneEnabled"] = "false"
@@ -58,7 +58,7 @@ def write_files(ensemble: Sequence[ZooKeeperNode], settings: Mapping[str, str] |
 
 
 def command(node: ZooKeeperNode) -> list[str]:
-    """What runs it. Raises UsageError when this host has no Java or no PySpark."""
+    """Return the command line. Raises UsageError when this host has no Java or no PySpark."""
     try:
         return zookeeper.command(node.directory / _CONFIGURATION)
     except MissingDependencyError as error:
@@ -66,5 +66,5 @@ def command(node: ZooKeeperNode) -> list[str]:
 
 
 def mode(node: ZooKeeperNode) -> str | None:
-    """What it says that it is: standalone, leader or follower; None while it serves nobody, as without a quorum."""
+    """Return the mode that the server reports: standalone, leader or follower; None while it has no quorum."""
     return zookeeper.mode(node.host, node.client_port)

@@ -1,1 +1,1 @@
-"""The parts of `highwater broker mirror`: topics, records exactly once, offsets of groups."""
+"""The parts of `highwater broker mirror`: topics, exactly-once copying, offsets of groups."""

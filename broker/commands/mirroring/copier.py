@@ -1,9 +1,9 @@
-"""Copies records in transactions of the target cluster, which also carry the progress.
+"""Copies records in transactions of the target cluster, which also contain the progress.
 
-Each transaction of the target holds some records of some partitions and, in the progress topic, how far these
-partitions are afterwards. So a mirror that is killed at any moment goes on exactly where its last transaction ended:
-nothing is lost, and nothing is there twice for those who read committed records. The transactional id keeps a second
-mirror of the same name out (KIP-98).
+Each transaction of the target contains records of some partitions and, in the progress topic, the new progress of these
+partitions. So a mirror that is killed at any moment continues exactly where its last transaction ended: no record is
+lost, and consumers of committed records see none twice. The transactional id fences a second mirror of the same name
+(KIP-98).
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ Report = Callable[[str], None]
 
 
 class _TryAgain(Exception):  # noqa: N818 - an order, not an error
-    """The transaction came to nothing: abort it and read its records again."""
+    """The transaction failed: abort it and read its records again."""
 
 
 class Copier:
-    """Of one mirror. The caller names partitions, lets it work in turns, and closes it."""
+    """Copies the records of one mirror. The caller assigns partitions, calls `work` repeatedly, and closes it."""
 
     def __init__(
         self,
@@ -64,15 +64,15 @@ class Copier:
         compression: str,
         say: Report,
     ) -> None:
-        """Take over from a mirror of the same name: what it had not committed never was. Raises CommandError."""
+        """Fence an earlier mirror of the same name and abort its open transaction. Raises CommandError."""
         self._prefix = prefix
         self._progress_topic = progress_topic
         self._say = say
         self._name = name
         self.progress: dict[Partition, Progress] = {}
-        """By partition of the source: what has been committed."""
+        """The committed progress, by partition of the source."""
         self.without_timestamp = 0
-        """Records that say no time; the target gives them the time of their copying."""
+        """The number of records without a timestamp; the target gives them the time of their copying."""
         self.record_count = 0
         self._pending: dict[Partition, Progress] = {}
         self._in_flight: dict[Partition, deque[int]] = {}
@@ -88,7 +88,7 @@ class Copier:
                 "transactional.id": f"highwater-mirror-{name}",
                 "compression.codec": compression,
                 "linger.ms": 20,
-                # The target's topics say what is too large, not this client.
+                # max.message.bytes of the target's topics limits records, not this client.
                 "message.max.bytes": 1_000_000_000,
                 "queue.buffering.max.messages": 2 * _MOST_RECORDS,
                 "transaction.timeout.ms": 60_000,
@@ -102,7 +102,7 @@ class Copier:
         self._consumer = Consumer(
             {
                 **source.client_config,
-                # A consumer needs the name of a group; nothing is ever committed to it.
+                # librdkafka requires a group id; nothing is committed to this group.
                 "group.id": f"highwater-mirror-{name}",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
@@ -115,20 +115,20 @@ class Copier:
         )
 
     def close(self) -> None:
-        """Give up what has not been committed."""
+        """Abort what has not been committed."""
         self._consumer.close()
         if self._is_open:
             try:
                 self._producer.purge()
                 self._producer.abort_transaction(_POLL_S)
             except KafkaException:
-                # The next mirror of this name aborts it, or the target after transaction.timeout.ms.
+                # The next mirror of this name aborts the transaction, or the target after transaction.timeout.ms.
                 return
 
     # Which partitions
 
     def assign(self, starts: Iterable[tuple[Partition, str, int]]) -> None:
-        """Copy these too: (partition, the topic's id, the source's log start offset). Known progress wins."""
+        """Copy these partitions too: (partition, topic id, the source's log start offset). Known progress wins."""
         added = []
         for partition, topic_id, log_start_offset in starts:
             if partition in self._assigned:
@@ -143,7 +143,7 @@ class Copier:
             self._consumer.incremental_assign(added)
 
     def high_watermarks(self) -> dict[Partition, tuple[int, int]]:
-        """(log start, end) of each partition as the source's last answers told them."""
+        """Return (log start offset, high watermark) of each partition, from the source's last responses."""
         ranges = {}
         for partition in self._assigned:
             low, high = self._consumer.get_watermark_offsets(TopicPartition(*partition), cached=True)
@@ -153,15 +153,15 @@ class Copier:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether everything that was there when it was read has been copied and committed."""
+        """Whether all records below the last known high watermarks are copied and committed."""
         return not self._is_open and self._at_end >= self._assigned
 
     # Copying
 
     def work(self) -> int:
-        """Read some records, hand them to the target, and commit when it is time; how many were read.
+        """Read some records, send them to the target, and commit when it is time. Returns how many were read.
 
-        Raises CommandError for what does not pass by itself.
+        Raises CommandError for an error that a retry does not solve.
         """
         messages = self._consumer.consume(_BATCH, _POLL_S)
         try:
@@ -199,13 +199,13 @@ class Copier:
             raise refusal(f"{partition[0]}-{partition[1]} of the source", KafkaException(error))
 
     def _skip_deleted(self, partition: Partition) -> None:
-        """The source has deleted what was to come next; or it lost its end."""
+        """Continue at the log start offset, when retention deleted the next records. Raises CommandError for loss."""
         start, end = self._consumer.get_watermark_offsets(TopicPartition(*partition), timeout=10)
         position = self._position(partition)
         if position > end:
             raise CommandError(
                 f"{partition[0]}-{partition[1]} of the source ends at offset {end}, and the mirror is at {position}: "
-                "the source has lost records or the topic was made anew; mirror it under another --name and --prefix"
+                "the source has lost records or the topic was created again: use another --name and --prefix"
             )
         self._say(
             f"warning: the source deleted offsets {position} to {start - 1} of {partition[0]}-{partition[1]} before "
@@ -275,7 +275,7 @@ class Copier:
             try:
                 self.commit()
             except (_TryAgain, KafkaException):
-                # What is aborted now is copied by the next run.
+                # The next run copies the aborted records.
                 self._begin_again()
 
     def commit(self) -> None:
@@ -313,7 +313,7 @@ class Copier:
         self._begin_again()
 
     def _begin_again(self) -> None:
-        """Abort, and read again from what was committed."""
+        """Abort, and read again from the committed progress."""
         self._producer.purge()
         self._producer.flush(_POLL_S)
         try:
@@ -367,5 +367,5 @@ class Copier:
         except DamagedProgress as error:
             raise CommandError(
                 f"{self._progress_topic} of the target, offset {message.offset()}: {error}; this topic belongs to the "
-                "mirror alone: delete it to begin anew under another --prefix"
+                "mirror alone: delete it to start again under another --prefix"
             ) from None

@@ -1,4 +1,4 @@
-"""Consumer groups taken along: what they have committed in the source, told in the target's offsets."""
+"""Copies committed offsets of consumer groups, translated to the offsets of the target."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def take_along(
     progress: Mapping[Partition, Progress],
     prefix: str,
 ) -> dict[str, int]:
-    """Set the offsets of the groups in the target, never back; how many partitions of each group were set.
+    """Set the offsets of the groups in the target, only forward. Returns how many partitions of each group were set.
 
-    A group that has members in the target already goes on there by itself, and is left alone.
+    A group that has members in the target is left alone: it commits there by itself.
     """
     listed: Any = source.admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S)
     names = sorted(

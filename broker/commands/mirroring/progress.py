@@ -1,7 +1,7 @@
-"""How far a partition is copied, and which target offset each source offset has.
+"""The progress of a mirrored partition, and the translation of source offsets to target offsets.
 
 Offsets differ between the two clusters: the target has markers of the mirror's transactions, and the source may have
-holes (compaction, markers of its own). A run is a stretch in which they go side by side.
+gaps (compaction, its own markers). In a run, offsets of both grow together, one by one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _VERSION: Final = 1
 
 
 class Run(NamedTuple):
-    """`length` records at consecutive offsets in both."""
+    """`length` records at consecutive offsets in both clusters."""
 
     source_offset: int
     target_offset: int
@@ -24,22 +24,22 @@ class Run(NamedTuple):
 
 
 class DamagedProgress(ValueError):  # noqa: N818 - it names the thing found
-    """A record of the progress topic that no mirror of this version wrote."""
+    """The record of the progress topic was not written by a mirror of this version."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """Of one partition."""
+    """The progress of one partition."""
 
     topic_id: str = ""
-    """Of the source's topic: one deleted and made anew is another topic."""
+    """The id of the source's topic: a topic that is deleted and created again has another id."""
     source_offset: int = -1
-    """The next one to copy; -1 before the first."""
+    """The next offset to copy; -1 before the first."""
     runs: list[Run] = field(default_factory=list)
-    """The oldest first. Old ones are thinned out, which makes what is translated by them earlier, never later."""
+    """The oldest first. Old runs are thinned out, so a translated offset may be earlier, never later."""
 
     def copied(self, source_offset: int, target_offset: int) -> None:
-        """A record is in the target. Calls come in the order of offsets."""
+        """Note that a record is in the target. Must be called in the order of offsets."""
         self.source_offset = source_offset + 1
         last = self.runs[-1] if self.runs else None
         if last is not None and (source_offset, target_offset) == (
@@ -51,20 +51,20 @@ class Progress:
             self.runs.append(Run(source_offset, target_offset, 1))
 
     def thin_out(self) -> None:
-        """Of the older half every second run goes, but the first stays: groups near the end matter most."""
+        """Drop every second run of the older half, but keep the first: most groups are near the end."""
         while len(self.runs) > _MOST_RUNS:
             half = len(self.runs) // 2
             self.runs = [self.runs[0], *self.runs[1:half:2], *self.runs[half:]]
 
     def translate(self, source_offset: int) -> int | None:
-        """The target's offset for a group that goes on at `source_offset`: nothing it has not read is before it.
+        """Return the target's offset for a group at `source_offset`: the group skips no record that it has not read.
 
-        It may be earlier than need be. None while nothing has been copied.
+        The offset may be earlier than necessary. None while nothing has been copied.
         """
         if not self.runs:
             return None
         source_offset = min(source_offset, self.source_offset)
-        # Runs are few, and most groups are near the last.
+        # Runs are few, and most groups are near the last one.
         for run in reversed(self.runs):
             if source_offset >= run.source_offset:
                 return run.target_offset + min(source_offset - run.source_offset, run.length)
@@ -110,7 +110,7 @@ def decode_key(key: bytes) -> tuple[str, int]:
 
 
 def lag(progress: Progress | None, log_range: Sequence[int]) -> int:
-    """Records (at most: holes count) of the source that are still to come, by its (log start, log end) offsets."""
+    """Return how many records of the source are not copied, by its (log start, log end) offsets; gaps count too."""
     start, end = log_range
     position = start if progress is None else max(progress.source_offset, start)
     return max(end - position, 0)

@@ -1,4 +1,4 @@
-"""Creates the topics of the target like those of the source, and selects which are mirrored."""
+"""Selects the topics to mirror, and creates and changes their copies in the target."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from highwater.common.nearest import did_you_mean
 PROGRESS_TOPIC_PREFIX: Final = "highwater-mirror-"
 _OWN_TO_A_CLUSTER: Final = frozenset(
     (
-        # Where replicas are, and what they are worth, is a matter of each cluster (MM2's config.properties.exclude).
+        # Replication is configured by each cluster itself (MM2's config.properties.exclude).
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "min.insync.replicas",
         "unclean.leader.election.enable",
-        # The target keeps the times that the source gave, however old they are.
+        # The target keeps the source's timestamps, even very old ones.
         "message.timestamp.type",
         "message.timestamp.difference.max.ms",
         "message.timestamp.before.max.ms",
@@ -39,7 +39,7 @@ _OWN_TO_A_CLUSTER: Final = frozenset(
 
 
 class Selection(NamedTuple):
-    """Which topics: names or regular expressions, each matched as a whole."""
+    """The topics to mirror: names or regular expressions for whole names."""
 
     wanted: Sequence[re.Pattern[str]]
     excluded: Sequence[re.Pattern[str]] = ()
@@ -53,7 +53,7 @@ class Selection(NamedTuple):
 
 
 def patterns(texts: Iterable[str], option: str) -> list[re.Pattern[str]]:
-    """Raises UsageError for what is no regular expression."""
+    """Compile regular expressions. Raises UsageError for an invalid one."""
     compiled = []
     for text in texts:
         try:
@@ -73,7 +73,7 @@ class SourceTopic(NamedTuple):
 
 
 def selected_topics(source: Cluster, selection: Selection) -> dict[str, SourceTopic]:
-    """Those that exist now, by name."""
+    """Return the selected topics that exist now, by name."""
     metadata = _metadata(source)
     names = sorted(name for name in metadata if selection.has(name))
     if not names:
@@ -89,7 +89,7 @@ def selected_topics(source: Cluster, selection: Selection) -> dict[str, SourceTo
 
 
 def unmatched_names(source: Cluster, texts: Iterable[str]) -> list[str]:
-    """Complaints about topics that were named plainly and are not there."""
+    """Return an error for each plain name of a topic that does not exist."""
     known = sorted(_metadata(source))
     return [
         f"there is no topic {text}{did_you_mean(text, known)}"
@@ -120,7 +120,7 @@ def _overrides(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, st
 
 
 def make_alike(target: Cluster, topic: SourceTopic, name: str, replication_factor: int | None) -> list[str]:
-    """Make, grow and set the topic `name` of the target as the source's is; what was done, in words."""
+    """Create or change the topic `name` of the target to match the source's. Returns the changes in words."""
     existing = _metadata(target).get(name)
     if existing is None or existing.error is not None:
         _create(target, topic, name, replication_factor or topic.replication_factor)
@@ -149,7 +149,7 @@ def _create(target: Cluster, topic: SourceTopic, name: str, replication_factor: 
         result_of(f"topic {name}", future)
     except CommandError as error:
         if "INVALID_REPLICATION_FACTOR" in str(error):
-            raise CommandError(f"{error}; say --replication-factor N") from None
+            raise CommandError(f"{error}; give --replication-factor N") from None
         raise
 
 
@@ -174,7 +174,7 @@ def _set_alike(target: Cluster, topic: SourceTopic, name: str) -> list[str]:
 
 
 def make_progress_topic(target: Cluster, name: str, replication_factor: int) -> None:
-    """Compacted, one partition: the latest record of a key is all that counts."""
+    """Create the topic, compacted and with one partition: only the latest record of a key counts."""
     if name in _metadata(target):
         return
     wanted = NewTopic(name, 1, replication_factor, config={"cleanup.policy": "compact", "compression.type": "producer"})
