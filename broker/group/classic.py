@@ -7,15 +7,15 @@
     LeaveGroup       UNKNOWN_MEMBER_ID   NONE                    NONE, and rebalances          NONE, and rebalances
     OffsetCommit     simple consumers    NONE                    REBALANCE_IN_PROGRESS         NONE
 
-    Dead answers every request with COORDINATOR_NOT_AVAILABLE. The states and their transitions stand in
-    highwater.broker.group.rebalance.
+    Dead answers every request with COORDINATOR_NOT_AVAILABLE. highwater.broker.group.rebalance has the transitions
+    between the states.
 
 A request is checked in this order: is its instance id fenced (FENCED_INSTANCE_ID), is its member known
-(UNKNOWN_MEMBER_ID), is its generation this one (ILLEGAL_GENERATION). Dynamic members first get an id and join with it
-(KIP-394); static ones (KIP-345) keep their place while they are away, for as long as their session lasts.
+(UNKNOWN_MEMBER_ID), is its generation the current one (ILLEGAL_GENERATION). Dynamic members first get an id and join
+with it (KIP-394); static members (KIP-345) that disconnect stay members until their session ends.
 
-The semantics are those of Apache Kafka 3.9's GroupCoordinator. There a join or sync that another of the same member
-supersedes, or whose member is removed, may stay unanswered; here it is told to join again.
+The semantics are those of Apache Kafka 3.9's GroupCoordinator, with one exception: in Kafka a join or sync may stay
+unanswered when a newer one of the same member replaces it or the member is removed; here the answer is to join again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from highwater.broker.group.members import Member
 from highwater.broker.group.rebalance import Rebalance, State
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 300_000
-"""How long a first join may wait: its client has no member id yet, so nothing else would tell that it is gone."""
+"""The session of a first join: its client has no member id yet, so it cannot send heartbeats."""
 
 
 class ClassicGroup(Rebalance):
@@ -67,7 +67,7 @@ class ClassicGroup(Rebalance):
     def _has_room_for(self, member_id: str) -> bool:
         member = self.members.get(member_id)
         if self.state is State.PREPARING_REBALANCE:
-            # Counting those who joined, so that a group above the limit sheds its slowest members.
+            # Count the joined members, so that a group above the limit loses the members that join last.
             return (member is not None and member.join is not None) or (
                 self.members.joining_count < self._settings.max_size
             )
@@ -108,8 +108,8 @@ class ClassicGroup(Rebalance):
             self.state is State.COMPLETING_REBALANCE
             or (self.state is State.STABLE and not self.members.is_leader(member_id))
         ):
-            # It did not get the answer to its join, or only wants to be sure; a leader that joins a stable group has
-            # seen a reason to assign anew, such as new partitions.
+            # The member may not have received the answer to its join. A leader that joins a stable group wants a new
+            # assignment, for example because of new partitions.
             self._answer(answer, self.joined(member))
         else:
             self._update(member, request, answer)
@@ -135,7 +135,7 @@ class ClassicGroup(Rebalance):
     def _replace_static(
         self, instance_id: str, new_id: str, request: JoinRequest, answer: AnswerJoin, now: Now
     ) -> None:
-        """A static member has started again and asks for a new id; whoever still uses the old one is fenced."""
+        """Give a restarted static member a new id; a client that still uses the old id is fenced."""
         old_leader_id = self.members.leader_id or ""
         old_id = self.members.static_id(instance_id) or ""
         member = self.members.rename(instance_id, new_id)
@@ -147,7 +147,7 @@ class ClassicGroup(Rebalance):
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self._update(member, request, answer)
         if self.state is State.COMPLETING_REBALANCE:
-            # The leader may be assigning to the old id this moment.
+            # The leader may be assigning partitions to the old id at this moment.
             self._prepare_rebalance(f"{new_id} takes the place of {old_id}; {request.reason}", now)
         elif self.state is State.STABLE and self.members.vote() != self.protocol_name:
             self._prepare_rebalance(f"{new_id} brings another protocol; {request.reason}", now)
@@ -155,7 +155,7 @@ class ClassicGroup(Rebalance):
 
             def stored(error: ErrorCode, now: Now) -> None:
                 if member.join is not answer or self.state is not State.STABLE:
-                    return  # It is part of a newer rebalance, which will answer it.
+                    return  # A newer rebalance has the member and will answer it.
                 if error:
                     self.members.rename(instance_id, old_id)
                     self.members.update(member, *before)
@@ -167,11 +167,11 @@ class ClassicGroup(Rebalance):
             self._store({member.member_id: member.assignment for member in self.members}, stored)
 
     def _replaced(self, member: Member, old_leader_id: str, may_skip_assignment: bool) -> JoinAnswer:
-        """This generation, for a static member that came back into it. Nobody is to assign anew (KIP-814)."""
+        """Return the current generation for a static member that came back; no new assignment is needed (KIP-814)."""
         joined = self.joined(member)
         if may_skip_assignment:
             return joined._replace(skip_assignment=self.members.is_leader(member.member_id))
-        # A client that cannot skip is told of the leader's old id, so that it does not take itself for the leader.
+        # A client that cannot skip the assignment gets the leader's old id, so that it does not act as the leader.
         return joined._replace(leader_id=old_leader_id, members=())
 
     # SyncGroup
@@ -220,7 +220,7 @@ class ClassicGroup(Rebalance):
         return ErrorCode.rebalance_in_progress if is_preparing else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now: Now) -> tuple[list[ErrorCode], list[Effect]]:
-        """An outcome for each of `leavers`."""
+        """Remove members. Returns an error code for each of `leavers`, in order."""
         return [self._leave(leaver, now) for leaver in leavers], self._take_effects()
 
     def _leave(self, leaver: Leaver, now: Now) -> ErrorCode:
@@ -239,7 +239,7 @@ class ClassicGroup(Rebalance):
     def check_commit(
         self, member_id: str, group_instance_id: str | None, generation_id: int, now: Now
     ) -> ErrorCode | None:
-        """Why this member may not commit offsets now, or None. A commit counts as a heartbeat."""
+        """Return why this member may not commit offsets now, or None. A commit counts as a heartbeat."""
         if self.state not in (State.EMPTY, State.DEAD) and _is_nobody(member_id, group_instance_id, generation_id):
             return ErrorCode.unknown_member_id
         error = self.check_transactional_commit(member_id, group_instance_id, generation_id)
@@ -253,7 +253,7 @@ class ClassicGroup(Rebalance):
     def check_transactional_commit(
         self, member_id: str, group_instance_id: str | None, generation_id: int
     ) -> ErrorCode | None:
-        """The same of a producer that commits for this member, or, older ones, without telling for whom (KIP-447)."""
+        """Return why a producer may not commit for this member, or None. Old producers name no member (KIP-447)."""
         if self.state is State.DEAD:
             return ErrorCode.coordinator_not_available
         if self.state is State.EMPTY and generation_id < 0:

@@ -1,8 +1,8 @@
-"""All groups that this broker coordinates: it brings requests to them, and carries out what they want.
+"""The group coordinator: passes requests to the groups and executes their effects.
 
-A group's state machine gives effects back; here answers are delivered, records appended to `__consumer_offsets`, and
-timers set. What a client is promised is in the log first. At the start the groups are read back from that topic a slice
-at a time while the broker already serves; until its partition is read a group answers COORDINATOR_LOAD_IN_PROGRESS.
+A group's state machine returns effects; the coordinator sends answers, appends records to `__consumer_offsets`, and
+sets timers. A change is in the log before a client sees it. After the start the groups are read from that topic in
+slices while the broker already serves; until its partition is read, a group answers COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ from highwater.broker.topics.topic import Topic
 _logger = logging.getLogger(__name__)
 
 _MAX_TEXT_BYTES: Final = 32_000
-"""Of any name a client brings: the records and older answers count the bytes of a text in 15 bits."""
+"""The limit of any name in a request: records and older responses have 15 bits for the length of a text."""
 
 Offsets = Mapping[TopicPartition, CommittedOffset]
 Outcomes = Mapping[TopicPartition, ErrorCode]
 
 
 class Committer(NamedTuple):
-    """Who commits: a member in a generation, or a simple consumer that is in no group, with the defaults."""
+    """The member and generation of a commit; the defaults are a simple consumer, which is not a member."""
 
     member_id: str = NO_MEMBER_ID
     group_instance_id: str | None = None
@@ -70,14 +70,14 @@ class Committer(NamedTuple):
 
 
 class Group:
-    """A group with all that belongs to it."""
+    """A group with its members, offsets and timer."""
 
     __slots__ = ("members", "offsets", "partition_index", "timer", "timer_ms")
 
     def __init__(self, members: ClassicGroup, partition_index: int) -> None:
         self.members = members
         self.partition_index = partition_index
-        """Where in the topic it is kept."""
+        """The partition of `__consumer_offsets` that stores the group."""
         self.offsets = GroupOffsets()
         self.timer: Timer | None = None
         self.timer_ms = 0
@@ -87,7 +87,7 @@ class GroupCoordinator:
     def __init__(
         self, runtime: Runtime, partitions: Partitions, cluster: ClusterView, deleted_topics: Sequence[str] = ()
     ) -> None:
-        """Offsets of `deleted_topics`, which were deleted since the last run, are not read back."""
+        """`deleted_topics` were deleted since the last run: their offsets are not read back."""
         config = runtime.config
         self._deleted_topics = deleted_topics
         self._config = config
@@ -106,7 +106,7 @@ class GroupCoordinator:
         )
         self._groups: dict[str, Group] = {}
         self._undecided: dict[int, set[str]] = {}
-        """By producer id, the groups that its open transaction has offsets of."""
+        """By producer id: the groups with offsets in its open transaction."""
         self._settings = GroupSettings(
             config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
         )
@@ -123,11 +123,11 @@ class GroupCoordinator:
     # The topic
 
     def take_up(self, topic: Topic) -> None:
-        """Lead the whole topic `__consumer_offsets`: the broker runs alone."""
+        """Start to lead all partitions of `__consumer_offsets`, in a broker that runs alone."""
         self._topic.take_up(topic)
 
     def topic_deleted(self, name: str) -> None:
-        """Nobody can have consumed what is gone; and without our own topic there are no groups."""
+        """Remove the offsets of a deleted topic; when it is `__consumer_offsets`, remove all groups."""
         if name != OFFSETS_TOPIC:
             for group_id, group in tuple(self._groups.items()):
                 self._bury(group_id, group, group.offsets.remove_topic(name))
@@ -135,17 +135,17 @@ class GroupCoordinator:
         self._topic.forget()
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Of a cluster: no group that is here has consumed them."""
+        """Remove the offsets of partitions that the cluster deleted."""
         for group_id, group in tuple(self._groups.items()):
             self._bury(group_id, group, group.offsets.remove(partitions))
         self._topic.forget_if_gone()
 
     def on_leader(self, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition of `__consumer_offsets` now, in a cluster: it coordinates its groups."""
+        """Start to coordinate the groups of a partition of `__consumer_offsets` that this broker now leads."""
         self._topic.on_leader(index, leader_epoch)
 
     def on_follower(self, index: int) -> None:
-        """This broker leads that partition no longer, or has it no longer."""
+        """Stop to coordinate the groups of a partition that this broker no longer leads."""
         self._topic.on_follower(index)
 
     def _unload(self, index: int) -> None:
@@ -158,7 +158,7 @@ class GroupCoordinator:
             self._apply(group, group.members.die(ErrorCode.not_coordinator))
 
     def close(self) -> None:
-        """Answer everybody who waits, and refuse everybody who comes: the broker stops."""
+        """Answer every waiting request and refuse new ones, because the broker stops."""
         self._is_closed = True
         for group in self._groups.values():
             self._apply(group, group.members.die(ErrorCode.not_coordinator))
@@ -166,7 +166,7 @@ class GroupCoordinator:
             self._expiry_timer.cancel()
 
     def refusal(self, group_id: str, *, may_be_empty: bool = False) -> ErrorCode | None:
-        """Why this broker cannot say anything about the group now, or None."""
+        """Return why this broker cannot answer for the group now, or None."""
         if not (group_id or may_be_empty) or not _fits(group_id):
             return ErrorCode.invalid_group_id
         if self._is_closed:
@@ -174,11 +174,11 @@ class GroupCoordinator:
         return self._topic.refusal(group_id)
 
     def partition_of(self, group_id: str) -> int | None:
-        """The partition of `__consumer_offsets` that keeps a group; None while there is no such topic."""
+        """Return the partition of `__consumer_offsets` for a group; None while there is no such topic."""
         return self._topic.index_of(group_id)
 
     def partition(self, group_id: str) -> Partition | None:
-        """The same, if this broker leads it."""
+        """Return the partition of `__consumer_offsets` for a group, if this broker leads it."""
         return self._topic.partition(group_id)
 
     # Members
@@ -204,7 +204,7 @@ class GroupCoordinator:
     def sync(self, group_id: str, request: SyncRequest, answer: AnswerSync) -> None:
         error = self.refusal(group_id)
         if error is ErrorCode.coordinator_load_in_progress:
-            # Whatever was being rebalanced is lost; older clients do not expect the true reason here.
+            # The rebalance was lost. Older clients do not expect COORDINATOR_LOAD_IN_PROGRESS here.
             error = ErrorCode.rebalance_in_progress
         group = self._groups.get(group_id)
         if error is not None or group is None:
@@ -224,7 +224,7 @@ class GroupCoordinator:
         return outcome
 
     def leave(self, group_id: str, leavers: Sequence[Leaver]) -> ErrorCode | list[ErrorCode]:
-        """An outcome for each of `leavers`, or one for all."""
+        """Remove members. Returns an error code for each of `leavers`, or one for all."""
         if (error := self.refusal(group_id)) is not None:
             return error
         group = self._groups.get(group_id)
@@ -273,9 +273,9 @@ class GroupCoordinator:
         offsets: Offsets,
         answer: Callable[[Outcomes], None],
     ) -> None:
-        """Commit when the transaction of the producer, (id, epoch), does, if `verify` vouches for that.
+        """Add offsets to the transaction of the producer (id, epoch), if `verify` allows it.
 
-        There is no `verify` if this broker did not coordinate the group when it was asked.
+        `verify` is None if this broker did not coordinate the group when the transaction was verified.
         """
         producer_id = producer[0]
         group = self._groups.get(group_id)
@@ -310,7 +310,10 @@ class GroupCoordinator:
         self._append(group_id, _offset_records(group_id, accepted), written, producer)
 
     def transaction_ended(self, partition: int, producer_id: int, is_commit: bool) -> None:
-        """A transaction's marker is safe in that partition of the topic; if it is being read back it is met there."""
+        """Commit or drop the offsets of a transaction whose marker is durable in that partition of the topic.
+
+        A partition that is still being read needs no call: the reading finds the marker.
+        """
         groups = self._undecided.get(producer_id, set())
         for group_id in tuple(groups):
             group = self._groups.get(group_id)
@@ -327,7 +330,7 @@ class GroupCoordinator:
         return len(metadata) <= self._max_metadata_length and _fits(metadata)
 
     def offsets(self, group_id: str) -> ErrorCode | GroupOffsets:
-        """What a group has committed; nothing for one that nobody knows."""
+        """Return the committed offsets of a group; none for an unknown group."""
         if (error := self.refusal(group_id, may_be_empty=True)) is not None:
             return error
         group = self._groups.get(group_id)
@@ -336,7 +339,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], answer: Callable[[ErrorCode | Outcomes], None]
     ) -> None:
-        """An outcome for each of `partitions`, or one for all."""
+        """Delete committed offsets. Returns an error code for each of `partitions`, or one for all."""
         group = self._groups.get(group_id)
         error = self.refusal(group_id)
         if error is None and group is None:
@@ -364,14 +367,14 @@ class GroupCoordinator:
     # Administration
 
     def describe(self, group_id: str) -> ErrorCode | ClassicGroup | None:
-        """The group, or None for one that nobody knows."""
+        """Return the group, or None for an unknown group."""
         if (error := self.refusal(group_id, may_be_empty=True)) is not None:
             return error
         group = self._groups.get(group_id)
         return None if group is None else group.members
 
     def all_groups(self) -> tuple[ErrorCode, list[ClassicGroup]]:
-        """All groups known so far, and whether that is all there is to say."""
+        """Return all groups known so far, and an error while some are still being read."""
         error = ErrorCode.none
         if self._is_closed:
             error = ErrorCode.coordinator_not_available
@@ -415,12 +418,12 @@ class GroupCoordinator:
         removed: Sequence[TopicPartition],
         then: Callable[[ErrorCode], None] = lambda _: None,
     ) -> None:
-        """Write tombstones for offsets that were removed, and for a group that has nothing left."""
+        """Append tombstones for removed offsets, and for the group if it is empty."""
         tombstones: list[KeyValue] = [(encode_offset_key(OffsetKey(group_id, *key)), None) for key in removed]
         members = group.members
         if members.state is State.EMPTY and group.offsets.is_empty and not members.pending_members:
             del self._groups[group_id]
-            # A group that never had a member was never written down itself.
+            # The log has no record of a group that never had a member.
             if members.generation_id > 0:
                 tombstones.append((encode_group_key(GroupKey(group_id)), None))
             self._apply(group, members.die(ErrorCode.coordinator_not_available))
@@ -429,7 +432,7 @@ class GroupCoordinator:
         else:
             then(ErrorCode.none)
 
-    # Carrying out effects
+    # Executing effects
 
     def _add(self, group_id: str, index: int | None = None) -> Group:
         if index is None:
@@ -466,7 +469,7 @@ class GroupCoordinator:
         self._topic.append(group_id, records, now_ms, then, producer, timeout_ms=self._append_timeout_ms)
 
     def _schedule(self, group: Group) -> None:
-        """Have the group's `tick` called in time. A timer that is early does no harm, so heartbeats do not move it."""
+        """Schedule the group's `tick`. An early timer does no harm, so heartbeats do not move the timer."""
         wake_ms = group.members.wake_ms
         if group.timer is not None:
             if wake_ms is not None and group.timer_ms <= wake_ms:
@@ -496,9 +499,9 @@ class GroupCoordinator:
         self._restore(kept_groups(settled), partition.index)
 
     def _restore(self, kept: KeptGroups, index: int) -> None:
-        """Take up the groups of one partition, all or none.
+        """Load the groups of one partition, all or none.
 
-        How many partitions there are the cluster may not have told yet: that this one is led here comes first.
+        The partition count of the topic may still be unknown: LeaderAndIsr can arrive before the metadata.
         """
         if kept.unknown_count:
             _logger.warning(
@@ -542,13 +545,13 @@ _STORE_ERRORS: Final = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-"""What members are told when the log refuses their group (GroupMetadataManager.storeGroup)."""
+"""The errors that members get when the log refuses their group (GroupMetadataManager.storeGroup)."""
 
 _COMMIT_ERRORS: Final = _STORE_ERRORS | {
-    # Of a transaction's coordinator elsewhere that could not be asked; clients come again for this.
+    # The transaction coordinator on another broker could not be reached; clients retry after this error.
     ErrorCode.network_exception: ErrorCode.coordinator_load_in_progress,
     ErrorCode.request_timed_out: ErrorCode.request_timed_out,
     ErrorCode.message_too_large: ErrorCode.invalid_commit_offset_size,
     ErrorCode.record_list_too_large: ErrorCode.invalid_commit_offset_size,
 }
-"""What a committer is told when the log refuses its offsets (GroupMetadataManager.maybeConvertOffsetCommitError)."""
+"""The errors of a commit that the log refuses (GroupMetadataManager.maybeConvertOffsetCommitError)."""

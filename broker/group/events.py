@@ -13,14 +13,14 @@ NO_MEMBER_ID: Final = ""
 
 
 class Now(NamedTuple):
-    """The time of an event: one for time-outs, which never goes back, and one for what is stored."""
+    """The time of an event: monotonic for time-outs, and of the wall clock for stored values."""
 
     monotonic_ms: int
     wall_ms: int
 
 
 class Protocol(NamedTuple):
-    """One assignor a member offers, and what it wants that assignor to know."""
+    """An assignor that a member supports, and the member's metadata for it."""
 
     name: str
     metadata: bytes
@@ -36,9 +36,9 @@ class JoinRequest(NamedTuple):
     client_id: str = ""
     client_host: str = ""
     must_know_member_id: bool = False
-    """A first join only gets a member id, and must be repeated with it (KIP-394)."""
+    """A first join only returns a member id; the client must join again with this id (KIP-394)."""
     may_skip_assignment: bool = False
-    """The client understands that it leads and need not assign (KIP-814)."""
+    """The client supports being the leader without a new assignment (KIP-814)."""
     reason: str = "not provided"
 
 
@@ -52,7 +52,7 @@ class SyncRequest(NamedTuple):
 
 
 class Leaver(NamedTuple):
-    """Who is to leave: by member id, or a static member by its instance id only, as administrators do."""
+    """A member to remove, by member id, or by instance id only, as administrators remove static members."""
 
     member_id: str
     group_instance_id: str | None = None
@@ -60,7 +60,7 @@ class Leaver(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader is told of it."""
+    """A member in the leader's answer to JoinGroup."""
 
     member_id: str
     group_instance_id: str | None
@@ -75,7 +75,7 @@ class JoinAnswer(NamedTuple):
     protocol_name: str | None = None
     leader_id: str = ""
     members: tuple[JoinedMember, ...] = ()
-    """Everybody, for the leader; nobody, for the others."""
+    """All members for the leader; empty for the others."""
     skip_assignment: bool = False
 
 
@@ -103,25 +103,25 @@ class StoredMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """What outlives the broker of a group's membership."""
+    """The membership of a group as it is stored in the log."""
 
     protocol_type: str
     generation_id: int
     protocol_name: str | None
     leader_id: str | None
     state_timestamp_ms: int
-    """When the group took its state; -1 where an old format does not tell."""
+    """When the group entered its state; -1 if an old format does not have it."""
     members: tuple[StoredMember, ...] = ()
 
 
 class Answer(NamedTuple):
-    """Effect: a request that has waited, or has just come, gets its answer."""
+    """Effect: answer a waiting or new request."""
 
     deliver: Callable[[], None]
 
 
 class Store(NamedTuple):
-    """Effect: write this down, then tell the group with `ClassicGroup.stored` how it went."""
+    """Effect: append this to the log, then report the outcome to `ClassicGroup.stored`."""
 
     group: StoredGroup
     then: Callable[[ErrorCode, Now], None]

@@ -1,4 +1,4 @@
-"""The groups that the records of one partition of `__consumer_offsets` tell of."""
+"""The groups and offsets in the records of one partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from highwater.broker.group.settling import SettledRecords
 
 
 class UndecidedOffset(NamedTuple):
-    """What the open transaction of a producer would commit."""
+    """An offset in the open transaction of a producer."""
 
     producer_id: int
     partition: TopicPartition
@@ -19,14 +19,14 @@ class UndecidedOffset(NamedTuple):
 
 
 class KeptGroups(NamedTuple):
-    """All by group."""
+    """The content of one partition; every mapping is by group id."""
 
     members: dict[str, StoredGroup]
     committed: dict[str, dict[TopicPartition, CommittedOffset]]
     undecided: dict[str, list[UndecidedOffset]]
-    """In the order of the log."""
+    """In log order."""
     unknown_count: int
-    """Records of kinds that this broker does not have."""
+    """The number of records of kinds that this broker does not support."""
 
 
 def kept_groups(settled: SettledRecords) -> KeptGroups:

@@ -1,7 +1,7 @@
-"""The members of one classic group: who they are, who leads, and which assignors all of them know.
+"""The members of one classic group: their ids, the leader, and the assignors that all support.
 
-Invariants: a static member's instance id leads to exactly one member; the leader, if there is one, is a member; a
-member whose first join is still to come (KIP-394) is pending and not a member.
+Invariants: an instance id maps to exactly one static member; the leader, if there is one, is a member; a client that
+has a member id but has not joined with it yet (KIP-394) is pending and not a member.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Member:
         self.protocols = request.protocols
         self.assignment = b""
         self.is_new = False
-        """Its first join waits still, so it can send no heartbeats."""
+        """The first join is unanswered, so the client cannot send heartbeats yet."""
         self.expires_ms: int | None = None
         self.join: AnswerJoin | None = None
-        """Who waits for the answer to its JoinGroup."""
+        """The members whose JoinGroup is unanswered."""
         self.sync: AnswerSync | None = None
-        """Who waits for the answer to its SyncGroup."""
+        """The members whose SyncGroup is unanswered."""
 
     @classmethod
     def restored(cls, stored: StoredMember, protocol_type: str, protocol_name: str | None) -> Member:
@@ -97,7 +97,7 @@ class Members:
         self._by_id: dict[str, Member] = {}
         self._static_ids: dict[str, str] = {}
         self._supporters: Counter[str] = Counter()
-        """How many members know each assignor."""
+        """How many members support each assignor."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -118,7 +118,7 @@ class Members:
         return self._by_id.values()
 
     def static_id(self, group_instance_id: str) -> str | None:
-        """The member id that this instance has at present."""
+        """Return the current member id of this instance."""
         return self._static_ids.get(group_instance_id)
 
     def is_leader(self, member_id: str) -> bool:
@@ -130,7 +130,7 @@ class Members:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest any of them asks to be waited for."""
+        """Return the longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self._by_id.values()), default=0)
 
     def add(self, member: Member) -> None:
@@ -154,7 +154,7 @@ class Members:
         return member
 
     def rename(self, group_instance_id: str, new_member_id: str) -> Member:
-        """A static member came back under a new id; everything else of it stays."""
+        """Give a static member that came back a new member id; its other fields stay."""
         member = self._by_id.pop(self._static_ids[group_instance_id])
         if self.leader_id == member.member_id:
             self.leader_id = new_member_id
@@ -174,7 +174,7 @@ class Members:
         member.session_timeout_ms = session_timeout_ms
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who has joined again; False when nobody has."""
+        """Keep the leader if it has joined, else elect a member that has. Returns False when no member has joined."""
         leader = None if self.leader_id is None else self._by_id[self.leader_id]
         if leader is None or leader.join is not None:
             return leader is not None
@@ -187,11 +187,11 @@ class Members:
     # Assignors
 
     def can_agree(self, protocols: tuple[Protocol, ...]) -> bool:
-        """Whether one of these is known to every member."""
+        """Whether every member supports one of these."""
         return any(self._supporters[name] == len(self._by_id) for name in _names(protocols))
 
     def vote(self) -> str:
-        """The assignor that most members like best among those that all of them know."""
+        """Return the assignor that most members prefer, among those that all members support."""
         candidates = {name for name, count in self._supporters.items() if count == len(self._by_id)}
         votes = Counter(
             next(name for name, _ in member.protocols if name in candidates) for member in self._by_id.values()
@@ -204,9 +204,9 @@ def _names(protocols: tuple[Protocol, ...]) -> frozenset[str]:
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics of a consumer's metadata, or None if it is not of the consumer protocol.
+    """Return the topics in a consumer's metadata, or None if it is not of the consumer protocol.
 
-    Every version of that protocol begins as its version 0 does: i16 version, array of topic names.
+    Every version of that protocol begins like version 0: i16 version, array of topic names.
     """
     decoder = Decoder(memoryview(metadata))
     try:

@@ -1,21 +1,22 @@
-"""What one group has committed: (event, time) in, changed offsets out; no I/O, no clock.
+"""The committed offsets of one group: (event, time) in, changed offsets out; no I/O, no clock.
 
     offset of a partition   event                                                      next
-    unknown                 a commit is handed to the log                              pending
-    committed               a commit is handed to the log                              committed and pending
-    pending                 the log has it                                             committed
-    pending                 the log refused it                                         as it was before
+    unknown                 a commit is passed to the log                              pending
+    committed               a commit is passed to the log                              committed and pending
+    pending                 the log has appended it                                    committed
+    pending                 the log refused it                                         as before
     unknown, committed      a producer's transaction writes one (TxnOffsetCommit)      as before, and undecided
     undecided               the transaction commits                                    committed
-    undecided               the transaction aborts, or the log refused it              as it was before
-    undecided               one that was written later is committed                    committed: that one
+    undecided               the transaction aborts, or the log refused it              as before
+    undecided               a later offset of the partition is committed               committed: the later one
     any                     group or topic deleted, OffsetDelete, expiry               unknown; the log has a tombstone
 
-The order in which offsets were written decides, as it does when the log is read back. A pending or undecided offset is
-not shown and does not expire. When offsets expire (KIP-211): of an empty group, when the group has
-been empty for the retention time; of a consumer group that is stable, when nobody in it reads the topic and the last
-commit is as long ago; of a group without members ever, when the last commit is. A commit that named its own retention
-time (OffsetCommit up to v4) keeps to that.
+Of two offsets the later one in the log wins, as when the log is read back. A pending or undecided offset is not
+returned and does not expire. Offsets expire (KIP-211)
+- in an empty group: when the group has been empty for the retention time;
+- in a stable consumer group: when no member reads the topic and the last commit is older than the retention time;
+- in a group that never had members: when the last commit is older than the retention time.
+A commit with its own retention time (OffsetCommit up to v4) expires after that time instead.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ TopicPartition = tuple[str, int]
 class CommittedOffset(NamedTuple):
     offset: int
     leader_epoch: int
-    """-1 where the client did not tell."""
+    """-1 if the client did not send it."""
     metadata: str
     commit_timestamp_ms: int
     expire_timestamp_ms: int | None = None
-    """Only where the client asked for a retention time of its own."""
+    """Only if the client requested its own retention time."""
 
 
 class _Undecided(NamedTuple):
@@ -69,23 +70,23 @@ class GroupOffsets:
         return self._committed.get(partition)
 
     def is_pending(self, partition: TopicPartition) -> bool:
-        """Whether what is committed may be about to change."""
+        """Whether a commit or a transaction may soon change the committed offset."""
         return partition in self._pending or any(partition in offsets for offsets in self._undecided.values())
 
     def restore(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         self._committed[partition] = offset
 
     def begin_commit(self, partitions: Iterable[TopicPartition]) -> int:
-        """These are handed to the log; what to tell when they are written."""
+        """Note a commit that is passed to the log. Returns the `order` for `end_commit`."""
         self._pending.update(iter(partitions))
         self._order += 1
         return self._order
 
     def end_commit(self, order: int, offsets: Mapping[TopicPartition, CommittedOffset], *, is_written: bool) -> None:
-        """The log has these, or refused them. Commits end in the order in which they began."""
+        """Note whether the log has appended a commit. Commits must end in the order in which they began."""
         for partition, offset in offsets.items():
             if partition not in self._pending:
-                continue  # Removed while it was under way.
+                continue  # The offset was removed during the append.
             self._pending[partition] -= 1
             if not self._pending[partition]:
                 del self._pending[partition]
@@ -93,10 +94,10 @@ class GroupOffsets:
                 self._commit(partition, offset, order)
 
     def add_undecided(self, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> Callable[[], None]:
-        """These are handed to the log, or were found there, as part of the producer's open transaction.
+        """Note offsets of the producer's open transaction that are passed to the log, or were found there.
 
-        If the log does not take them call what is returned: what was there before (of the producer itself, when it is
-        a fenced instance of it that is refused) is there again.
+        Returns a function to call if the log refuses them: it restores the earlier offsets of this transaction (the log
+        refuses those of a fenced instance, while the current instance may have written some).
         """
         self._order += 1
         undecided = self._undecided.setdefault(producer_id, {})
@@ -124,7 +125,7 @@ class GroupOffsets:
             self._drop_undecided(partition, before=order)
 
     def _drop_undecided(self, partition: TopicPartition, *, before: int | None = None) -> bool:
-        """Whether there was one, of those written before."""
+        """Drop undecided offsets of the partition older than order `before`. Returns whether there was one."""
         dropped = False
         for producer_id, undecided in tuple(self._undecided.items()):
             found = undecided.get(partition)
@@ -140,7 +141,7 @@ class GroupOffsets:
             self._undecided.pop(producer_id, None)
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; those of them that the log knows, or is about to."""
+        """Remove offsets. Returns the partitions with an offset in the log, or soon in the log."""
         removed = []
         for partition in partitions:
             was_pending = self._pending.pop(partition, 0) > 0
@@ -159,7 +160,7 @@ class GroupOffsets:
         return {*self._committed, *self._pending, *(key for offsets in self._undecided.values() for key in offsets)}
 
     def expire(self, group: Rebalance, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Forget what is out of date at `now_ms`; the partitions."""
+        """Remove the offsets that have expired at `now_ms`. Returns their partitions."""
         since = _expiry_starts(group)
         if since is None:
             return []
@@ -179,7 +180,7 @@ class GroupOffsets:
 
 
 def _expiry_starts(group: Rebalance) -> Callable[[CommittedOffset], int] | None:
-    """From when on an offset of the group ages; None while none does."""
+    """Return a function from an offset to the start of its retention time; None if none of the group expires now."""
     if group.protocol_type is None:
         return _commit_time
     if group.state is State.EMPTY:

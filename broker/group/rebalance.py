@@ -11,9 +11,9 @@
                          new member, a member leaves or expires or does not sync  PreparingRebalance
     any                  the group is deleted, or its coordinator stops           Dead
 
-A group that was empty waits `initial_rebalance_delay_ms` for more members, and again as long as new ones came
-meanwhile, up to the rebalance time (KIP-134). Whoever waits for the answer to a JoinGroup or SyncGroup is answered
-exactly once. The requests stand in highwater.broker.group.classic.
+A group that was empty waits `initial_rebalance_delay_ms` for more members, and again whenever new members joined
+during the delay, up to the rebalance timeout (KIP-134). Every JoinGroup and SyncGroup is answered exactly once.
+highwater.broker.group.classic handles the requests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class State(Enum):
-    """Named as DescribeGroups tells it."""
+    """The values are the names in DescribeGroups."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -58,19 +58,19 @@ class GroupSettings(NamedTuple):
     initial_rebalance_delay_ms: int
     max_size: int
     new_id: Callable[[], str]
-    """A text that no other call gave."""
+    """Returns a text that is different on each call."""
 
 
 class _InitialDelay(NamedTuple):
-    """A group that was empty waits for more members."""
+    """The delay in which a group that was empty waits for more members."""
 
     delay_ms: int
     remaining_ms: int
-    """How long it may wait after this delay."""
+    """How long the group may still wait after this delay."""
 
 
 class Rebalance:
-    """`wake_ms` is when `tick` wants to be called at the latest, or None; it may be earlier than needed."""
+    """`wake_ms` is the latest time for the next `tick`, or None; it may be earlier than needed."""
 
     def __init__(self, group_id: str, settings: GroupSettings) -> None:
         self.group_id = group_id
@@ -81,9 +81,9 @@ class Rebalance:
         self.protocol_name: str | None = None
         self.members = Members()
         self.pending_members: dict[str, int] = {}
-        """Member ids that were given out and have not joined yet, and when each expires."""
+        """Member ids that were returned to clients that have not joined yet, and when each expires."""
         self.subscribed_topics: frozenset[str] | None = None
-        """What a consumer group reads, where that is known."""
+        """The topics that a consumer group reads; None when unknown."""
         self.wake_ms: int | None = None
         self._settings = settings
         self._effects: list[Effect] = []
@@ -95,7 +95,7 @@ class Rebalance:
 
     @classmethod
     def restored(cls, group_id: str, settings: GroupSettings, stored: StoredGroup, now: Now) -> Self:
-        """A group as the internal topic remembers it: its members have a session's time to be heard of."""
+        """Return a group from its record in the internal topic; its members have one session timeout to send again."""
         group = cls(group_id, settings)
         group.state = State.STABLE if stored.members else State.EMPTY
         group.state_timestamp_ms = stored.state_timestamp_ms
@@ -154,7 +154,7 @@ class Rebalance:
             self._complete_join(now)
 
     def _complete_join(self, now: Now) -> None:
-        """Begin the next generation with those who have joined, and the static members who are away."""
+        """Begin the next generation with the members that have joined, and the static members that have not."""
         self._initial_delay = None
         self._joins_until_ms = None
         for member in self.members:
@@ -184,7 +184,7 @@ class Rebalance:
 
     def _empty_stored(self, error: ErrorCode, now: Now) -> None:
         if error:
-            # After a restart the members of the generation before would be back, and expire.
+            # After a restart the members of the previous generation would be back until they expire.
             _logger.warning("group %s: cannot write that it is empty: %s", self.group_id, error.name)
 
     def _subscribed_topics(self) -> frozenset[str] | None:
@@ -223,7 +223,7 @@ class Rebalance:
                 self._expect_heartbeat(member, now)
 
     def joined(self, member: Member) -> JoinAnswer:
-        """This generation, as `member` is told of it."""
+        """Return the current generation as the JoinGroup answer of `member`."""
         protocol_name = self.protocol_name or ""
         is_leader = self.members.is_leader(member.member_id)
         return JoinAnswer(
@@ -239,7 +239,7 @@ class Rebalance:
     # The end
 
     def die(self, error: ErrorCode) -> list[Effect]:
-        """The group is deleted, or this broker does not coordinate it any longer: nobody waits on."""
+        """End the group: it was deleted, or this broker no longer coordinates it. Answers every waiting request."""
         for member in self.members:
             self._answer_join(member, JoinAnswer(error, member.member_id))
             self._answer_sync(member, SyncAnswer(error))
@@ -247,10 +247,10 @@ class Rebalance:
         self.wake_ms = None
         return self._take_effects()
 
-    # What comes back: time and storage
+    # Time and stored records
 
     def stored(self, store: Store, error: ErrorCode, now: Now) -> list[Effect]:
-        """How an effect of ours went."""
+        """Continue after the append of a `Store` effect: `error` is its outcome."""
         store.then(error, now)
         return self._take_effects()
 
@@ -283,7 +283,7 @@ class Rebalance:
 
     def _expire(self, member: Member, now: Now) -> None:
         if not member.is_new and (member.join is not None or member.sync is not None):
-            # It waits for us; its session goes on when it has its answer.
+            # The member waits for an answer; its session continues after the answer.
             member.expires_ms = None
         else:
             self._remove_and_rebalance(member.member_id, f"{member.member_id} was not heard of in its session", now)

@@ -1,9 +1,9 @@
-"""The records of `__consumer_offsets`: as Kafka 3.9 writes them, and as 0.9 to 4.x wrote them.
+"""The records of `__consumer_offsets`, written as by Kafka 3.9 and read as by 0.9 to 4.x.
 
-A key begins with an i16 version that tells what it is: 0 and 1 an offset (group, topic, partition i32), 2 the
-membership of a group (group). Others are those of newer group protocols and are none of ours. A value begins with the
-i16 version of its format; a null value is a tombstone. Kafka writes version 3 of both values; version 4 is flexible
-(KIP-915).
+A key begins with an i16 version, which is its kind: 0 and 1 an offset (group, topic, partition i32), 2 the membership
+of a group (group). Higher versions belong to newer group protocols, which this broker does not support. A value begins
+with the i16 version of its format; a null value is a tombstone. Kafka writes version 3 of both values; version 4 is
+flexible (KIP-915).
 
     offset       offset i64, leader epoch i32 (3+), metadata, commit timestamp i64, expire timestamp i64 (1 only)
     membership   protocol type, generation i32, protocol?, leader?, state timestamp i64 (2+), members
@@ -60,12 +60,12 @@ def encode_group_key(key: GroupKey) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
-    """The key, or None for one of another kind. Raises CorruptBatch."""
+    """Return the key, or None for a key of another kind. Raises CorruptBatch."""
     return _decode("key", data, _read_key)
 
 
 def encode_offset(offset: CommittedOffset) -> bytes:
-    """In version 3, or 1 where the offset has an expiry of its own, which later versions cannot tell."""
+    """Encode in version 3, or in version 1 if the offset has its own expiry, which later versions do not have."""
     has_expiry = offset.expire_timestamp_ms is not None
     return b"".join(
         (

@@ -1,13 +1,15 @@
-"""What the records of one partition of `__consumer_offsets` come to, taken in the order of the log.
+"""The last value of each key of a partition of `__consumer_offsets`, with transactions applied.
 
-    a record outside of transactions         it is the key's last one; undecided ones before it are void
-    a record of a transaction                undecided until the transaction's marker
-    a commit marker                          the producer's undecided records count, each at its own place
-    an abort marker                          the producer's undecided records are void
+Records are taken in log order.
 
-A record of a transaction that began before another one of the same key stands before it, whenever it is decided.
-(Apache Kafka, GroupMetadataManager.doLoadGroupsAndOffsets; there a tombstone leaves undecided ones alone, so an offset
-that was deleted comes back with the next start.)
+    a record outside of transactions         becomes the key's last record; earlier undecided records are dropped
+    a record of a transaction                is undecided until the transaction's marker
+    a commit marker                          applies the producer's undecided records, each at its own offset
+    an abort marker                          drops the producer's undecided records
+
+Of two records of a key the one with the higher offset wins, no matter when their transactions end.
+(Apache Kafka, GroupMetadataManager.doLoadGroupsAndOffsets; in Kafka a tombstone does not drop undecided records, so a
+deleted offset comes back after a restart.)
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ class SettledRecords:
         self.latest: dict[bytes, bytes] = {}
         """The last value of every key."""
         self.undecided: dict[int, dict[bytes, Record]] = {}
-        """By producer id, what its open transaction would change."""
+        """By producer id: the records of its open transaction."""
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
         """Raises CorruptBatch."""

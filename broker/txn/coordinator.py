@@ -1,9 +1,9 @@
-"""All transactions that this broker coordinates: passes requests in, carries effects out.
+"""The transaction coordinator: passes requests to the transactions and executes their effects.
 
-A transaction's state machine gives effects back; here answers are delivered, states appended to `__transaction_state`,
-and markers written to the partitions of a transaction that was decided. What a client is told is in the log first, so
-a crash at any moment leaves either nothing or a decision: when the topic is read back after a start, decided
-transactions get their markers, the second time perhaps, which does no harm.
+A transaction's state machine returns effects; the coordinator sends answers, appends states to `__transaction_state`,
+and writes markers to the partitions of a decided transaction. A state is in the log before a client sees it, so a crash
+at any moment leaves either nothing or a decision: after a start the topic is read back, and decided transactions get
+their markers. A marker that is written twice does no harm.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from highwater.broker.txn.transaction import (
 _logger = logging.getLogger(__name__)
 
 _MAX_ID_BYTES: Final = 32_000
-"""A record of the topic counts the bytes of a text in 15 bits."""
+"""A record of the topic has 15 bits for the length of a text."""
 _ABORT_INTERVAL: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 _EXPIRE_INTERVAL: Final = "transaction.remove.expired.transaction.cleanup.interval.ms"
 _EXPIRED_AT_ONCE: Final = 500
@@ -86,7 +86,7 @@ class TransactionCoordinator:
         self._transactions: dict[str, Transaction] = {}
         self._clock_guard = ClockGuard(runtime.clock)
         self._ongoing: dict[str, Transaction] = {}
-        """Those that may run out of time."""
+        """The transactional ids whose transactions may time out."""
         self._timers: dict[str, Timer] = {}
         self._longest_timeout_ms = config.integer("transaction.max.timeout.ms")
         self._expiration_ms = config.integer("transactional.id.expiration.ms")
@@ -95,24 +95,24 @@ class TransactionCoordinator:
     # The topic
 
     def take_up(self, topic: Topic) -> None:
-        """Lead the whole topic `__transaction_state`: the broker runs alone."""
+        """Start to lead all partitions of `__transaction_state`, in a broker that runs alone."""
         self._topic.take_up(topic)
 
     def topic_deleted(self, name: str) -> None:
-        """Without our own topic there are no transactions. A partition that is gone is seen when it is to be marked."""
+        """Remove all transactions when `__transaction_state` is deleted. Writing a marker notices other topics."""
         if name == TRANSACTIONS_TOPIC:
             self._topic.forget()
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Of a cluster."""
+        """Note partitions that the cluster deleted."""
         self._topic.forget_if_gone()
 
     def on_leader(self, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition of `__transaction_state` now, in a cluster: it coordinates its ids."""
+        """Start to coordinate the ids of a partition of `__transaction_state` that this broker now leads."""
         self._topic.on_leader(index, leader_epoch)
 
     def on_follower(self, index: int) -> None:
-        """This broker leads that partition no longer, or has it no longer."""
+        """Stop to coordinate the ids of a partition that this broker no longer leads."""
         self._topic.on_follower(index)
 
     def _unload(self, index: int) -> None:
@@ -123,7 +123,7 @@ class TransactionCoordinator:
                 timer.cancel()
 
     def close(self) -> None:
-        """Refuse everybody who comes: the broker stops."""
+        """Refuse new requests, because the broker stops."""
         self._is_closed = True
         for timer in self._timers.values():
             timer.cancel()
@@ -137,7 +137,7 @@ class TransactionCoordinator:
         return self._topic.refusal(transactional_id)
 
     def partition_of(self, transactional_id: str) -> int | None:
-        """The partition of `__transaction_state` that keeps it; None while there is no such topic."""
+        """Return the partition of `__transaction_state` for an id; None while there is no such topic."""
         return self._topic.index_of(transactional_id)
 
     def _find(self, transactional_id: str) -> Transaction | ErrorCode:
@@ -213,7 +213,7 @@ class TransactionCoordinator:
     # Time
 
     def _schedule(self, name: str, work: Callable[[], None], interval: str | int) -> None:
-        """Have `work` done after an interval (the name of a property, or ms), unless it is to be done already."""
+        """Schedule `work` after an interval (the name of a property, or ms), unless it is scheduled already."""
         if name in self._timers or self._is_closed:
             return
         delay_ms = interval if isinstance(interval, int) else self._config.integer(interval)
@@ -237,7 +237,7 @@ class TransactionCoordinator:
             self._schedule("abort", self._abort_overdue, _ABORT_INTERVAL)
 
     def _expire(self) -> None:
-        """Forget ids that were not used for long."""
+        """Remove ids that were not used for transactional.id.expiration.ms."""
         now_ms = self._clock_guard.now_ms()
         expired = [
             transactional_id
@@ -247,7 +247,7 @@ class TransactionCoordinator:
         self._bury(expired)
 
     def _bury(self, expired: Sequence[str]) -> None:
-        """A few at once, as each tombstone is an append."""
+        """Remove a few ids at a time, as each tombstone is an append."""
         now_ms = self._clock.now_ms()
         for transactional_id in expired[:_EXPIRED_AT_ONCE]:
             transaction = self._transactions.get(transactional_id)
@@ -258,7 +258,7 @@ class TransactionCoordinator:
         elif self._transactions:
             self._schedule("expire", self._expire, _EXPIRE_INTERVAL)
 
-    # Carrying out effects
+    # Executing effects
 
     def _apply(self, transactional_id: str, transaction: Transaction, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -299,7 +299,7 @@ class TransactionCoordinator:
             stored(ErrorCode.not_coordinator)
 
     def _is_ours(self, transactional_id: str, transaction: Transaction) -> bool:
-        """Not if another broker leads the topic's partition meanwhile, or did, or the topic was deleted."""
+        """Return False if another broker leads or has led the topic's partition meanwhile, or the topic was deleted."""
         return self._transactions.get(transactional_id) is transaction
 
     def _mark(self, transactional_id: str, transaction: Transaction, mark: Mark) -> None:
@@ -341,12 +341,12 @@ class TransactionCoordinator:
 
 
 def _retry_of(transactional_id: str) -> str:
-    """The name of a timer; those of others have no blank."""
+    """Return the name of a retry timer; the names of other timers contain no blank."""
     return f"retry {transactional_id}"
 
 
 def _keep_last(records: Sequence[Record], latest: dict[bytes, bytes]) -> None:
-    """Let `latest` have the last value of every key after these records too. Raises CorruptBatch."""
+    """Update `latest`, the last value of every key, with these records. Raises CorruptBatch."""
     for record in records:
         if record.key is None:
             raise CorruptBatch(f"the record at offset {record.offset} has no key")
@@ -365,4 +365,4 @@ _STORE_ERRORS: Final = {
     ErrorCode.message_too_large: ErrorCode.unknown_server_error,
     ErrorCode.record_list_too_large: ErrorCode.unknown_server_error,
 }
-"""What clients are told when the log refuses a state (TransactionStateManager.appendTransactionToLog)."""
+"""The errors that clients get when the log refuses a state (TransactionStateManager.appendTransactionToLog)."""

@@ -1,4 +1,4 @@
-"""Writes the markers that end transactions to the partitions that this broker leads."""
+"""Writes transaction markers to the partitions that this broker leads."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class Markers(Protocol):
         marked: Marked,
         is_still_wanted: Callable[[], bool],
     ) -> None:
-        """Write the marker to each, and tell how it went there: maybe before this returns, and only while it is wanted.
+        """Write the marker to each partition and report each outcome, maybe before this returns.
 
-        UNKNOWN_TOPIC_OR_PARTITION is told of a partition that is gone for good, and of no other.
+        Stops when it is no longer wanted. Reports UNKNOWN_TOPIC_OR_PARTITION only for a deleted partition.
         """
 
 
 class LocalMarkers:
-    """Writes markers to partitions that this broker leads; those are all, and this is `Markers`, if it runs alone."""
+    """Writes markers to partitions that this broker leads. A broker that runs alone uses it as its `Markers`."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class LocalMarkers:
         cluster: ClusterView,
         offsets_are_decided: Callable[[int, int, bool], None],
     ) -> None:
-        """`offsets_are_decided` is called with the partition of `__consumer_offsets` whose marker is safe, the producer
-        id, and whether the transaction was committed.
+        """When a marker in `__consumer_offsets` is durable, `offsets_are_decided` is called with the partition, the
+        producer id, and whether the transaction was committed.
         """
         self._clock = clock
         self._partitions = partitions
@@ -62,9 +62,9 @@ class LocalMarkers:
             self.write_one(*key, marker, partial(marked, key))
 
     def write_one(self, topic: str, index: int, marker: TransactionMarker, then: Callable[[ErrorCode], None]) -> None:
-        """End a producer's transaction on a partition, and call back when that is safe or refused.
+        """End a producer's transaction on a partition, and call `then` when the marker is durable or refused.
 
-        That may be before this returns.
+        The call may come before this returns.
         """
         partition = self._partitions.find(topic, index)
         if partition is None:
@@ -72,7 +72,7 @@ class LocalMarkers:
             return
         try:
             appended = partition.append_marker(marker, self._clock.now_ms())
-        except OSError:  # the partition tells of it
+        except OSError:  # the partition reports it
             then(ErrorCode.kafka_storage_error)
             return
         if isinstance(appended, ErrorCode):

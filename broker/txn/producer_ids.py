@@ -1,7 +1,7 @@
-"""The interface to get producer ids that nobody had before, and the blocks they come from.
+"""The interface that allocates unique producer ids, and the blocks of ids behind it.
 
-A broker that runs alone has its blocks from its store (alone/producer_ids.py), a member of a cluster from the
-controller (cluster/producer_ids.py).
+A broker that runs alone gets its blocks from its store (alone/producer_ids.py), a member of a cluster gets them from
+the controller (cluster/producer_ids.py).
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.topics.partitions import Partitions
 
 _PREFETCH_BELOW: Final = 0.1
-"""The rest of a block at which the next is asked for."""
+"""The remaining share of a block at which the next block is requested."""
 
 
 class ProducerIds(Protocol):
     def next(self) -> int | ErrorCode:
-        """One that nobody had, or why none can be had now."""
+        """Return an unused producer id, or the error why there is none now."""
 
 
 class Block:
-    """Ids of one block that no log knows: metadata put back from a copy gives ids out twice, and what a log takes for
-    the retry of another producer is acknowledged and not written.
+    """The ids of one block that no log contains. Metadata that was restored from a backup allocates ids twice; a log
+    takes records of a reused id for retries, and acknowledges them without an append.
     """
 
     def __init__(self, partitions: Partitions, first: int, count: int) -> None:

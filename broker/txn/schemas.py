@@ -6,8 +6,8 @@ The schemas are TransactionLogKey.json and TransactionLogValue.json.
     value    i16 version, producer id i64, producer epoch i16, timeout i32 in ms, status i8, partitions [topic, [i32]]
              or null, last update i64 in ms, start i64 in ms
 
-Kafka 3.9 writes version 0 of the value; version 1 is flexible (KIP-915), and Kafka 4 keeps more in its tags. A null
-value is a tombstone.
+Kafka 3.9 writes version 0 of the value; version 1 is flexible (KIP-915), and Kafka 4 adds tagged fields. A null value
+is a tombstone.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(data: bytes) -> str | None:
-    """The transactional id, or None for a key of another kind. Raises CorruptBatch."""
+    """Return the transactional id, or None for a key of another kind. Raises CorruptBatch."""
     decoder = Decoder(memoryview(data))
     try:
         return decoder.string() if decoder.int16() == _KEY_VERSION else None

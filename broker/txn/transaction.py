@@ -1,21 +1,20 @@
-"""One transactional id: who its producer is, and how far its transaction has come. Events and the time in, effects out.
+"""The state machine of one transactional id: events and the time in, effects out.
 
-    state                comes from                             and then
+    state                previous states                        meaning
     Empty                Empty, CompleteCommit, CompleteAbort   a producer has its id; it may begin
-    Ongoing              Ongoing, Empty, CompleteCommit,        partitions are in the transaction; its end, its time-out
-                         CompleteAbort                          or a newer producer ends it
+    Ongoing              Ongoing, Empty, CompleteCommit,        partitions are in the transaction; EndTxn, a time-out or
+                         CompleteAbort                          a newer producer ends it
     PrepareCommit        Ongoing                                decided: markers are written to every partition
     PrepareAbort         Ongoing, PrepareEpochFence             likewise
     CompleteCommit       PrepareCommit                          every partition has its marker
     CompleteAbort        PrepareAbort                           likewise
-    Dead                 Empty, CompleteCommit, CompleteAbort   not used for long: a tombstone is written
-    PrepareEpochFence    Ongoing                                a newer producer's epoch is on its way into
-                                                                PrepareAbort; here that is one step, so nothing is
-                                                                ever in this state
+    Dead                 Empty, CompleteCommit, CompleteAbort   expired: a tombstone is written
+    PrepareEpochFence    Ongoing                                in Kafka, before a newer producer's PrepareAbort; here
+                                                                that is one step, so this state is never used
 
 (Apache Kafka, TransactionMetadata.scala and TransactionCoordinator.scala; KIP-98, and KIP-360 for a producer that
-asks for a new epoch itself.) Every state is written down before it is true. While a change is on its way, and from a
-decision until its last marker, other requests are told CONCURRENT_TRANSACTIONS and come again.
+requests a new epoch itself.) A state takes effect after it is appended to the log. During the append, and from a
+decision until its last marker, the answer to other requests is CONCURRENT_TRANSACTIONS, and clients retry.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
 LAST_EPOCH: Final = 32767 - 1
-"""A producer gets no higher one, so that there is always one left to fence it with."""
+"""The highest epoch of a producer; one more remains to fence it."""
 
 _FIRST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 1000
-"""Who has too few replicas in sync for a while has enough at any moment again, and the producer waits for this."""
+"""Short: the producer waits, and missing in-sync replicas may be back at any moment."""
 
 TopicPartition: TypeAlias = tuple[str, int]
 
 
 class State(IntEnum):
-    """Numbered as the log has them."""
+    """The values are those of the log records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -71,7 +70,7 @@ _PREVIOUS: Final = {
 
 
 class Producer(NamedTuple):
-    """An instance of a producer: a newer one with the same transactional id has a higher epoch, or another id."""
+    """A producer instance; a newer instance of the same transactional id has a higher epoch, or another id."""
 
     producer_id: int
     epoch: int
@@ -81,7 +80,7 @@ NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, NO_EPOCH)
 
 
 class StoredTransaction(NamedTuple):
-    """What is written down of a transactional id."""
+    """The state of a transactional id as it is stored in the log."""
 
     producer: Producer
     timeout_ms: int
@@ -90,7 +89,7 @@ class StoredTransaction(NamedTuple):
     last_update_ms: int
     start_ms: int = NO_TIMESTAMP
     last: Producer = NO_PRODUCER
-    """Who continued as the present producer: a retry is told by it. It is lost with the broker's run."""
+    """The earlier instance that continued as the current producer, to recognize its retry. It is not in the log."""
 
 
 class InitAnswer(NamedTuple):
@@ -99,19 +98,19 @@ class InitAnswer(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Effect: a request gets its answer."""
+    """Effect: answer a request."""
 
     deliver: Callable[[], None]
 
 
 class Store(NamedTuple):
-    """Effect: write this down, or a tombstone, then tell the transaction with `stored` how it went."""
+    """Effect: append this or a tombstone to the log, then report the outcome to `Transaction.stored`."""
 
     transaction: StoredTransaction | None
 
 
 class Mark(NamedTuple):
-    """Effect: write to each of the partitions how the transaction ended, then tell with `marked` how each went."""
+    """Effect: write a marker to each partition, then report each outcome to `Transaction.marked`."""
 
     partitions: tuple[TopicPartition, ...]
     producer: Producer
@@ -119,7 +118,7 @@ class Mark(NamedTuple):
 
 
 class Retry(NamedTuple):
-    """Effect: call `retry` after so long."""
+    """Effect: call `Transaction.retry` after this delay."""
 
     delay_ms: int
 
@@ -130,7 +129,7 @@ AnswerInit: TypeAlias = Callable[[InitAnswer], None]
 
 
 class _Change(NamedTuple):
-    """A state on its way into the log."""
+    """A state that is being appended to the log."""
 
     to: StoredTransaction
     then: Callable[[ErrorCode], list[Effect]]
@@ -139,21 +138,21 @@ class _Change(NamedTuple):
 class Transaction:
     def __init__(self, kept: StoredTransaction) -> None:
         self.kept = kept
-        """What is true. From a decision on, the partitions are those that have no marker yet."""
+        """The state in effect. After a decision, its partitions are those without a marker."""
         self._change: _Change | None = None
         self._fence_failed = False
-        """The epoch was raised to fence a producer, and the log did not take it: it need not be raised once more."""
+        """The epoch was raised to fence a producer, but the log refused it: it must not be raised a second time."""
         self._being_marked: set[TopicPartition] = set()
         self._retry_ms = _FIRST_RETRY_MS
 
     @classmethod
     def new(cls, producer_id: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """One that nobody has asked for before; it is in no log yet."""
+        """Return the state of a new transactional id, which is not in the log yet."""
         return cls(StoredTransaction(Producer(producer_id, NO_EPOCH), timeout_ms, State.EMPTY, frozenset(), now_ms))
 
     @property
     def is_new(self) -> bool:
-        """Whether the log has never had it."""
+        """Whether the log has no record of it."""
         return self.kept.producer.epoch == NO_EPOCH
 
     @property
@@ -170,7 +169,7 @@ class Transaction:
         answer: AnswerInit,
         now_ms: int,
     ) -> list[Effect]:
-        """A producer begins, or (KIP-360) the `expected` one begins anew after an error."""
+        """Begin a new producer, or (KIP-360) continue the `expected` one with a new epoch after an error."""
 
         def refuse(error: ErrorCode) -> list[Effect]:
             return [Answer(partial(answer, InitAnswer(error)))]
@@ -183,7 +182,7 @@ class Transaction:
         if not is_present and not is_repeated:
             return refuse(ErrorCode.producer_fenced)
         if self.state is State.ONGOING:
-            # The present producer is fenced first. Its raised epoch is nobody's; who asks will come again for the next.
+            # Fence the current producer first. No producer gets the raised epoch; this client retries for the next.
             return self._fence(lambda error: refuse(error or ErrorCode.concurrent_transactions), now_ms)
         producer, last = kept.producer, kept.last
         if is_present:
@@ -195,7 +194,7 @@ class Transaction:
                 if isinstance(producer_id, ErrorCode):
                     return refuse(producer_id)
                 producer = Producer(producer_id, 0)
-        # Otherwise the request was carried out, and the answer lost: it is the same again.
+        # Otherwise this is a retry of a request whose answer was lost: answer the same.
         initialised = StoredTransaction(producer, timeout_ms, State.EMPTY, frozenset(), now_ms, last=last)
         answered = InitAnswer(ErrorCode.none, producer)
         return self._begin(initialised, lambda error: refuse(error) if error else [Answer(partial(answer, answered))])
@@ -225,7 +224,7 @@ class Transaction:
         return ErrorCode.none if partition in self.kept.partitions else ErrorCode.transaction_abortable
 
     def end(self, producer: Producer, is_commit: bool, answer: AnswerError, now_ms: int) -> list[Effect]:
-        """Answered when the decision is in the log. A repeated request is answered as the first one was."""
+        """Commit or abort; answers when the decision is in the log. A repeated request gets the same answer."""
         error = self._check(producer)
         if error is None and self._change is not None:
             error = ErrorCode.concurrent_transactions
@@ -248,7 +247,7 @@ class Transaction:
         return kept.state is State.ONGOING and self._change is None and kept.start_ms + kept.timeout_ms < now_ms
 
     def time_out(self, now_ms: int) -> list[Effect]:
-        """Abort a transaction that takes too long, and fence its producer."""
+        """Abort a transaction that has timed out, and fence its producer."""
         return self._fence(lambda error: [], now_ms) if self.is_overdue(now_ms) else []
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
@@ -256,7 +255,7 @@ class Transaction:
         return kept.state in _ENDED and self._change is None and kept.last_update_ms <= now_ms - expiration_ms
 
     def expire(self) -> list[Effect]:
-        """Have a tombstone written; `is_dead` when that is done."""
+        """Store a tombstone; `is_dead` is true when the log has it."""
         self._change = _Change(self.kept._replace(state=State.DEAD, partitions=frozenset()), lambda error: [])
         return [Store(None)]
 
@@ -269,7 +268,7 @@ class Transaction:
     def _fence(self, then: Callable[[ErrorCode], list[Effect]], now_ms: int) -> list[Effect]:
         kept = self.kept
         if not self._fence_failed:
-            # True at once: whatever the log says, the fenced producer writes no more.
+            # In effect at once: even if the log refuses it, the fenced producer must not write any more.
             producer = kept.producer._replace(epoch=kept.producer.epoch + 1)
             self.kept = kept._replace(producer=producer, last=NO_PRODUCER)
 
@@ -288,7 +287,7 @@ class Transaction:
         return self._begin(self.kept._replace(state=state, last_update_ms=now_ms), decided)
 
     def complete(self, now_ms: int) -> list[Effect]:
-        """Write what follows from a decision: markers, then that they are there. Also after a restart."""
+        """Complete a decision: write the markers, then store the Complete state. Also used after a restart."""
         if self.state not in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
             return []
         state = State.COMPLETE_COMMIT if self.state is State.PREPARE_COMMIT else State.COMPLETE_ABORT
@@ -298,7 +297,7 @@ class Transaction:
         return self.retry()
 
     def retry(self) -> list[Effect]:
-        """Do what is left of the completion."""
+        """Continue the completion."""
         change, kept = self._change, self.kept
         if change is None:
             return []
@@ -308,10 +307,10 @@ class Transaction:
         return [Mark(tuple(sorted(kept.partitions)), kept.producer, self.state is State.PREPARE_COMMIT)]
 
     def marked(self, partition: TopicPartition, error: ErrorCode) -> list[Effect]:
-        """How writing a marker went.
+        """Note the outcome of writing a marker.
 
-        A partition that is gone needs none, and one that heard of a newer epoch of the producer takes none. Any other
-        error may pass; leaders move soon.
+        A deleted partition needs no marker, and a partition that knows a newer epoch of the producer refuses it. Other
+        errors are temporary, for example while a leader is elected, and lead to a retry.
         """
         self._being_marked.discard(partition)
         if error in _LEADER_MOVES:
@@ -339,7 +338,7 @@ class Transaction:
         self._change = _Change(to, then)
 
     def stored(self, error: ErrorCode) -> list[Effect]:
-        """How writing down the last `Store` went."""
+        """Continue after the append of the last `Store`: `error` is its outcome."""
         change = self._change
         if change is None:
             raise RuntimeError("nothing was to be stored")
@@ -356,4 +355,4 @@ _LEADER_MOVES: Final = frozenset(
     (ErrorCode.not_leader_or_follower, ErrorCode.leader_not_available, ErrorCode.network_exception)
 )
 EXPECTED_MARKER_ERRORS: Final = _LEADER_MOVES | {ErrorCode.unknown_topic_or_partition}
-"""Nobody need be told of these."""
+"""These errors are normal and are not logged."""
