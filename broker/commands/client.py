@@ -1,4 +1,4 @@
-"""The commands' client of a cluster, on confluent-kafka: every wait has an end, every error is one line."""
+"""The commands' client of a cluster, on confluent-kafka: bounded waits, errors in one line."""
 
 from __future__ import annotations
 
