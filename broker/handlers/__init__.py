@@ -1,1 +1,4 @@
-"""One file per API. Each has `handle(node, context, request)`; those with a codec of their own also have `decode`."""
+"""The handlers of requests, one file per API.
+
+Each has `handle(node, context, request)`; a handler with its own codec also has `decode`.
+"""

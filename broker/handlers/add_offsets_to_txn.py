@@ -1,7 +1,7 @@
 """AddOffsetsToTxn: v0-v4 (key 25)
 
-Behaviour: the partition of `__consumer_offsets` that keeps the group comes into the transaction, as AddPartitionsToTxn
-has it with others; what the group commits with TxnOffsetCommit then counts when the transaction is committed.
+Behaviour: adds the group's partition of `__consumer_offsets` to the transaction, as AddPartitionsToTxn adds others.
+Offsets of TxnOffsetCommit take effect when the transaction is committed.
 
 Versions: before v2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH; v4 may answer TRANSACTION_ABORTABLE (KIP-890).
 """

@@ -1,13 +1,13 @@
 """AddPartitionsToTxn: v0-v5 (key 24)
 
 Behaviour:
-* The partitions are in the transaction when this is answered, and in the log. The first ones begin the transaction.
+* When the answer is sent, the log has the partitions of the transaction. The first ones begin the transaction.
 * One partition that does not exist fails all: UNKNOWN_TOPIC_OR_PARTITION, and OPERATION_NOT_ATTEMPTED for the others.
 * Another producer id than the transactional id's: INVALID_PRODUCER_ID_MAPPING; another epoch: PRODUCER_FENCED; a
   transaction that is being ended: CONCURRENT_TRANSACTIONS.
 
 Versions: before v2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH. v4 is for brokers: several transactions at once, each
-added to or only verified (KIP-890); v5 may answer TRANSACTION_ABORTABLE for a partition that is not in it.
+added to or only verified (KIP-890); v5 may answer TRANSACTION_ABORTABLE for a partition outside the transaction.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AllocateProducerIds: v0 (key 67), served by the controller to brokers
 
-Behaviour: a block of 1000 ids that nobody had before (KIP-730).
+Behaviour: allocates a block of 1000 unused ids (KIP-730).
 """
 
 from __future__ import annotations

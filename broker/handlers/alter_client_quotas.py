@@ -1,11 +1,11 @@
 """AlterClientQuotas: v0-v1 (key 49)
 
 Behaviour (KIP-546):
-* Each entity by itself: all that is asked of it happens, or nothing. It is a user, a client id, or both; a null name is
-  the default of its kind.
+* Each entity succeeds or fails by itself, as a whole. An entity is a user, a client id, or both; a null name is the
+  default of its type.
 * producer_byte_rate and consumer_byte_rate are whole numbers above 0. Kafka's other quotas are not enforced here, so
   they are refused: INVALID_REQUEST.
-* In force from the next request on; what clients moved lately counts against the new limits.
+* In force from the next request on; the recent traffic of a client counts against the new limits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from highwater.broker.topics.administration import Problem
 
 _NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
 _EPSILON: Final = 1e-6
-"""How far a number may be from a whole one, as in ZkAdminManager."""
+"""The largest difference of a number from a whole one, as in ZkAdminManager."""
 _MOST: Final = 2**63 - 1
 
 
@@ -53,7 +53,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def _take(entry: Any, changes: dict[Entity, ConfigChange]) -> Entity | Problem:
-    """Add what an entry asks for to `changes`, unless there is something wrong with it."""
+    """Add the changes of an entry to `changes`, or return its error."""
     entity = _entity(entry.entity)
     if isinstance(entity, Problem):
         return entity

@@ -1,7 +1,7 @@
 """AlterConfigs: v0-v2 (key 33)
 
-Behaviour: as IncrementalAlterConfigs, but the settings given replace all that were there: what is not named goes back
-to its default.
+Behaviour: as IncrementalAlterConfigs, but the given settings replace all earlier ones: other settings return to their
+defaults.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """AlterPartitionReassignments: v0-v0 (key 45)
 
-Behaviour (KIP-455): each partition by itself; null replicas cancel (NO_REASSIGNMENT_IN_PROGRESS where there is none).
-It is answered when the move has begun, not when it is done.
+Behaviour (KIP-455): each partition by itself; null replicas cancel a move (NO_REASSIGNMENT_IN_PROGRESS without one).
+The answer comes when the move has begun, not when it is done.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """AlterReplicaLogDirs: v0-v2 (key 34)
 
 Behaviour (KIP-113):
-* Moves partitions to another log directory of this broker, in the background and while they are used; answered when
-  that is taken note of. DescribeLogDirs shows how far it is.
-* The directory where a partition is calls off a move of it; another one than asked for before begins anew there.
-* A path that is no log directory: LOG_DIR_NOT_FOUND; one that failed: KAFKA_STORAGE_ERROR.
+* Moves partitions to another log directory of this broker, in the background, while they are used. The answer comes
+  when the move is accepted. DescribeLogDirs shows its progress.
+* The current directory of a partition cancels its move; a third directory starts the move again, to that one.
+* A path that is not a log directory: LOG_DIR_NOT_FOUND; a failed one: KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations

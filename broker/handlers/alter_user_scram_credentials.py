@@ -1,9 +1,9 @@
 """AlterUserScramCredentials: v0-v0 (key 51)
 
 Behaviour (KIP-554):
-* Sets and removes credentials of users; of each user all that is asked happens, or nothing.
+* Sets and removes credentials of users; each user succeeds or fails by itself, as a whole.
 * UNSUPPORTED_SASL_MECHANISM, UNACCEPTABLE_CREDENTIAL (no name, 4096 to 16384 iterations, no salt, no password),
-  RESOURCE_NOT_FOUND to remove what is not there, DUPLICATE_RESOURCE for a user and mechanism named twice.
+  RESOURCE_NOT_FOUND to remove a missing credential, DUPLICATE_RESOURCE for a user and mechanism named twice.
 * In force for the next client that authenticates.
 """
 
@@ -79,7 +79,7 @@ def _change(
 
 
 def _unfit(entry: Any, times: int) -> Problem | None:
-    """What is wrong with a deletion or an upsertion by itself."""
+    """Return the error of one deletion or upsertion, or None."""
     if not entry.name:
         return Problem(ErrorCode.unacceptable_credential, "Username must not be empty")
     if entry.mechanism not in list(ScramMechanism):

@@ -1,12 +1,12 @@
 """ApiVersions: v0-v4 (key 18)
 
 Behaviour:
-* Tells the table of highwater.broker.protocol.apis, with what brokers ask of each other where there is a cluster.
-* A version that is not served is answered in version 0 with UNSUPPORTED_VERSION and the range of ApiVersions alone.
-* No finalised features are told: transaction.version would make clients use what does not exist here (KIP-890).
+* Returns the table of highwater.broker.protocol.apis; in a cluster also the APIs between brokers.
+* The answer to an unsupported version is in version 0: UNSUPPORTED_VERSION and only the range of ApiVersions.
+* Returns no finalised features: transaction.version would make clients use a protocol that is not here (KIP-890).
 
 Versions:
-* v3 brings the client's software name and version, which must look like one (KIP-511).
+* v3 brings the client's software name and version, which must have a valid form (KIP-511).
 * v4 allows features whose least version is 0 (KIP-1022); there are none here.
 """
 

@@ -1,8 +1,8 @@
 """ControlledShutdown: v1-v3 (key 7), served by the controller to brokers that are about to stop
 
-Behaviour: every partition that the broker leads gets another leader from those in sync, and it leaves the in-sync
-replicas of what it follows. The answer tells what it still leads, for want of another: the broker asks again, or stops.
-v2 brings the broker epoch: an older life of the broker cannot shut down the present one.
+Behaviour: every partition that the broker leads gets another leader from the ISR, and the broker leaves the ISR of the
+partitions that it follows. The answer lists partitions without another leader: the broker retries, or stops.
+v2 brings the broker epoch: an earlier registration of the broker cannot shut down the current one.
 """
 
 from __future__ import annotations

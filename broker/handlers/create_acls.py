@@ -1,6 +1,6 @@
 """CreateAcls: v0-v3 (key 30)
 
-Behaviour: SECURITY_DISABLED for each ACL, as there is no authoriser that would heed it.
+Behaviour: SECURITY_DISABLED for each ACL, as there is no authoriser.
 """
 
 from __future__ import annotations

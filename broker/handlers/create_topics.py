@@ -2,11 +2,11 @@
 
 Behaviour:
 * Each topic succeeds or fails by itself; one named twice in a request fails with INVALID_REQUEST, both times.
-* The checks and their error codes are those of whoever administers: broker.alone.topics, or the cluster's controller.
-* The topic is ready when the answer is sent, or the error is REQUEST_TIMED_OUT and it is made all the same.
+* The checks and their error codes are those of broker.alone.topics, or of the cluster's controller.
+* The topic is ready when the answer is sent; with REQUEST_TIMED_OUT it is still created, later.
 
 Versions: v1 brings error messages and validate_only; v4 lets both counts be -1, for the broker's defaults (KIP-464);
-v5 tells the resulting counts and configuration (KIP-525); v7 the topic id.
+v5 returns the resulting counts and configuration (KIP-525); v7 the topic id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DeleteGroups: v0-v2 (key 42)
 
-Behaviour: each group by itself, with all its offsets; answered when the log has that. A group with members:
-NON_EMPTY_GROUP; one that nobody knows: GROUP_ID_NOT_FOUND.
+Behaviour: each group by itself, with all its offsets; the answer comes when the log has the tombstones. A group with
+members: NON_EMPTY_GROUP; an unknown group: GROUP_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

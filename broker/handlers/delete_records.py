@@ -1,14 +1,13 @@
 """DeleteRecords: v0-v2 (key 21)
 
 Behaviour:
-* Each partition by itself: its log starts at the offset asked for, -1 being the high watermark, and the answer tells
-  where it starts now. An offset below its start changes nothing; one past the high watermark, or below -1:
-  OFFSET_OUT_OF_RANGE.
+* Each partition by itself: the request sets the log start offset, -1 being the high watermark; the answer returns the
+  new log start offset. A lower offset changes nothing; one above the high watermark, or below -1: OFFSET_OUT_OF_RANGE.
 * POLICY_VIOLATION where `cleanup.policy` has no `delete`; INVALID_TOPIC_EXCEPTION for the broker's own topics.
-* The answer comes when the log starts there on all replicas that live, and tells where that is: REQUEST_TIMED_OUT if
-  that takes too long. A broker alone has nobody to remember it, so there the start offsets are checkpointed first;
-  Kafka leaves that to its next periodic checkpoint.
-* Files go with the next retention check, when a whole segment lies below the start.
+* The answer comes when all live replicas have the new log start offset: REQUEST_TIMED_OUT if that takes too long. A
+  broker that runs alone has no other replicas, so it checkpoints the start offsets first; Kafka leaves that to its next
+  periodic checkpoint.
+* The next retention check deletes segments that lie below the log start offset.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DeleteTopics: v0-v6 (key 20)
 
-Behaviour: each topic by itself; fetches parked on it are answered and waiting producers told
+Behaviour: each topic by itself; parked fetches of it are answered, and waiting producers get
 UNKNOWN_TOPIC_OR_PARTITION. TOPIC_DELETION_DISABLED when delete.topic.enable is false.
 
 Versions: v5 brings error messages; v6 topic ids (UNKNOWN_TOPIC_ID; a name and an id together: INVALID_REQUEST).
@@ -21,7 +21,7 @@ from highwater.broker.topics.administration import NOT_CONTROLLER, Problem
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if not node.administration.is_controller:
-        # It may know topics that this broker has not heard of.
+        # The controller may know topics that this broker does not know yet.
         return _refuse(context, request)
     if context.version >= 6:
         found = [_find(node, topic.name, topic.topic_id) for topic in request.topics]
@@ -49,7 +49,7 @@ def _refuse(context: RequestContext, request: Any) -> Answer:
 
 
 class _Named(NamedTuple):
-    """A topic of the request, as the answer names it, and what is wrong with naming it so."""
+    """A topic of the request, as the answer names it, with the error of its naming."""
 
     name: str | None
     topic_id: UUID | None

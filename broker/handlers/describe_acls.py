@@ -1,6 +1,6 @@
 """DescribeAcls: v0-v3 (key 29)
 
-Behaviour: there is no authoriser, and so there are no ACLs: SECURITY_DISABLED, as Kafka answers without one.
+Behaviour: SECURITY_DISABLED, as Kafka answers without an authoriser; there are no ACLs.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Behaviour (KIP-546):
 * A component matches quotas by their user or client id: one by its name (match type 0), the default (1), or any (2).
-* Quotas that have a component the filter does not name are told too, unless the filter is strict.
-* A type of entity that is none of Kafka's is UNSUPPORTED_VERSION, as Kafka has it. There are no quotas of addresses.
+* Quotas with a component that the filter does not name are returned too, unless the filter is strict.
+* An unknown entity type is UNSUPPORTED_VERSION, as in Kafka. There are no quotas of addresses.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeCluster: v0-v1 (key 60)
 
-Behaviour: the cluster's id, its controller and the brokers that live, at the listener of the client's name. From v1 a
-client may ask for controllers instead of brokers (KIP-919): MISMATCHED_ENDPOINT_TYPE, as a broker of Kafka's answers;
-UNSUPPORTED_ENDPOINT_TYPE for what is neither.
+Behaviour: returns the cluster's id, its controller and the live brokers, with the addresses of the client's listener.
+From v1 a client may request controllers instead of brokers (KIP-919): MISMATCHED_ENDPOINT_TYPE, as Kafka's brokers
+answer; UNSUPPORTED_ENDPOINT_TYPE for other types.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """DescribeConfigs: v0-v4 (key 32)
 
 Behaviour:
-* Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or those asked for;
-  a list of none asks for all, as null does.
-* Each value comes with its source, and with all values it hides when synonyms are asked for.
-* An empty broker name asks for what was set of all brokers while they ran.
-* Read-only is what cannot be changed while the broker runs.
+* Topics and this broker (resource types 2 and 4); all properties that config_table.py knows, or the requested ones;
+  null and an empty list both request all.
+* Each value comes with its source; with synonyms, also with the values that it overrides.
+* An empty broker name requests the dynamic settings of all brokers.
+* A property is read-only if it cannot be changed while the broker runs.
 
-Versions: v0 tells only whether a value is the default; v1 brings sources and synonyms; v3 documentation, in which
-properties that are kept but have no effect say so.
+Versions: v0 returns only whether a value is the default; v1 brings sources and synonyms; v3 documentation, which marks
+properties that have no effect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         deferred.complete({"results": [_describe(node, resource, request) for resource in request.resources]})
 
     if known:
-        # Of a topic that is not here, the settings may not have been told.
+        # This broker may not know the settings of a topic that it has no replica of.
         node.store.read_topic_configs(known, describe)
     else:
         describe(True)

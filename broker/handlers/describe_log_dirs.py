@@ -1,9 +1,9 @@
 """DescribeLogDirs: v0-v4 (key 35)
 
-Behaviour: each log directory with the size of each partition in it, of all topics when null is asked for; one that
-failed with KAFKA_STORAGE_ERROR. A partition that is being moved is told of its future directory too, with how many
-bytes are there and how many offsets it lags. From v4 comes how much the volume holds and how much of it may still be
-written (KIP-827): -1, unknown, of a directory that failed or does not tell.
+Behaviour: returns each log directory with the size of each partition in it, of all topics when the request has null; a
+failed directory with KAFKA_STORAGE_ERROR. A partition that is being moved is also in its future directory, with its
+bytes there and its lag in offsets. v4 brings the size of the volume and its usable bytes (KIP-827): -1, unknown, when
+the directory failed or does not report them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeProducers: v0-v0 (key 61)
 
-Behaviour: what each partition remembers of its producers (KIP-664): those that wrote lately, where their open
-transaction begins (-1: there is none), and the epoch of the coordinator that last ended one. An impossible topic name:
-INVALID_TOPIC_EXCEPTION; a partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION.
+Behaviour: returns the active producers of each partition (KIP-664), the first offset of their open transaction (-1:
+there is none), and the epoch of the coordinator that last ended one. An invalid topic name: INVALID_TOPIC_EXCEPTION; a
+partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeTransactions: v0-v0 (key 65)
 
-Behaviour: each transactional id by itself (KIP-664): its producer, how far its transaction is and since when, and the
-partitions that are in it, or that have no marker yet. One that nobody knows: TRANSACTIONAL_ID_NOT_FOUND.
+Behaviour: each transactional id by itself (KIP-664): its producer, the state and start of its transaction, and the
+partitions in it, after a decision those without a marker. An unknown id: TRANSACTIONAL_ID_NOT_FOUND.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """DescribeUserScramCredentials: v0-v0 (key 50)
 
 Behaviour (KIP-554):
-* The mechanisms and iteration counts of the users that are named, or of all; never keys or salts.
-* RESOURCE_NOT_FOUND for a user without credentials, DUPLICATE_RESOURCE for one who is named twice.
+* Returns the mechanisms and iteration counts of the named users, or of all; never keys or salts.
+* RESOURCE_NOT_FOUND for a user without credentials, DUPLICATE_RESOURCE for a user who is named twice.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""From a request's frame to the buffers of its answer, by way of the table of APIs. Sans-IO.
+"""Decodes a request's frame, calls the handler of its API and encodes the answer. Sans-IO.
 
-A broker that has just started in a cluster answers what needs to know the cluster when the controller has told of it.
+After its start in a cluster, a broker delays answers about topics and brokers until it has the controller's metadata.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _NEED_THE_CLUSTER: Final = frozenset(
         "describe_cluster",
     )
 )
-"""What would say of topics and brokers that they are not there."""
+"""APIs that would return errors about topics and brokers that the broker does not know yet."""
 
 
 class _Handler(NamedTuple):
@@ -51,7 +51,7 @@ class _Handler(NamedTuple):
 
 
 class PendingResponse(NamedTuple):
-    """An answer to come, and how to make it a frame."""
+    """A deferred answer, and how to encode it."""
 
     deferred: Deferred
     frame: Callable[[Parts | cold.Answer], list[Part]]
@@ -71,7 +71,7 @@ class Dispatcher:
         client: Client,
         received_ns: int | None = None,
     ) -> list[Part] | PendingResponse | None:
-        """The answer to one request as the buffers to write; None for a request that gets no answer.
+        """Return the answer to one request as the buffers to write; None for a request without an answer.
 
         `received_ns` is the clock's monotonic time when the frame was there.
         Raises MalformedRequestError for bytes that are no request this broker knows, and CloseConnection; any other
@@ -94,7 +94,7 @@ class Dispatcher:
         if not api.serves(version):
             if api.key != API_VERSIONS:
                 raise MalformedRequestError(f"{api.name} version {version} is not served")
-            # KIP-511: a client that is newer than we are learns our range from an answer in the oldest format.
+            # KIP-511: a newer client learns the supported range from an answer in the oldest format.
             context = RequestContext(0, header.client_id, client)
             reply = handler.handle(self._node, context, None)
             return self._respond(handler, context, header.correlation_id, reply, received_ns)
@@ -173,13 +173,13 @@ def _frame(handler: _Handler, version: int, correlation_id: int, answer: Parts |
         for error_code in _error_codes(answer):
             handler.counters.failed(error_code)
         answer = [cold.encode_response(api.name, version, answer)]
-    # The header of an ApiVersions answer never has tags: the client cannot know yet what we understand (KIP-511).
+    # The header of an ApiVersions answer never has tags: the client does not know the broker's versions yet (KIP-511).
     flexible_header = api.is_flexible(version) and api.key != API_VERSIONS
     return frame_response(correlation_id, answer, flexible_header=flexible_header)
 
 
 def _error_codes(answer: Any) -> Iterator[ErrorCode]:
-    """The errors that an answer tells, wherever in it."""
+    """Yield all error codes in an answer."""
     if isinstance(answer, dict):
         if answer.get("error_code"):
             yield answer["error_code"]

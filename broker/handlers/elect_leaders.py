@@ -1,7 +1,7 @@
 """ElectLeaders: v0-v2 (key 43)
 
-Behaviour: each partition by itself; ELECTION_NOT_NEEDED where the wanted one leads, and null, which asks for all that
-need an election, leaves those out. v1 brings unclean elections (KIP-460).
+Behaviour: each partition by itself; ELECTION_NOT_NEEDED where the wanted replica leads already. Null requests all
+partitions that need an election, and only those are answered. v1 brings unclean elections (KIP-460).
 """
 
 from __future__ import annotations

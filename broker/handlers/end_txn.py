@@ -1,9 +1,9 @@
 """EndTxn: v0-v4 (key 26)
 
 Behaviour:
-* Answered when the decision is in the log: from then on the transaction is committed, or aborted, whatever happens.
-  The markers follow; until they are written everything else about the transaction is CONCURRENT_TRANSACTIONS.
-* Repeated: NONE when the transaction has ended that way, INVALID_TXN_STATE when it has not, or there is none.
+* The answer comes when the decision is in the log: nothing can change it from then on. The markers follow; until they
+  are written, other requests for the transaction get CONCURRENT_TRANSACTIONS.
+* A repeated request: NONE when the transaction ended that way, else INVALID_TXN_STATE.
 * Another producer id than the transactional id's: INVALID_PRODUCER_ID_MAPPING; another epoch: PRODUCER_FENCED.
 
 Versions: before v2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH; v4 may answer TRANSACTION_ABORTABLE (KIP-890).

@@ -1,30 +1,30 @@
 """Fetch: v4-v17 (key 1)
 
 Behaviour:
-* Answers at once when there are min_bytes (each partition's up to its limit, whole batches or not), when a segment ends
-  after what is read, when any partition has an error, when max_wait_ms is not positive, or when nothing is asked for;
-  otherwise the fetch is parked on its partitions until they grew enough or its time is up.
+* Answers at once when min_bytes are there (each partition counts up to its limit, whole batches or not), when a read
+  reaches the end of a segment, when a partition has an error, when max_wait_ms is not positive, or when the request
+  names no partition; otherwise the fetch is parked until its partitions have min_bytes or the time is up.
 * Whole batches only: a fetch offset inside a batch gets that batch from its start. The first partition with data gets
   at least one batch, however small the limits (KIP-74).
-* Above the client's quota the answer has no records and carries a throttle time, and the connection is silent for so
-  long. No answer is larger than what the quota lets pass in all its windows (KIP-219).
-* Consumers read below the high watermark; those of committed records below the last stable offset, and are told which
-  transactions in what they get were aborted (KIP-98).
-* Followers read up to the end of their leader's log, and what they ask for tells the leader what they have. They wait
-  for the log to grow, and no quota of clients counts for them. One that is no replica: UNKNOWN_LEADER_EPOCH, as it may
-  become one, or NOT_LEADER_OR_FOLLOWER to an older one.
-* One that is not in sync gets no records of throttled replicas while leader.replication.throttled.rate is exceeded.
-* A consumer of v11 may read from a follower, below the high watermark that is known there. The leader names it one in
-  its own rack, where `replica.selector.class` is the rack-aware one (KIP-392).
+* Above the client's quota the answer has a throttle time and no records, and the connection is muted for that time. No
+  answer is larger than the quota allows in all its windows (KIP-219).
+* Consumers read below the high watermark. With read_committed they read below the last stable offset, and the answer
+  lists the aborted transactions (KIP-98).
+* Followers read up to the end of the leader's log, and their fetch offsets report their log end offsets to the leader.
+  They wait for the log to grow; client quotas do not apply to them. A broker that is not a replica gets
+  UNKNOWN_LEADER_EPOCH, as it may become one, or in older versions NOT_LEADER_OR_FOLLOWER.
+* A follower out of sync gets no records of throttled replicas while leader.replication.throttled.rate is exceeded.
+* From v11 a consumer may read from a follower, below the follower's high watermark. The leader returns a follower in
+  the consumer's rack, if `replica.selector.class` is the rack-aware one (KIP-392).
 * Records are empty, not null, on errors: librdkafka refuses null.
 
 Versions:
-* v7 brings fetch sessions (KIP-227); broker.replica.fetch_sessions keeps them and says what of an answer is told.
-* v9 brings current_leader_epoch: FENCED_LEADER_EPOCH below ours, UNKNOWN_LEADER_EPOCH above (KIP-320).
-* v10 brings zstd (KIP-110): before it a topic with compression.type zstd is told UNSUPPORTED_COMPRESSION_TYPE.
-* v12 brings last_fetched_epoch: a reader whose log went another way gets diverging_epoch and no records (KIP-595).
+* v7 brings fetch sessions (KIP-227); broker.replica.fetch_sessions stores them and selects what an answer contains.
+* v9 brings current_leader_epoch: FENCED_LEADER_EPOCH if it is too low, UNKNOWN_LEADER_EPOCH if too high (KIP-320).
+* v10 brings zstd (KIP-110): earlier versions get UNSUPPORTED_COMPRESSION_TYPE for a topic with compression.type zstd.
+* v12 brings last_fetched_epoch: a reader whose log diverges gets diverging_epoch and no records (KIP-595).
 * v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
-* v15 has the follower's broker epoch (KIP-903), and v17 its directory, which only KRaft needs.
+* v15 brings the follower's broker epoch (KIP-903), and v17 its directory, which only KRaft needs.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
 
 
 def _missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopic], byte_count: int) -> int:
-    """How much more there must be before the fetch is answered; nothing when it is to be answered now.
+    """Return how many bytes the fetch still waits for; 0 or less when it must be answered now.
 
-    What counts is what there is, up to each partition's limit, and not the whole batches that the limits let through.
-    Where a segment ends, waiting brings no more. (Kafka: DelayedFetch.tryComplete, cases F and G.)
+    Readable bytes count up to each partition's limit, whole batches or not. At the end of a segment waiting brings no
+    more bytes. (Kafka: DelayedFetch.tryComplete, cases F and G.)
     """
     if not 0 < byte_count < request.min_bytes:
         return request.min_bytes - byte_count
@@ -205,7 +205,7 @@ def _park(
         read_committed=request.isolation_level == READ_COMMITTED,
     )
     if is_follower and any(partition.log.log_end_offset > offset for partition, offset in partitions):
-        # By this very request a high watermark went on, and a coordinator that waited for that has appended more.
+        # This request advanced a high watermark, and a coordinator that waited for that has appended more.
         waiter.wake()
     deferred.on_cancel = waiter.cancel
     deferred.holds_line = True
@@ -215,7 +215,7 @@ def _park(
 def _read(
     node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
 ) -> tuple[Fetched, int, bool]:
-    """What can be read now, its size in bytes, and whether the client must hear of it even if that is little."""
+    """Return what can be read now, its size in bytes, and whether to answer even if that is less than min_bytes."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
     if node.quotas.is_active:
         most_bytes = node.quotas.most_fetch_bytes(context.client.principal, context.client_id, _now_ms(node))
@@ -266,10 +266,10 @@ def _read(
 def _read_as_follower(
     node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
 ) -> tuple[Fetched, int, bool]:
-    """What a follower is given now; what it asks for is noted.
+    """Note the follower's fetch offsets, then return what it can read now.
 
-    That comes first, for all partitions: a high watermark that moves lets others write, maybe to a partition that
-    would have been read by then.
+    The offsets of all partitions come first: a high watermark that advances lets coordinators append, maybe to a
+    partition of this request.
     """
     noted = [
         [_note_follower(node, topic, wanted, request.replica_id) for wanted in partitions]
@@ -304,7 +304,7 @@ def _read_as_follower(
 def _note_follower(
     node: Node, topic: str | UUID, wanted: FetchPartition, replica_id: int
 ) -> Partition | PartitionFetched:
-    """Take note of what a follower has; the partition, or why it gets no records of it."""
+    """Note the fetch offset of a follower. Returns the partition, or why it gets no records."""
     index, offset = wanted.partition, wanted.fetch_offset
     partition = node.partitions.find(topic, index)
     if partition is None or isinstance(partition.role, Alone):
@@ -342,7 +342,7 @@ def _exceeded_throttle(node: Node) -> ReplicationThrottle | None:
 
 
 def _is_held_back(throttle: ReplicationThrottle, partition: Partition, replica_id: int) -> bool:
-    """While too much is moved: a replica in sync must not fall out for it (KIP-73)."""
+    """Whether the throttle stops this replica: one in sync is never stopped, as it would leave the ISR (KIP-73)."""
     return throttle.is_throttled(partition.topic, partition.index) and replica_id not in partition.in_sync_replicas
 
 

@@ -2,12 +2,12 @@
 
 Behaviour:
 * The coordinator of a group or a transactional id is the leader of its partition of `__consumer_offsets` or
-  `__transaction_state`, at the listener that the client came through; COORDINATOR_NOT_AVAILABLE while it has none.
-* The first to ask for one has the topic made. A broker that runs alone answers when it is there; in a cluster, as in
-  Kafka, COORDINATOR_NOT_AVAILABLE says so meanwhile, and when it cannot be made.
-* Other kinds of keys: INVALID_REQUEST.
+  `__transaction_state`, with the address of the client's listener; COORDINATOR_NOT_AVAILABLE without a leader.
+* The first request creates the topic. A broker that runs alone answers when the topic exists; in a cluster, as in
+  Kafka, the answer is COORDINATOR_NOT_AVAILABLE meanwhile, and when the topic cannot be created.
+* Other key types: INVALID_REQUEST.
 
-librdkafka takes this API for the sign of a broker that knows lz4, and would send such batches uncompressed otherwise.
+librdkafka sends lz4 batches only to a broker that has this API.
 
 Versions: v1 brings kinds of keys; v4 several keys in one request (KIP-699).
 """
@@ -26,7 +26,7 @@ from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_T
 
 _GROUP: Final = 0
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
-"""Where coordinators keep what they know, by the kind of key."""
+"""The internal topics of the coordinators, by key type."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -1,7 +1,7 @@
 """Heartbeat: v0-v4 (key 12)
 
-Behaviour: keeps the member's session, and tells it of a rebalance by REBALANCE_IN_PROGRESS; while the groups are read
-back after a start it is always content.
+Behaviour: extends the member's session, and reports a rebalance by REBALANCE_IN_PROGRESS. While the groups are read
+back after a start, the answer is always NONE.
 
 Versions: v3 brings static members (KIP-345).
 """

@@ -1,17 +1,17 @@
 """InitProducerId: v0-v5 (key 22)
 
 Behaviour:
-* Without a transactional id: a producer id nobody had before, epoch 0. The producer's own id and epoch matter only to
+* Without a transactional id: an unused producer id, epoch 0. The producer's own id and epoch matter only to
   transactional producers.
-* With one: the id it always had and the next epoch, which fences whoever has the one before; answered when that is in
-  the log. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the client comes again. After the last
-  epoch there is a new producer id.
-* While the broker has no producer ids to give: COORDINATOR_LOAD_IN_PROGRESS in a cluster, where the controller is asked
-  for more; KAFKA_STORAGE_ERROR if it runs alone.
+* With a transactional id: its producer id and the next epoch, which fences earlier instances; the answer comes when the
+  log has the epoch. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the client retries. After the
+  last epoch the producer gets a new id.
+* While the broker has no producer ids: COORDINATOR_LOAD_IN_PROGRESS in a cluster, where it requests a block from the
+  controller; KAFKA_STORAGE_ERROR if it runs alone.
 * A time-out above transaction.max.timeout.ms: INVALID_TRANSACTION_TIMEOUT.
 
-Versions: v3 brings the producer's own id and epoch (KIP-360): it gets the next epoch only if no other instance has got
-one, else PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before v4 (KIP-588).
+Versions: v3 brings the producer's own id and epoch (KIP-360): the producer gets the next epoch unless another instance
+has a higher one, else PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before v4 (KIP-588).
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """JoinGroup: v0-v9 (key 11)
 
 Behaviour:
-* Waits until the group's rebalance has gathered its members; what happens then stands in broker.group.classic.
+* Waits until the members of the rebalance have joined; see broker.group.classic.
 * Session time-outs outside of group.min/max.session.timeout.ms: INVALID_SESSION_TIMEOUT; a group that has
   group.max.size members: GROUP_MAX_SIZE_REACHED.
 
-Versions: v0 has no rebalance time-out and takes the session's; v4 asks a first join to come again with the member id
-that it is given (KIP-394); v5 brings static members (KIP-345); v9 skip_assignment (KIP-814).
+Versions: v0 has no rebalance time-out and uses the session time-out; v4 answers a first join with a member id, with
+which the client joins again (KIP-394); v5 brings static members (KIP-345); v9 skip_assignment (KIP-814).
 """
 
 from __future__ import annotations

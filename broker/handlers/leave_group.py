@@ -1,10 +1,10 @@
 """LeaveGroup: v0-v5 (key 13)
 
-Behaviour: each member by itself. One that has left is forgotten at once, and its group rebalances. A static member can
-be removed by its instance id alone, with an empty member id.
+Behaviour: each member by itself. The member is removed at once, and its group rebalances. A static member can be
+removed by its instance id alone, with an empty member id.
 
-Versions: v3 brings several members in one request, and their outcomes (KIP-345); before it the one member's outcome is
-the answer's.
+Versions: v3 brings several members in one request, each with an error code (KIP-345); before v3 the answer has the
+error code of the one member.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """ListGroups: v0-v5 (key 16)
 
-Behaviour: every group, those that only keep offsets too; COORDINATOR_LOAD_IN_PROGRESS with what is known so far while
-the groups are read back after a start.
+Behaviour: returns every group, also those with offsets but without members; while the groups are read back after a
+start, COORDINATOR_LOAD_IN_PROGRESS with the groups known so far.
 
-Versions: v4 filters by state (KIP-518), v5 by type (KIP-848), both whatever the case; every group is of the classic
-type.
+Versions: v4 filters by state (KIP-518), v5 by type (KIP-848), both case-insensitive; every group has the classic type.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """ListOffsets: v0-v8 (key 2)
 
 Behaviour:
-* Timestamp -2 asks for the log start offset, -1 for the end that the reader may see, -3 for the record with the largest
+* Timestamp -2 asks for the log start offset, -1 for the end that the reader may read, -3 for the record of the largest
   timestamp (KIP-734), -4 for the earliest offset that is not tiered (KIP-405), which is the log start offset here.
 * Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
 * A timestamp later than every record: offset -1, timestamp -1.
 * A partition named twice: INVALID_REQUEST for it, except in v0, where each is answered.
-* Only the leader answers, but for a replica id of -2, which tools have. Followers see the end of the log.
-* A new leader may not have heard yet how far consumers could read before: OFFSET_NOT_AVAILABLE for the end and for what
-  may lie there, LEADER_NOT_AVAILABLE up to v4 (KIP-207).
+* Only the leader answers, except to tools, whose replica id is -2. Followers get the log end offset.
+* A new leader may not know the high watermark of its predecessor yet: OFFSET_NOT_AVAILABLE for the end and for offsets
+  that may be above it, LEADER_NOT_AVAILABLE up to v4 (KIP-207).
 
-Versions: v0 answers with as many offsets as asked for, the newest first: where segments begin, and the end. Kafka
-takes those whose file was last written before the timestamp; we those up to the first record that is not before it, as
-a copied file is as new as the copy. v2 brings the isolation level, v4 the leader epoch, checked as in Fetch; v7 brings
--3, v8 brings -4.
+Versions: v0 returns up to the requested number of offsets, the newest first: the segments' base offsets, and the end.
+Kafka uses segments whose files were last modified before the timestamp; this broker uses offsets up to the first record
+that is not before it, as a copied file has the time of the copy. v2 brings the isolation level, v4 the leader epoch,
+checked as in Fetch; v7 brings -3, v8 brings -4.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _answer(partition: Partition, wanted: Any, replica_id: int, read_committed: 
 
 
 def _up_to(partition: Partition, timestamp_ms: int, found: int) -> list[int]:
-    """The offsets of v0 that are not above the one found; all of them if no record is so late."""
+    """Return the offsets of v0 up to `found`; all of them if no record is as late as the timestamp."""
     log = partition.log
     end = partition.high_watermark
     begins = [max(offset, log.log_start_offset) for offset in log.segment_base_offsets]

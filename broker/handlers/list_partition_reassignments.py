@@ -1,6 +1,6 @@
 """ListPartitionReassignments: v0-v0 (key 46)
 
-Behaviour (KIP-455): partitions that move, of those asked for or of all (null); others are left out.
+Behaviour (KIP-455): returns the requested partitions (null: all) that are being moved; others are left out.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ListTransactions: v0-v1 (key 66)
 
-Behaviour: every transactional id (KIP-664) that passes the filters by state and by producer id; states that do not
-exist are told back. COORDINATOR_LOAD_IN_PROGRESS while they are read back after a start.
+Behaviour: returns the transactional ids (KIP-664) that pass the filters by state and by producer id, and the unknown
+states of the filter. COORDINATOR_LOAD_IN_PROGRESS while the ids are read back after a start.
 
-Versions: v1 filters by how long the transaction runs (KIP-994), counted from its start whether it has ended or not.
+Versions: v1 filters by the time since the start of the transaction (KIP-994), whether it has ended or not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gives handlers of requests between brokers the parts that only a member has."""
+"""Gives the handlers of requests between brokers the parts of a cluster member."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def member_of(node: Node) -> ClusterParts:
-    """The parts; the dispatcher serves these requests only where there is a cluster (RuntimeError otherwise)."""
+    """Return the cluster parts. Raises RuntimeError in a broker that runs alone, which never serves these requests."""
     if node.member is None:
         raise RuntimeError("a broker that runs alone got a request of a cluster")
     return node.member

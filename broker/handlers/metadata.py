@@ -1,17 +1,17 @@
 """Metadata: v0-v12 (key 3)
 
 Behaviour:
-* Null topics (v0: none) ask for all of them; an empty list asks for the brokers only.
-* An unknown topic is created when auto.create.topics.enable and the request allow it. A broker that runs alone answers
-  it ready for use; in a cluster, as in Kafka, the client is told to ask again. Otherwise UNKNOWN_TOPIC_OR_PARTITION, or
-  the reason why not.
-* The brokers' addresses are those of the listener of the name that the client came through, and a partition whose
-  leader has none is answered without a leader: LISTENER_NOT_FOUND (below v6 LEADER_NOT_AVAILABLE).
-* A partition without a leader that lives: LEADER_NOT_AVAILABLE.
-* A broker that is gone is told of for zookeeper.session.timeout.ms more, as one of Kafka's that was killed. A client
-  that trusts its connections to tell it whose they are (librdkafka from 2.10 on, whose transactional producers wait
-  for a coordinator that they dropped: its issue 5511) notices by these that the broker is gone.
-* Authorised operations, when asked for, are all of them: there is no authoriser.
+* Null topics (v0: none) request all topics; an empty list requests the brokers only.
+* An unknown topic is created when auto.create.topics.enable and the request allow it. A broker that runs alone returns
+  it ready for use; in a cluster, as in Kafka, the client must retry. Otherwise UNKNOWN_TOPIC_OR_PARTITION, or the error
+  of the creation.
+* The brokers' addresses are those of the client's listener. A partition whose leader has no such listener is returned
+  without a leader: LISTENER_NOT_FOUND (below v6 LEADER_NOT_AVAILABLE).
+* A partition without a live leader: LEADER_NOT_AVAILABLE.
+* A stopped broker stays in the answer for zookeeper.session.timeout.ms, like a killed broker of Kafka. Otherwise
+  transactional producers of librdkafka from 2.10 on wait for a coordinator that they have dropped (its issue 5511):
+  they notice by a failed connection that the broker is gone.
+* Authorised operations, when requested, are all operations: there is no authoriser.
 
 Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created).
 """
@@ -90,7 +90,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
 
 
 def live_brokers(node: Node, context: RequestContext) -> list[BrokerMetadata]:
-    """Those that live and can be reached through a listener of the name of the client's."""
+    """Return the live brokers that have a listener with the name of the client's listener."""
     return _reachable(node, context, node.cluster.brokers())
 
 
@@ -123,7 +123,7 @@ def _find(node: Node, wanted: RequestedTopic, describe: _Description) -> TopicMe
 def _created(
     node: Node, missing: TopicMetadata, problems: Mapping[str, ErrorCode], describe: _Description
 ) -> TopicMetadata:
-    """What to tell of a topic for which creation was tried."""
+    """Return the answer for a topic after the attempt to create it."""
     name = missing.name or ""
     if name in problems:
         return missing._replace(error_code=problems[name])
@@ -132,7 +132,7 @@ def _created(
 
 
 class _Description:
-    """How topics look to one client (ZkMetadataCache.getPartitionMetadata)."""
+    """Describes topics for one client (ZkMetadataCache.getPartitionMetadata)."""
 
     def __init__(self, node: Node, version: int, reachable: set[int], operations: int) -> None:
         self._cluster = node.cluster

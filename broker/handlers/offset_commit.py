@@ -1,13 +1,13 @@
 """OffsetCommit: v2-v9 (key 8)
 
 Behaviour:
-* Answered when the log has the offsets; what is answered survives a restart.
-* Members commit in their generation; a commit with generation -1 and no member is a simple consumer's, and is taken
-  while the group has no members. During the second half of a rebalance: REBALANCE_IN_PROGRESS.
+* The answer comes when the log has the offsets, so they survive a restart.
+* Members commit in their generation; a commit with generation -1 and no member is a simple consumer's, and is accepted
+  while the group has no members. In CompletingRebalance: REBALANCE_IN_PROGRESS.
 * Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION; metadata longer than offset.metadata.max.bytes:
-  OFFSET_METADATA_TOO_LARGE. The other partitions of the request are committed all the same.
+  OFFSET_METADATA_TOO_LARGE. The other partitions of the request are still committed.
 
-Versions: v2 to v4 may name a retention time, which v5 drops (KIP-211); v6 brings the leader epoch (KIP-320), v7 static
+Versions: v2 to v4 may have a retention time, which v5 drops (KIP-211); v6 brings the leader epoch (KIP-320), v7 static
 members; v9 is for groups of the newer protocol (KIP-848) too, of which there are none.
 """
 

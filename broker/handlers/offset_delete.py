@@ -1,7 +1,7 @@
 """OffsetDelete: v0-v0 (key 47)
 
-Behaviour: forgets offsets of a group (KIP-496). What a member of a consumer group reads is kept:
-GROUP_SUBSCRIBED_TO_TOPIC; another kind of group must be empty, else NON_EMPTY_GROUP. A group nobody knows:
+Behaviour: deletes committed offsets of a group (KIP-496). A topic that a member of a consumer group reads:
+GROUP_SUBSCRIBED_TO_TOPIC; another kind of group must be empty, else NON_EMPTY_GROUP. An unknown group:
 GROUP_ID_NOT_FOUND; a partition that does not exist: UNKNOWN_TOPIC_OR_PARTITION.
 """
 

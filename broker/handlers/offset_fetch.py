@@ -1,10 +1,10 @@
 """OffsetFetch: v1-v9 (key 9)
 
-Behaviour: the offsets as they stand, whatever the group's state; -1 where nothing is committed, also for a group that
-nobody knows. Null topics ask for all that there are.
+Behaviour: returns the committed offsets in every state of the group; -1 without a commit, also for an unknown group.
+Null topics request all.
 
 Versions: v2 brings null topics and an error for the whole answer, where v1 repeats it for every partition; v7
-require_stable, which answers UNSTABLE_OFFSET_COMMIT where a commit is under way (KIP-447); v8 several groups in one
+require_stable, which answers UNSTABLE_OFFSET_COMMIT before a commit is decided (KIP-447); v8 several groups in one
 request (KIP-709); v9 is for groups of the newer protocol (KIP-848) too, of which there are none.
 """
 

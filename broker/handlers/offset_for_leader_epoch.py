@@ -1,10 +1,10 @@
 """OffsetForLeaderEpoch: v0-v4 (key 23)
 
-Behaviour: for each partition the largest epoch at or below the one asked for, and where it ends; -1 and -1 when the
-epoch is not known. Only the leader says so: NOT_LEADER_OR_FOLLOWER. The reader's own current epoch is checked as in
-Fetch (KIP-320).
+Behaviour: returns for each partition the largest epoch at or below the requested one, and its end offset; -1 and -1
+for an unknown epoch. Only the leader answers, others return NOT_LEADER_OR_FOLLOWER. The reader's current epoch is
+checked as in Fetch (KIP-320).
 
-Versions: v1 tells the epoch that was found (KIP-279); v2 brings the reader's own; v3 says which replica asks.
+Versions: v1 returns the epoch that was found (KIP-279); v2 brings the reader's current epoch, v3 its replica id.
 """
 
 from __future__ import annotations

@@ -1,23 +1,24 @@
 """Produce: v3-v11 (key 0)
 
 Behaviour:
-* acks 0 gets no answer; when it fails the connection is closed, as that is the only thing its client can notice.
+* acks 0 gets no answer; when it fails the connection is closed, as the client can notice nothing else.
 * acks other than -1, 0, 1: INVALID_REQUIRED_ACKS for every partition.
 * acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
-  flushed first (flush.messages) makes acks 1 wait for that too. Replicas that take longer than the client's time-out:
+  flushed first (flush.messages) delays the answer with acks 1 too. Replicas that are slower than the client's time-out:
   REQUEST_TIMED_OUT.
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
-  Where the topic's settings ask something of single records, those of broker.records.produced too, and the answer
-  tells which records were refused (v8).
-* Above the producer's quota the answer carries a throttle time, and the connection is silent for so long.
-* Internal topics are written by the broker only: INVALID_TOPIC_EXCEPTION.
-* The first batch of a transaction is taken when its coordinator knows that the transaction has this partition; what
-  it answers otherwise is told, or NOT_ENOUGH_REPLICAS, which makes clients retry, if it cannot tell now. A coordinator
-  on another broker is asked first, and the connection's later requests wait for that (not without acks). Transactional
-  batches in a request without a transactional id: TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+  If the topic's settings concern single records, broker.records.produced checks these too, and the answer lists the
+  refused records (v8).
+* Above the producer's quota the answer has a throttle time, and the connection is muted for that time.
+* Only the broker writes to internal topics: INVALID_TOPIC_EXCEPTION.
+* The first batch of a transaction is appended only if the coordinator confirms that the transaction has this partition;
+  otherwise the answer has the coordinator's error, or NOT_ENOUGH_REPLICAS, which makes clients retry, if no coordinator
+  can answer now. A coordinator on another broker is asked first, and later requests of the connection wait for it
+  (except with acks 0). Transactional batches in a request without a transactional id:
+  TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
-Versions 0 to 2 are told by ApiVersions and not served: see broker.protocol.apis. v7 brings zstd (KIP-110); before it
-UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE says so.
+ApiVersions advertises versions 0 to 2, but they are not served: see broker.protocol.apis. v7 brings zstd (KIP-110);
+before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ _TELLS_NO_START: Final = (
     ErrorCode.record_list_too_large,
     ErrorCode.corrupt_message,
 )
-"""With other refusals of a partition's log comes its log start offset (ReplicaManager.appendToLocalLog)."""
+"""Answers with other errors of the log include its log start offset (ReplicaManager.appendToLocalLog)."""
 
 _UNDECIDED: Final = (
     ErrorCode.concurrent_transactions,
@@ -80,7 +81,7 @@ _UNDECIDED: Final = (
     ErrorCode.network_exception,
     ErrorCode.not_coordinator,
 )
-"""Older clients would not retry for these (ReplicaManager.appendRecords)."""
+"""Older clients would not retry after these errors (ReplicaManager.appendRecords)."""
 
 
 def handle(
@@ -89,7 +90,7 @@ def handle(
     request: ProduceRequest,
     verified: Mapping[TopicPartition, Verified] | None = None,
 ) -> Reply:
-    """`verified` is what the transaction's coordinator said, if it is another broker that was asked."""
+    """`verified` is the answer of the transaction's coordinator, if it is on another broker."""
     now_ms = node.clock.now_ms()
     transactional_id, acks, timeout_ms, wanted_topics = request
     if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
@@ -163,7 +164,7 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
 
 
 def _unverified(node: Node, request: ProduceRequest) -> list[tuple[Partition, Producer]]:
-    """The partitions here in which a transaction is to begin."""
+    """Return the partitions of this broker in which the request begins a transaction, with the producers."""
     found = []
     for topic, partitions in request.topics:
         for wanted in partitions:
@@ -195,7 +196,7 @@ def _verify_first(
         ]
     )
     deferred = Deferred()
-    # What the producer sends next must not go in before this.
+    # The producer's next batches must not be appended before this one.
     deferred.holds_line = True
 
     def answered(verified: Mapping[TopicPartition, Verified]) -> None:

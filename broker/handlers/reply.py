@@ -1,4 +1,4 @@
-"""What a handler may give back: an answer now, an answer later, or none."""
+"""The return values of handlers: an answer now, an answer later, or none."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Listener(NamedTuple):
 
 
 def _not_connected(_: int | str) -> None:
-    """How a client is muted, or hung up on, that has no connection."""
+    """Do nothing: a client without a connection cannot be muted or disconnected."""
 
 
 class Client:
-    """Whoever is at the other end of a connection."""
+    """The client of a connection."""
 
     __slots__ = ("_on_authenticated", "authentication", "hang_up", "host", "listener", "mute", "principal")
 
@@ -40,13 +40,13 @@ class Client:
         on_authenticated: Callable[[], None] = lambda: None,
     ) -> None:
         self.listener = listener
-        """The listener it came through; it is told the addresses of that one."""
+        """The client's listener; answers have addresses of listeners with this name."""
         self.host = host
-        """Where it connects from."""
+        """The address that the client connects from."""
         self.mute = mute
-        """Take no more requests of it for so many ms; the answer to this one still goes out."""
+        """Read no more requests of the client for this many ms; the answer to the current one is still sent."""
         self.hang_up = hang_up
-        """Close its connection after the answers that are there, for a reason that goes to the log."""
+        """Close the client's connection after the pending answers; the reason is logged."""
         self.authentication = authentication
         """None on a listener without SASL."""
         self.principal = ANONYMOUS
@@ -62,13 +62,13 @@ class RequestContext(NamedTuple):
     client_id: str | None
     client: Client
     size_bytes: int = 0
-    """Of the whole request."""
+    """The error of the whole request."""
 
 
 class Deferred:
-    """An answer that is not there yet. Whoever works on it calls `complete` once; the connection waits with `on_ready`.
+    """A deferred answer. Its maker calls `complete` once; the connection waits with `on_ready`.
 
-    When the client goes away the connection calls `cancel`, and whoever works on it must let go of it.
+    When the client disconnects, the connection calls `cancel`, and the maker must drop the answer.
     """
 
     __slots__ = ("_cancelled", "_on_ready", "answer", "holds_line", "on_cancel")
@@ -76,7 +76,7 @@ class Deferred:
     def __init__(self) -> None:
         self.answer: Parts | Answer | None = None
         self.holds_line = False
-        """Whether no further request of the connection is taken before this answer, because it may be large."""
+        """Whether the connection reads no further request before this answer, because the answer may be large."""
         self._cancelled = False
         self._on_ready: Callable[[Parts | Answer], None] | None = None
         self.on_cancel: Callable[[], None] | None = None
@@ -85,13 +85,13 @@ class Deferred:
         if self._cancelled:
             return
         self.answer = answer
-        # Both lead back here: let go of them, so that nothing waits for the garbage collector.
+        # Both refer to this object: break the cycle, so that no memory waits for the garbage collector.
         on_ready, self._on_ready, self.on_cancel = self._on_ready, None, None
         if on_ready is not None:
             on_ready(answer)
 
     def now_or_later(self) -> Parts | Answer | Deferred:
-        """What a handler gives back: the answer if it is there already."""
+        """Return the answer if it is complete, else this object."""
         return self if self.answer is None else self.answer
 
     def on_ready(self, callback: Callable[[Parts | Answer], None]) -> None:
@@ -108,7 +108,7 @@ class Deferred:
 
 
 class CloseConnection(Exception):  # noqa: N818 - an order, not an error
-    """There is no way to tell the client but to hang up on it; the text goes to the log."""
+    """Close the connection, as no answer can report the problem; the text is logged."""
 
 
 def answer_and_hang_up(client: Client, answer: Answer, reason: str, delay_ms: int, scheduler: Scheduler) -> Deferred:

@@ -1,12 +1,12 @@
 """SaslAuthenticate: v0-v2 (key 36)
 
 Behaviour:
-* Carries the tokens of the mechanism that SaslHandshake named. With the last one the connection has its user.
-* A token that proves nothing: SASL_AUTHENTICATION_FAILED with the reason, held back for
-  connection.failed.authentication.delay.ms, and the connection is closed.
+* Carries the tokens of the mechanism that SaslHandshake named. After the last token the connection has its user.
+* An invalid token: SASL_AUTHENTICATION_FAILED with the reason, after connection.failed.authentication.delay.ms, and the
+  connection is closed.
 
 Versions:
-* v1 tells how long the session lasts (connections.max.reauth.ms, KIP-368), 0 for ever.
+* v1 returns the lifetime of the session (connections.max.reauth.ms, KIP-368), 0 for unlimited.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
 
 
 def take_token(node: Node, client: Client, token: bytes) -> Outcome:
-    """Go on with the client's exchange, and name the client when that is complete."""
+    """Continue the client's SASL exchange, and set the client's user at its end."""
     assert client.authentication is not None
     outcome = client.authentication.authenticate(bytes(token), node.clock.monotonic_ns() // 1_000_000)
     if outcome.error_code:

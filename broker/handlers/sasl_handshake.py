@@ -1,10 +1,10 @@
 """SaslHandshake: v0-v1 (key 17)
 
 Behaviour:
-* Names the mechanism by which the client will authenticate; the answer tells all that its listener has enabled.
+* Names the mechanism by which the client will authenticate; the answer lists the mechanisms of its listener.
 * A mechanism that is not enabled: UNSUPPORTED_SASL_MECHANISM, and the connection is closed.
 * On a listener without SASL: ILLEGAL_SASL_STATE.
-* On an authenticated connection: the client proves anew who it is, by the same mechanism (KIP-368).
+* On an authenticated connection: the client authenticates again, by the same mechanism (KIP-368).
 
 Versions:
 * After v0 the tokens follow as bare frames, after v1 in SaslAuthenticate (KIP-152).

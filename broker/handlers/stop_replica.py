@@ -1,9 +1,9 @@
 """StopReplica: v0-v4 (key 5)
 
-Behaviour: the controller has replicas of this broker follow nobody any more, or go altogether; broker.replica.manager
-carries it out. The whole request is refused as LeaderAndIsr is.
+Behaviour: the controller stops replicas of this broker, or deletes them; broker.replica.manager executes it. The whole
+request is refused as in LeaderAndIsr.
 
-Versions: v1 brings the broker epoch; v3 says of each partition whether it goes, and in which leader epoch that is told.
+Versions: v1 brings the broker epoch; v3 has for each partition whether to delete it, and its leader epoch.
 """
 
 from __future__ import annotations

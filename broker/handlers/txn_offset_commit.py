@@ -1,13 +1,13 @@
 """TxnOffsetCommit: v0-v4 (key 28)
 
 Behaviour:
-* The offsets are in the log when this is answered, and count when the producer's transaction commits. Until then
+* When the answer is sent, the log has the offsets; they take effect when the producer's transaction commits. Until then
   OffsetFetch with require_stable answers UNSTABLE_OFFSET_COMMIT for them.
 * The transaction must have the group's partition of `__consumer_offsets` (AddOffsetsToTxn), or the errors of Produce.
-* Who commits for a member names it and its generation, and gets the errors of OffsetCommit, except that a rebalance
-  under way does not matter. Who names nobody is believed (KIP-447).
+* A request with a member and its generation gets the errors of OffsetCommit, except REBALANCE_IN_PROGRESS. A request
+  without a member is not checked (KIP-447).
 * Partitions that do not exist: UNKNOWN_TOPIC_OR_PARTITION; metadata longer than offset.metadata.max.bytes:
-  OFFSET_METADATA_TOO_LARGE. The other partitions of the request are written all the same.
+  OFFSET_METADATA_TOO_LARGE. The other partitions of the request are still written.
 
 Versions: below v2 COORDINATOR_NOT_AVAILABLE stands for COORDINATOR_LOAD_IN_PROGRESS, which those clients do not expect
 (KAFKA-7296); v2 brings the leader epoch, v3 the member, v4 TRANSACTION_ABORTABLE (KIP-890).

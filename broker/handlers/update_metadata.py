@@ -1,14 +1,14 @@
 """UpdateMetadata: v0-v8 (key 6)
 
-Behaviour: the controller tells which brokers live, who leads which partition, and which partitions are no more. It is
-refused with STALE_BROKER_EPOCH if it means an earlier registration of this broker, and with STALE_CONTROLLER_EPOCH if a
-later controller was heard before.
+Behaviour: the controller sends the live brokers, the leaders of partitions, and the deleted partitions. The request is
+refused with STALE_BROKER_EPOCH if it is for an earlier registration of this broker, and with STALE_CONTROLLER_EPOCH
+after a request of a later controller.
 
-A controller that takes over tells of the brokers first, and of the partitions when it has looked after them. A broker
-that has replicas waits for that with its answers to clients (highwater.broker.handlers.dispatch).
+A new controller sends the brokers first, and the partitions after it has elected their leaders. A broker that has
+replicas delays its answers to clients until then (highwater.broker.handlers.dispatch).
 
 Versions: v1 brings several endpoints of a broker, v2 racks, v3 the names of listeners, v4 offline replicas, v5 the
-broker epoch and topics, v7 topic ids. Type, of v8, matters to those who migrate to KRaft (KIP-866).
+broker epoch and topics, v7 topic ids. v8 brings the type, which only migration to KRaft needs (KIP-866).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 
 _PARTITIONS_FOLLOW_WITHIN_MS: Final = 2000
-"""They never do when all topics were deleted while the broker was down."""
+"""The partitions never come when all topics were deleted while the broker was down."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -31,7 +31,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     broker_epoch = request.broker_epoch if context.version >= 5 else UNKNOWN_EPOCH
     error_code = member.epochs.obey(request.controller_epoch, broker_epoch)
     if not error_code:
-        # Kafka's controller learns that a broker is gone by its session, and tells clients of it for so long.
+        # Kafka's controller notices a stopped broker at the end of its session; until then clients see the broker.
         gone = metadata.update(request, context.version)
         for broker in gone:
             timeout_ms = node.config.integer("zookeeper.session.timeout.ms")

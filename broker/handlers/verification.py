@@ -1,8 +1,8 @@
 """Asks the coordinator whether a partition is in a transaction, before the first batch (KIP-890).
 
-Without the question a batch that comes late, after its transaction has ended, would begin one that nobody ever ends.
-A coordinator on this broker is asked as the batch is appended; one elsewhere before, and by the time it has answered
-the transaction may have ended here: then what it said counts no longer.
+Without this check a late batch, after the end of its transaction, would begin a transaction that nobody ever ends. A
+coordinator on this broker is asked during the append. A coordinator on another broker is asked before the append; if
+the transaction ends in this partition before the answer, the answer is not used.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 class Verified(NamedTuple):
-    """What a coordinator elsewhere said of a partition."""
+    """The answer of a coordinator on another broker for a partition."""
 
     verdict: ErrorCode
     last_marker: int
-    """Of the producer in the partition, when the coordinator was asked."""
+    """The producer's state in the partition when the coordinator was asked."""
 
 
 def verifier(
@@ -40,7 +40,7 @@ def verifier(
 ) -> Verify:
     """`knows_abortable`: the client's version of the API knows TRANSACTION_ABORTABLE.
 
-    `verified` is there if the coordinator is elsewhere and was asked.
+    `verified` is not None if the coordinator is on another broker and was asked.
     """
 
     def ask(producer_id: int, producer_epoch: int) -> ErrorCode:
@@ -58,14 +58,14 @@ def verifier(
         error = ask(producer_id, producer_epoch)
         if error is ErrorCode.transaction_abortable and not knows_abortable:
             return ErrorCode.invalid_txn_state
-        # What writes records and offsets has no version that knows PRODUCER_FENCED.
+        # No version of Produce or TxnOffsetCommit has PRODUCER_FENCED.
         return as_known(error, knows_fenced=False)
 
     return verify
 
 
 def is_asked_elsewhere(node: Node, transactional_id: str) -> bool:
-    """Whether another broker must be asked, so that it takes a while."""
+    """Whether the coordinator is on another broker, so that the answer takes a while."""
     member = node.member
     return (
         member is not None
@@ -80,7 +80,7 @@ def verify_elsewhere(
     wanted: Iterable[tuple[Partition, Producer]],
     then: Callable[[Mapping[TopicPartition, Verified]], None],
 ) -> None:
-    """Ask the coordinator about producers who have no transaction in their partitions yet, at least one."""
+    """Ask the coordinator about producers (at least one) that have no open transaction in their partitions."""
     last_markers: dict[TopicPartition, int] = {}
     by_producer: dict[Producer, list[TopicPartition]] = {}
     for partition, producer in wanted:

@@ -1,9 +1,9 @@
 """WriteTxnMarkers: v0-v1 (key 27)
 
-Behaviour: ends transactions on partitions, as coordinators do to each other's partitions and as an operator does to a
-transaction that hangs (KIP-664). Each partition answers for itself when its marker is safe: UNKNOWN_TOPIC_OR_PARTITION,
-INVALID_PRODUCER_EPOCH below the producer's epoch there, TRANSACTION_COORDINATOR_FENCED below the coordinator epoch of
-the last marker. A marker is written where no transaction is open, too.
+Behaviour: ends transactions on partitions, for coordinators on other brokers and for operators who abort a hanging
+transaction (KIP-664). Each partition by itself, when its marker is durable: UNKNOWN_TOPIC_OR_PARTITION,
+INVALID_PRODUCER_EPOCH for an epoch below the producer's, TRANSACTION_COORDINATOR_FENCED for one below the coordinator
+epoch of the last marker. A marker is also written where no transaction is open.
 """
 
 from __future__ import annotations

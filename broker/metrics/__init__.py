@@ -1,1 +1,1 @@
-"""What the broker counts while it works, and how Prometheus reads it. Sans-IO; broker/server serves it."""
+"""The broker's counters and their pages for Prometheus. Sans-IO; broker/server serves them."""

@@ -17,7 +17,7 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 
 
 def cluster_page(node: Node, member: ClusterParts) -> Iterator[str]:
-    """What only a broker of a cluster has."""
+    """Yield the metrics that only a broker in a cluster has."""
     yield _replicas(node)
     yield _fetchers(member.replicas)
     yield _controller(member.controller)

@@ -44,7 +44,7 @@ class RequestCounters:
 
     def __init__(self, api: Api) -> None:
         self.name = "".join(word.capitalize() for word in api.name.split("_"))
-        """As Kafka spells it: api_versions is ApiVersions."""
+        """The name in Kafka's spelling: api_versions is ApiVersions."""
         self.requests_by_version = [0] * (api.max_version + 1)
         self.errors: dict[ErrorCode, int] = {}
         self.queue = Histogram()
@@ -75,7 +75,7 @@ class RequestCounters:
 
 
 class TopicCounters:
-    """What goes in and out of one topic, or of all of them."""
+    """The traffic of one topic, or of all topics."""
 
     __slots__ = (
         "bytes_in",
@@ -115,7 +115,7 @@ class BrokerCounters:
         self.requests = {api.key: RequestCounters(api) for api in (*APIS.values(), *CLUSTER_APIS.values())}
         self.topics: dict[str, TopicCounters] = {}
         self.unknown_topics = TopicCounters()
-        """Requests for topics that are not there; they get no series, or anybody could make as many as he likes."""
+        """Requests for unknown topics; they get no series, or a client could create any number of series."""
         self.log_flush = Histogram()
         self.event_loop_lag = Histogram()
         self.connections = 0
@@ -142,7 +142,7 @@ class BrokerCounters:
         return counters
 
     def topic_deleted(self, name: str) -> None:
-        """The topic's own series end; what it counted stays part of the broker's."""
+        """End the topic's own series; its counts stay in the broker's series."""
         counters = self.topics.pop(name, None)
         if counters is not None:
             self._gone.add(counters)

@@ -23,20 +23,20 @@ def labels_text(labels: Labels) -> str:
 
 
 def family(name: str, kind: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> str:
-    """A counter or gauge; nothing at all when it has no samples."""
+    """Return a counter or gauge; an empty text when it has no samples."""
     lines = family_samples(name, samples)
     return _head(name, kind, help_text) + lines if lines else ""
 
 
 def family_samples(name: str, samples: Iterable[tuple[Labels, float]]) -> str:
-    """More samples of a family that was begun."""
+    """Return more samples of a family whose header is already written."""
     return "".join([f"{name}{labels_text(labels)} {_number(value)}\n" for labels, value in samples])
 
 
 def histogram_family(
     name: str, help_text: str, histograms: Iterable[tuple[Labels, Histogram]], *, units_per_ms: float = 1
 ) -> str:
-    """Histograms in ms, or in another unit of which `units_per_ms` make one."""
+    """Return histograms in ms, or in another unit with `units_per_ms` per ms."""
     bounds = [_number(bound * units_per_ms) for bound in BOUNDS_MS] + ["+Inf"]
     out: list[str] = []
     for labels, histogram in histograms:

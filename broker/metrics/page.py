@@ -1,7 +1,7 @@
-"""The whole page of metrics of one broker, in pieces that each take little time.
+"""The page of all metrics of one broker, in pieces that each take little time.
 
 Names are those which the JMX exporter's example rules make of Kafka's MBeans, in lower case, so that dashboards made
-for Kafka find what they look for; docs/metrics.md holds the mapping. What Kafka has no MBean for begins with
+for Kafka work; docs/metrics.md has the mapping. Metrics without an MBean in Kafka begin with
 `highwater_`.
 """
 
@@ -61,7 +61,7 @@ def page(node: Node) -> Iterator[str]:
     yield from _broker(node)
     if node.member is not None:
         from highwater.broker.metrics.cluster_page import (
-            cluster_page,  # here, as a broker alone has none of what it shows
+            cluster_page,  # imported here, as a broker that runs alone does not need it
         )
 
         yield from cluster_page(node, node.member)
@@ -188,7 +188,7 @@ def _broker(node: Node) -> Iterator[str]:
 
 
 def _in_pieces(name: str, kind: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> Iterator[str]:
-    """The samples of a family that may have very many."""
+    """Yield the samples of a family that may have very many."""
     samples = iter(samples)
     yield family(name, kind, help_text, islice(samples, LINES_PER_PIECE))
     while piece := list(islice(samples, LINES_PER_PIECE)):

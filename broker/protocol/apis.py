@@ -10,12 +10,12 @@ class Api(NamedTuple):
     name: str
     """The name in kio's spelling; also the module of highwater.broker.handlers that serves it."""
     min_version: int
-    """The lowest version that ApiVersions tells."""
+    """The lowest version that ApiVersions advertises."""
     max_version: int
     flexible_from: int
     """The first version with compact encodings and tagged fields, in the request's and the answer's header too."""
     served_from: int = 0
-    """The lowest version served, where it is higher than the lowest told."""
+    """The lowest version served, if it is higher than the lowest advertised."""
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version and version >= self.served_from
@@ -45,7 +45,7 @@ _NEVER: Final = 1 << 15
 APIS: Final = {
     api.key: api
     for api in (
-        # Produce 0 to 2 are told and not served: librdkafka asks for 0..0 when it decides whether a broker takes
+        # Produce 0 to 2 are advertised, not served: librdkafka checks for 0..0 when it decides whether a broker takes
         # compressed batches, and sends 3 or higher (librdkafka issue 4956; Kafka answers the same, KAFKA-18659).
         Api(PRODUCE, "produce", 0, 11, 9, served_from=3),
         Api(FETCH, "fetch", 4, 17, 12),

@@ -1,11 +1,11 @@
-"""The produce and fetch bandwidth of clients, held to their quotas (KIP-13, KIP-219). Pure: the time is an argument.
+"""Limits the produce and fetch bandwidth of clients to their quotas (KIP-13, KIP-219). Pure.
 
-What a client moved is counted after the fact. When its rate is above its limit it is told at once how long it would
-have to be silent for the rate to come down to the limit, and is not listened to for so long.
+The time is an argument. Bytes are counted after they were moved. When the rate of a client is above its limit, the
+answer has the throttle time after which the rate is at the limit again, and the connection is muted for that time.
 
-A fetch above the limit is answered without records, and its bytes are not counted: they were not sent. Who had nothing
-for as long as is remembered gets his bytes whatever the limit, or a batch larger than the limit lets pass in all
-that time could never be read.
+A fetch above the limit is answered without records, and its bytes are not counted: they were not sent. A client that
+got nothing in all windows gets its bytes despite the limit; otherwise it could never read a batch that is larger than
+the limit of all windows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.settings.config import BrokerConfig
 
 MAX_METERS: Final = 10_000
-"""Clients whose rates are kept; a client may call itself by as many names as it likes."""
+"""The most clients whose rates are stored: a client may use any number of client ids."""
 
 
 @dataclass(slots=True)
@@ -41,24 +41,24 @@ class ClientQuotas:
 
     @classmethod
     def of(cls, config: BrokerConfig, quotas: Quotas) -> ClientQuotas:
-        """With the windows that the broker's configuration sets."""
+        """Return quotas with the windows of the broker's configuration."""
         return cls(config.integer("quota.window.num"), config.integer("quota.window.size.seconds") * 1000, quotas)
 
     def change(self, quotas: Quotas) -> None:
-        """Take up other limits; what clients have moved is still counted against them."""
+        """Replace the limits; bytes already counted stay counted."""
         self._quotas = quotas
         self._meter_of_client.clear()
         self.is_active = bool(quotas)
 
     def produced(self, user: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
-        """Count what a client produced; how long it is throttled, in ms."""
+        """Count the bytes that a client produced. Returns its throttle time in ms."""
         if not self.is_active or (meter := self._meter(PRODUCER_BYTE_RATE, user, client_id, now_ms)) is None:
             return 0
         meter.rate.record(size_bytes, now_ms)
         return meter.throttle_ms(now_ms)
 
     def fetched(self, user: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
-        """Count what a client is about to be given; how long it is throttled, in ms, if it may not be given it."""
+        """Count the bytes of an answer to a fetch. Returns the throttle time in ms; above 0, send no records."""
         if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, user, client_id, now_ms)) is None:
             return 0
         had_nothing = meter.rate.is_idle(now_ms)
@@ -69,7 +69,7 @@ class ClientQuotas:
         return throttle_ms
 
     def most_fetch_bytes(self, user: str, client_id: str | None, now_ms: int) -> int | None:
-        """The largest answer to a fetch that can be within the limit of a client; None without a limit."""
+        """Return the largest answer to a fetch that the limit of a client allows; None without a limit."""
         if not self.is_active or (meter := self._meter(CONSUMER_BYTE_RATE, user, client_id, now_ms)) is None:
             return None
         return int(meter.limit * max(self._window_count - 1, 1) * self._window_size_ms / 1000)
@@ -97,7 +97,7 @@ class ClientQuotas:
         return meter
 
     def _forget(self, now_ms: int) -> None:
-        """Make room: those who moved nothing lately go, and where that is not enough, the ones known longest."""
+        """Remove idle clients, and if that is not enough, the clients known for the longest time."""
         self._meter_of_client.clear()
         self._meters = {key: meter for key, meter in self._meters.items() if not meter.rate.is_idle(now_ms)}
         for key in list(self._meters)[: max(len(self._meters) - MAX_METERS // 2, 0)]:

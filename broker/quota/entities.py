@@ -1,4 +1,4 @@
-"""Whom a quota is for, and which of many quotas is a client's (KIP-55, KIP-546)."""
+"""The entities of quotas, and the selection of the quota of a client (KIP-55, KIP-546)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 
 class Default(Enum):
-    """The name of everybody of a kind who has no quota by his own name."""
+    """The name of the default, for all users or clients without their own quota."""
 
     DEFAULT = "<default>"
 
 
 DEFAULT: Final = Default.DEFAULT
 Name = str | Default | None
-"""None: the quota does not look at this side of a client."""
+"""None: the quota does not depend on this part of the entity."""
 
 
 class Entity(NamedTuple):
@@ -28,11 +28,11 @@ CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 HONOURED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
 
 Quotas = Mapping[Entity, Mapping[str, float]]
-"""Limits by name, by whom they are for."""
+"""Limits by quota name, by entity."""
 
 
 def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
-    """Whose quota a client has: the first of these that has one."""
+    """Return the entities of a client; the first one with a quota applies."""
     return (
         Entity(user, client_id),
         Entity(user, DEFAULT),
@@ -46,9 +46,9 @@ def candidates(user: str, client_id: str) -> tuple[Entity, ...]:
 
 
 def limit_of(quotas: Quotas, name: str, user: str, client_id: str) -> tuple[Entity, float] | None:
-    """Who shares the limit that a client has, and the limit; None when it has none.
+    """Return the entity that shares the limit of a client, and the limit; None without a limit.
 
-    A quota by default is each one's own: the sharers of a default for users are the clients of one user.
+    A default applies to each user or client separately: the clients of one user share a default for users.
     """
     for entity in candidates(user, client_id):
         limit = quotas.get(entity, {}).get(name)

@@ -6,11 +6,11 @@ from collections import deque
 
 
 class WindowedRate:
-    """Amounts by the window they came in.
+    """Amounts by time window.
 
-    A window opens with the first amount after the one before it has passed. The rate is taken over the time since the
-    oldest window opened, but over all windows but one at least: so a burst after silence may use up what the silence
-    left, and no more. Where silence does not count it is over one window at least (SimpleRate).
+    A window opens with the first amount after the end of the previous window. The rate is taken over the time since the
+    oldest window opened, but over at least all windows except one: a burst after idle time may use what the idle time
+    left, and no more. If idle time does not count, the rate is over at least one window (SimpleRate).
     """
 
     __slots__ = ("_count", "_least_count", "_size_ms", "_windows")
@@ -30,7 +30,7 @@ class WindowedRate:
         windows[-1][1] += amount
 
     def span_ms(self, now_ms: int) -> int:
-        """The time that the rate is taken over."""
+        """Return the time over which the rate is taken."""
         self._forget(now_ms)
         elapsed_ms = now_ms - int(self._windows[0][0]) if self._windows else 0
         missing = self._least_count - 1 - elapsed_ms // self._size_ms
@@ -41,7 +41,7 @@ class WindowedRate:
         return sum(amount for _, amount in self._windows) * 1000 / span_ms
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether nothing is remembered."""
+        """Whether all windows are empty."""
         self._forget(now_ms)
         return not any(amount for _, amount in self._windows)
 

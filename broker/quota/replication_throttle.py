@@ -1,8 +1,8 @@
-"""How fast replicas that are not in sync may be filled, where that is limited (KIP-73). Pure: the time is an argument.
+"""Throttles the replication of replicas that are not in sync (KIP-73). Pure: the time is an argument.
 
-Which replicas are throttled is told by the topic (leader.replication.throttled.replicas on the brokers that give,
-follower.replication.throttled.replicas on those that take), the rate by the broker. What is moved is counted after the
-fact, and while the rate is exceeded no more is moved; Kafka's ReplicationQuotaManager.
+The topic's settings list the throttled replicas (leader.replication.throttled.replicas on leaders,
+follower.replication.throttled.replicas on followers), the broker's settings have the rate. Bytes are counted after
+they were moved, and while the rate is exceeded no more are moved (Kafka's ReplicationQuotaManager).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ THROTTLED_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")
 
 
 class ReplicationThrottle:
-    """One direction of one broker."""
+    """The throttle of one direction of one broker."""
 
     def __init__(self, window_count: int, window_size_ms: int) -> None:
         self.bytes_per_second = INT64_MAX
         self._rate = WindowedRate(window_count, window_size_ms, counts_silence=False)
         self._partitions: dict[str, Collection[int] | None] = {}
-        """Those throttled, by topic; None for all of a topic."""
+        """The throttled partitions by topic; None for all of a topic."""
 
     @property
     def is_active(self) -> bool:
@@ -34,7 +34,7 @@ class ReplicationThrottle:
         return bool(self._partitions)
 
     def set_throttled(self, topic: str, replicas: Iterable[str], broker_id: int) -> None:
-        """Replace what is throttled of a topic: `partition:broker` each, or `*`."""
+        """Replace the throttled replicas of a topic: `partition:broker` each, or `*`."""
         entries = list(replicas)
         if _EVERY_REPLICA in entries:
             self._partitions[topic] = None
@@ -54,7 +54,7 @@ class ReplicationThrottle:
         return partitions is None or partition in partitions
 
     def is_exceeded(self, now_ms: int) -> bool:
-        # The first look opens a window, as looking at a SampledStat does.
+        # The first reading opens a window, like reading a SampledStat.
         self._rate.record(0, now_ms)
         return self._rate.per_second(now_ms) > self.bytes_per_second
 
@@ -64,7 +64,7 @@ class ReplicationThrottle:
 
 
 class ReplicationThrottles:
-    """Those of a broker, as its settings and those of its topics say."""
+    """The throttles of a broker, by its settings and those of its topics."""
 
     def __init__(self, broker_id: int, config: BrokerConfig) -> None:
         self._broker_id = broker_id
@@ -83,7 +83,7 @@ class ReplicationThrottles:
         self.follower.bytes_per_second = self._config.integer("follower.replication.throttled.rate")
 
     def topic_changed(self, topic: str, config: TopicConfig) -> None:
-        """It is new here, or its settings changed."""
+        """Update the throttles for a topic that is new here or whose settings changed."""
         for throttle, name in (
             (self.leader, "leader.replication.throttled.replicas"),
             (self.follower, "follower.replication.throttled.replicas"),

@@ -18,7 +18,7 @@ The layout (KIP-98; Apache Kafka, DefaultRecordBatch.java), all big-endian:
     records @61                    compressed as one block, if at all
 
 The base offset and the leader epoch lie before the bytes that the CRC covers, so assigning them costs no second CRC.
-Records stay unopened here: whatever the broker must know of a batch stands in its header.
+This module never opens records: the header has everything that the broker needs.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ NO_PRODUCER_ID: Final = -1
 NO_TIMESTAMP: Final = -1
 MAX_SEQUENCE: Final = 2**31 - 1
 
-# `length` counts what follows it, so a whole batch is 12 bytes longer.
+# `length` counts the bytes after it, so a whole batch is 12 bytes longer.
 _LENGTH_OVERHEAD: Final = 12
 _MINIMUM_LENGTH: Final = HEADER_SIZE - _LENGTH_OVERHEAD
-# The shortest record of any format Kafka ever had (v0); a length below it is no length at all.
+# The shortest record of any Kafka format (v0); a smaller length is invalid.
 _LEGACY_MINIMUM_LENGTH: Final = 14
 
 _ASSIGNED: Final = struct.Struct(">qii")
@@ -83,7 +83,7 @@ class TimestampType(IntEnum):
 
 
 class CorruptBatch(Exception):  # noqa: N818 - it names the thing found, as Kafka's CorruptRecordException does
-    """Stored bytes that are not the record batch they should be; the text says in what."""
+    """Stored bytes are not a valid record batch; the text says why."""
 
 
 class BatchHeader(NamedTuple):
@@ -119,12 +119,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop the batch's tombstones or marker; it takes the base timestamp's place."""
+        """The time after which compaction may drop the batch's tombstones or marker; stored as the base timestamp."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Of the records that are there: compaction leaves empty batches with the timestamp they had."""
+        """The largest timestamp of the existing records: compaction keeps the max timestamp of empty batches."""
         return self.max_timestamp_ms if self.record_count else NO_TIMESTAMP
 
     @property
@@ -145,12 +145,12 @@ class BatchHeader(NamedTuple):
 
 
 def add_to_sequence(sequence: int, delta: int) -> int:
-    """Sequences count records per producer and partition; after 2^31 − 1 comes 0."""
+    """Add to a sequence, which counts the records of a producer in a partition; after 2^31 − 1 comes 0."""
     return (sequence + delta) & MAX_SEQUENCE
 
 
 def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
-    """The header at `position`, checked only for being a v2 header; CorruptBatch if it is not."""
+    """Return the header at `position`. Raises CorruptBatch if it is not a v2 header; checks nothing else."""
     if len(buffer) - position < HEADER_SIZE:
         raise CorruptBatch(f"{len(buffer) - position} bytes are fewer than a batch header's {HEADER_SIZE}")
     header = BatchHeader._make(HEADER.unpack_from(buffer, position))
@@ -162,9 +162,9 @@ def read_header(buffer: ReadableBuffer, position: int = 0) -> BatchHeader:
 
 
 def headers(buffer: ReadableBuffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of each whole batch in `buffer`; a batch cut off at the end is left out.
+    """Yield (position, header) of each whole batch in `buffer`; a batch cut off at the end is left out.
 
-    CorruptBatch where the bytes are no batch.
+    Raises CorruptBatch for other bytes.
     """
     position = 0
     size = len(buffer)
@@ -177,14 +177,14 @@ def headers(buffer: ReadableBuffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_is_valid(buffer: ReadableBuffer, position: int, header: BatchHeader) -> bool:
-    """Whether the bytes of the batch at `position` still have the CRC its header tells."""
+    """Whether the bytes of the batch at `position` match the CRC in its header."""
     end = position + header.size_bytes
     computed: int = crc32c(memoryview(buffer)[position + _CRC_COVERS_FROM : end])
     return computed == header.crc
 
 
 def is_zstd(records: ReadableBuffer | None) -> bool:
-    """Whether the first batch here, if there is one, says that it is compressed with zstd."""
+    """Whether there is a first batch and its header has the codec zstd."""
     if records is None or len(records) < HEADER_SIZE:
         return False
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_OFFSET)
@@ -192,7 +192,7 @@ def is_zstd(records: ReadableBuffer | None) -> bool:
 
 
 def transactional_producer(records: ReadableBuffer | None) -> tuple[int, int] | None:
-    """(id, epoch) of the producer whose transaction the first batch here says to be part of; None if it is of none."""
+    """Return (id, epoch) of the producer if the first batch is transactional, else None."""
     if records is None or len(records) < HEADER_SIZE:
         return None
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_OFFSET)
@@ -203,11 +203,11 @@ def transactional_producer(records: ReadableBuffer | None) -> tuple[int, int] | 
 
 
 def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> BatchHeader | ErrorCode:
-    """The checks a Kafka 3.9 leader makes on the records of one partition in a Produce request, without opening them.
+    """Check the records of one partition in a Produce request like a Kafka 3.9 leader, without opening them.
 
     There must be exactly one batch (ProduceRequest.validateRecords); an incomplete batch after it is dropped, as
     UnifiedLog.trimInvalidBytes does, so the log takes the first `size_bytes` of the header that is returned. The leader
-    epoch is not looked at: clients send −1 or 0 and the broker overwrites it.
+    epoch is not checked: clients send −1 or 0 and the broker overwrites it.
     """
     size = len(records)
     if size < _MAGIC_OFFSET + 1:
@@ -245,7 +245,7 @@ def validate_produced(records: ReadableBuffer, *, max_message_bytes: int) -> Bat
 
 
 def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode | None:
-    """What follows the first batch may only be the beginning of another one, as a cut-off request leaves it."""
+    """Check that only an incomplete batch follows the first one, as in a request that was cut off."""
     remaining = len(records) - position
     if remaining < _LENGTH_OVERHEAD:
         return None
@@ -258,13 +258,13 @@ def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode |
 
 
 def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Stamp the batch at `position` with its place in the log."""
+    """Write the base offset and the leader epoch into the batch at `position`."""
     (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_OFFSET)
     _ASSIGNED.pack_into(buffer, position, base_offset, length, leader_epoch)
 
 
 def set_log_append_time(buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_ms: int) -> None:
-    """Give every record of the batch at `position` the broker's time; this lies under the CRC, so make it anew."""
+    """Give every record of the batch at `position` the broker's time, and compute the CRC again."""
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_OFFSET, header.attributes | TIMESTAMP_TYPE_BIT)
     _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_OFFSET, timestamp_ms)
     update_crc(buffer, position, header.size_bytes)
@@ -276,7 +276,7 @@ def update_crc(buffer: WritableBuffer, position: int, size_bytes: int) -> None:
 
 
 def foreign_format(buffer: ReadableBuffer) -> str | None:
-    """Name the message format of intact records that are not v2, so that nobody takes them for damage.
+    """Return the message format of intact records that are not v2, so that they are not reported as damage.
 
     Formats 0 and 1 carry a CRC-32 over everything after it; a later one would most likely keep v2's place
     for its CRC.

@@ -40,7 +40,7 @@ _FIRST_GUESS_RATIO: Final = 8
 
 
 def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> bytes:
-    """`level` is one of gzip's or zstd's own; None is Kafka's default for it. The others have one speed."""
+    """Compress `data`. `level` is a level of gzip or zstd; None is Kafka's default. Other codecs have no levels."""
     match codec:
         case Codec.NONE:
             return bytes(data)
@@ -55,7 +55,7 @@ def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> by
 
 
 def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
-    """The bytes that were compressed; CorruptBatch if they are damaged or unfold to more than `limit_bytes`."""
+    """Return the decompressed bytes. Raises CorruptBatch for damage, or for more than `limit_bytes`."""
     try:
         match codec:
             case Codec.NONE:
@@ -69,7 +69,7 @@ def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT
 
 
 def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
-    """These formats need not tell their size beforehand: try a likely one, then the limit.
+    """Decompress formats that may not store their size: try a likely size first, then the limit.
 
     The large buffer is mapped: its pages cost nothing until they are written, where a bytearray's are all zeroed first.
     """
@@ -84,7 +84,7 @@ def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
         try:
             return bytes(memoryview(output)[: into(data, output)])
         except cramjam.DecompressionError:
-            pass  # Too small a guess or damaged: the second try tells which.
+            pass  # The guess was too small, or the data is damaged: the second try shows which.
     with mmap.mmap(-1, limit_bytes) as pages:
         return pages[: into(data, pages)]
 

@@ -1,17 +1,17 @@
-"""What the settings of a topic require of produced records, when the broker must open batches.
+"""Checks of single produced records that the settings of a topic require.
 
 Kafka opens every batch (LogValidator); this broker only those of a topic that is compacted, bounds the timestamps of
-its records, or has a codec of its own. Then, as there:
+its records, or has its own codec. The checks are Kafka's:
 
-- a compacted topic takes no record without a key;
+- a compacted topic refuses a record without a key;
 - the producer's timestamps lie within message.timestamp.{before,after}.max.ms of the broker's clock;
-- with compression.type other than `producer` a batch of another codec is made anew: same records, same producer and
-  sequence, counted through from its base offset;
-- a max timestamp that is not that of the records is put right;
-- a batch whose records are not what its header counts is refused; so is one whose records are not numbered from 0 on,
-  which Kafka renumbers when it makes the batch anew, and keeps as it is otherwise.
+- with compression.type other than `producer` a batch of another codec is rebuilt: same records, same producer and
+  sequence, consecutive offsets from its base offset;
+- a max timestamp that differs from the records' is corrected;
+- a batch whose record count differs from its header is refused; so is one whose records are not numbered from 0 on,
+  which Kafka renumbers when it rebuilds the batch, and keeps unchanged otherwise.
 
-The event loop waits for all this, so there is a limit to what a batch may unfold to.
+The event loop waits for these checks, so the decompressed size of a batch is limited.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from highwater.broker.records.record import outlines, uncompressed_records
 UNBOUNDED: Final = 2**63 - 1
 MAX_RECORDS: Final = 500_000
 MAX_UNFOLDED_BYTES: Final = 128 * 1024 * 1024
-"""What a batch that is opened may have; some hundred times what producers send."""
+"""The limit of an opened batch; some hundred times what producers send."""
 _SHOWN_ERRORS: Final = 3
 
 
@@ -67,7 +67,7 @@ class RefusedRecords(NamedTuple):
 def conform(
     batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int
 ) -> tuple[WritableBuffer, BatchHeader] | RefusedRecords:
-    """The batch as the log may take it: the very one, or another made of its records."""
+    """Return the batch that the log appends: the same one, or one rebuilt from its records."""
     has_codec = rules.codec is None or rules.codec == header.codec
     if has_codec and not rules.needs_keys and not rules.bounds_timestamps:
         return batch, header
@@ -99,7 +99,7 @@ def _unreadable(reason: str) -> RefusedRecords:
 
 
 def _check(body: bytes, header: BatchHeader, rules: RecordRules, now_ms: int) -> int | RefusedRecords:
-    """The largest timestamp of the records, if nothing is wrong with them."""
+    """Return the largest timestamp of the records, or the errors."""
     errors: list[tuple[int, str]] = []
     error_code = ErrorCode.invalid_record
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms

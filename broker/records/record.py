@@ -1,6 +1,6 @@
-"""Single records: encoding a list of them as one batch, and reading those of a batch.
+"""Encodes records as one batch, and decodes the records of a batch.
 
-A record (KIP-98; Apache Kafka, DefaultRecord.java): varint length of what follows, i8 attributes (0), varlong
+A record (KIP-98; Apache Kafka, DefaultRecord.java): varint length of the rest, i8 attributes (0), varlong
 timestamp delta, varint offset delta, key and value as varint length (−1 for null) and bytes, varint header count, and
 each header's key and value likewise. Varints are zigzag, 7 bits a byte, the lowest first.
 
@@ -56,7 +56,7 @@ class EndMarker(NamedTuple):
 
 
 class TransactionMarker(NamedTuple):
-    """The order to end a producer's transaction, as its coordinator sends it to each partition."""
+    """A request to end a producer's transaction, which its coordinator sends to each partition."""
 
     producer_id: int
     producer_epoch: int
@@ -65,12 +65,12 @@ class TransactionMarker(NamedTuple):
 
 
 class RecordOutline(NamedTuple):
-    """Where a record lies in the uncompressed records of its batch, and what compaction asks of it."""
+    """The position of a record in the uncompressed records of its batch, and its fields for compaction."""
 
     start: int
-    """Where its length begins."""
+    """The position of its length."""
     after_timestamp: int
-    """Where its offset delta begins."""
+    """The position of its offset delta."""
     end: int
     timestamp_delta: int
     offset_delta: int
@@ -87,7 +87,7 @@ def write_varint(output: bytearray, value: int) -> None:
 
 
 def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
-    """(value, position after it); CorruptBatch if it does not end."""
+    """Return (value, position after it). Raises CorruptBatch if the varint does not end."""
     zigzag = shift = 0
     while True:
         if position >= len(buffer) or shift > _MAX_VARINT_BITS:
@@ -113,7 +113,7 @@ def encode_batch(
     is_control: bool = False,
     timestamp_type: TimestampType = TimestampType.CREATE_TIME,
 ) -> bytearray:
-    """One whole batch of `records`, which get consecutive offsets from `base_offset`; their own are not looked at."""
+    """Encode `records` as one batch with consecutive offsets from `base_offset`; their own offsets are ignored."""
     if not records:
         raise ValueError("a batch needs at least one record")
     base_timestamp_ms = records[0].timestamp_ms
@@ -152,7 +152,7 @@ def encode_batch(
 def decode_batch(
     batch: ReadableBuffer, header: BatchHeader | None = None, *, limit_bytes: int = compress.DEFAULT_LIMIT_BYTES
 ) -> list[Record]:
-    """The records of the batch at the beginning of `batch`; CorruptBatch if they are not what the header promises."""
+    """Decode the records of the first batch in `batch`. Raises CorruptBatch if they do not match the header."""
     header = header or read_header(batch)
     if header.attributes & CODEC_MASK > Codec.ZSTD:
         raise CorruptBatch(f"codec {header.attributes & CODEC_MASK} does not exist")
@@ -175,7 +175,7 @@ def decode_batch(
 def uncompressed_records(
     batch: ReadableBuffer, header: BatchHeader, *, limit_bytes: int = compress.DEFAULT_LIMIT_BYTES
 ) -> bytes:
-    """The records of the batch at the beginning of `batch`, one after the other."""
+    """Return the decompressed bytes of the records of the first batch in `batch`."""
     if header.attributes & CODEC_MASK > Codec.ZSTD:
         raise CorruptBatch(f"codec {header.attributes & CODEC_MASK} does not exist")
     payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
@@ -209,7 +209,7 @@ def outlines(body: bytes, header: BatchHeader) -> Iterator[RecordOutline]:
 
 
 def with_timestamp_delta(body: bytes, record: RecordOutline, timestamp_delta: int) -> bytes:
-    """The record's bytes with another timestamp delta; CorruptBatch for one that cannot be written."""
+    """Return the record's bytes with another timestamp delta. Raises CorruptBatch for an impossible delta."""
     if not _INT64_MIN <= timestamp_delta <= _INT64_MAX:
         raise CorruptBatch(f"a timestamp delta of {timestamp_delta} ms cannot be written")
     output = bytearray()
@@ -220,7 +220,7 @@ def with_timestamp_delta(body: bytes, record: RecordOutline, timestamp_delta: in
 
 
 def encode_end_marker(marker: TransactionMarker, timestamp_ms: int) -> bytearray:
-    """The control batch that ends the transaction (Apache Kafka, EndTransactionMarker.java)."""
+    """Encode the control batch that ends the transaction (Apache Kafka, EndTransactionMarker.java)."""
     key = _CONTROL_KEY.pack(0, int(marker.is_commit))
     value = _END_MARKER_VALUE.pack(0, marker.coordinator_epoch)
     return encode_batch(
@@ -233,10 +233,10 @@ def encode_end_marker(marker: TransactionMarker, timestamp_ms: int) -> bytearray
 
 
 def read_end_marker(batch: ReadableBuffer, header: BatchHeader) -> EndMarker | None:
-    """How the transaction of a control batch ended; None for another kind of control record."""
+    """Return how the transaction of a control batch ended; None for another kind of control record."""
     records = decode_batch(batch, header)
     if not records:
-        return None  # Compaction removed the transaction and left the empty batch for its producer's sake.
+        return None  # Compaction removed the marker, but keeps the empty batch for the state of its producer.
     record = records[0]
     if record.key is None or record.value is None:
         raise CorruptBatch("a control record lacks its key or value")

@@ -1,1 +1,1 @@
-"""Who a client is: SASL exchanges, credentials and principals. Sans-IO; TLS itself is in broker/server."""
+"""SASL exchanges, credentials and principals of clients. Sans-IO; TLS itself is in broker/server."""

@@ -17,7 +17,7 @@ class LoginEntry(NamedTuple):
 
 
 def parse_login_entry(text: str) -> LoginEntry:
-    """Raises ValueError saying what is expected."""
+    """Parse one entry. Raises ValueError, which says what is expected."""
     tokens = _tokens(text)
     if len(tokens) < 2 or tokens[1].lower() not in _FLAGS:
         raise ValueError("write it as: module required option=value …;")

@@ -1,4 +1,4 @@
-"""The client's side of SASL: how this broker says who it is to other brokers. Challenges in, tokens out."""
+"""The client's side of SASL: how this broker logs in to other brokers. Challenges in, tokens out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOGIN_MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM_MECHANI
 
 
 class LoginError(Exception):
-    """The other side is not who it should be, or does not keep to the mechanism."""
+    """The server is not authentic, or violates the mechanism."""
 
 
 class Login(Protocol):
@@ -22,11 +22,11 @@ class Login(Protocol):
     def first(self) -> bytes: ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """The next token; None when the challenge was the last. Raises LoginError."""
+        """Return the next token; None after the last challenge. Raises LoginError."""
 
 
 class Credential:
-    """Whom a broker logs in as."""
+    """The user and the mechanism with which a broker logs in."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
         self.mechanism = mechanism
@@ -53,7 +53,7 @@ class _PlainLogin:
 
 
 class _ScramLogin:
-    """RFC 5802: the last challenge proves that the other side knows the password too."""
+    """RFC 5802: the last challenge proves that the server knows the password too."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
         import scramp  # here, as most brokers never need the memory that it takes

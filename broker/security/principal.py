@@ -1,4 +1,4 @@
-"""The names of clients: of an authenticated user, or of a TLS certificate by mapping rules."""
+"""Principals of clients: an authenticated user, or a TLS certificate's subject by mapping rules."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 ANONYMOUS: Final = "ANONYMOUS"
-"""The user of every client that did not say who it is."""
+"""The user of every client that is not authenticated."""
 
 _RULE: Final = re.compile(r"RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?)\s*(?:,|$)|(DEFAULT)\s*(?:,|$)")
 _REFERENCE: Final = re.compile(r"\$(\d+)")
 
 
 class Rule(NamedTuple):
-    """One `RULE:pattern/replacement/[LU]` (KIP-371); a rule without pattern takes the name as it is."""
+    """One `RULE:pattern/replacement/[LU]` (KIP-371); a rule without pattern leaves the name unchanged."""
 
     pattern: re.Pattern[str] | None
     replacement: str = ""
@@ -34,7 +34,7 @@ DEFAULT_RULES: Final = (Rule(None),)
 
 
 def parse_rules(text: str) -> Sequence[Rule]:
-    """Raises ValueError saying what is expected."""
+    """Parse mapping rules. Raises ValueError, which says what is expected."""
     rules = []
     position = 0
     text = text.strip()
@@ -64,5 +64,5 @@ def _rule(pattern: str, replacement: str, case: str) -> Rule:
 
 
 def name_of(distinguished_name: str, rules: Sequence[Rule]) -> str | None:
-    """The user a certificate's subject stands for: by the first rule that matches; None when none does."""
+    """Return the user of a certificate's subject, by the first matching rule; None when no rule matches."""
     return next((name for rule in rules if (name := rule.apply(distinguished_name)) is not None), None)

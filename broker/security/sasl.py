@@ -1,14 +1,14 @@
-"""SASL on one connection: which user is at the other end. Tokens and times in, challenges and outcomes out.
+"""SASL on one connection, which authenticates its user. Tokens and times in, challenges and outcomes out.
 
     state         event                                   next
     HANDSHAKE     SaslHandshake of an enabled mechanism   EXCHANGE
     EXCHANGE      a token that is not the last            EXCHANGE
-    EXCHANGE      the last token, and it is right         COMPLETE
-    COMPLETE      SaslHandshake (KIP-368)                 EXCHANGE: to prove it anew, as the same user
+    EXCHANGE      the last token, and it is valid         COMPLETE
+    COMPLETE      SaslHandshake (KIP-368)                 EXCHANGE, to authenticate the same user again
     any           anything else                           the connection is closed
 
 A client that began with SaslHandshake v0 sends its tokens as bare frames, later ones wrap them in SaslAuthenticate
-(KIP-152). Until it is complete nothing but ApiVersions and these two is answered.
+(KIP-152). Before COMPLETE only ApiVersions, SaslHandshake and SaslAuthenticate are answered.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BARE_TOKENS_UP_TO: Final = 0
 
 
 class Step(NamedTuple):
-    """What a token led to: a challenge to send, with the user when that was the last one; or a failure, as a text."""
+    """The result of a token: a challenge to send, with the user after the last token; or the text of a failure."""
 
     challenge: bytes = b""
     user: str | None = None
@@ -57,7 +57,7 @@ class PlainExchange:
         if not user or not password:
             return Step(failure="Authentication failed: user or password not specified")
         expected = self._passwords.get(user)
-        # Compared in a time that tells nothing, and for a user who is not there too.
+        # The comparison takes constant time, and also runs for an unknown user.
         is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
         if expected is None or not is_right:
             return Step(failure="Authentication failed: Invalid username or password")
@@ -125,11 +125,11 @@ class Outcome(NamedTuple):
     auth_bytes: bytes = b""
     session_lifetime_ms: int = 0
     user: str | None = None
-    """Set when the exchange is complete."""
+    """Set at the end of the exchange."""
 
 
 class Authentication:
-    """The state of one connection."""
+    """The authentication state of one connection."""
 
     __slots__ = ("_exchange", "_expires_ms", "_mechanism", "_state", "_takes_bare_tokens", "_user", "settings")
 
@@ -144,11 +144,11 @@ class Authentication:
 
     @property
     def takes_bare_tokens(self) -> bool:
-        """Whether the next frame is a token and no request."""
+        """Whether the next frame is a token instead of a request."""
         return self._takes_bare_tokens
 
     def refusal(self, api_key: int, now_ms: int) -> str | None:
-        """Why a request must not be answered now, or None."""
+        """Return why a request must not be answered now, or None."""
         if self._state is _State.COMPLETE:
             is_expired = self._expires_ms is not None and now_ms >= self._expires_ms
             if is_expired and api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS):
@@ -158,7 +158,7 @@ class Authentication:
         return None if api_key in expected else f"API {api_key} before the authentication was complete"
 
     def handshake(self, mechanism: str, version: int) -> ErrorCode:
-        """Begin an exchange, the first one or one to prove it anew."""
+        """Begin the first exchange, or a re-authentication."""
         if self._state is _State.EXCHANGE:
             return ErrorCode.illegal_sasl_state
         make = self.settings.mechanisms.get(mechanism)
@@ -171,7 +171,7 @@ class Authentication:
         return ErrorCode.none
 
     def authenticate(self, token: bytes, now_ms: int) -> Outcome:
-        """Take the client's next token. After an error the connection must be closed."""
+        """Process the client's next token. After an error the connection must be closed."""
         if self._exchange is None:
             return Outcome(
                 ErrorCode.illegal_sasl_state, "SaslAuthenticate request received after successful authentication"

@@ -1,4 +1,4 @@
-"""SCRAM credentials (RFC 5802, KIP-84, KIP-554): what the broker keeps instead of a password."""
+"""SCRAM credentials (RFC 5802, KIP-84, KIP-554), which the broker stores instead of passwords."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ITERATIONS: Final = 16384
 
 
 class ScramMechanism(IntEnum):
-    """Numbered as the protocol does."""
+    """The values are those of the protocol."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -42,7 +42,7 @@ Credentials = Mapping[ScramMechanism, ScramCredential]
 def credential_of_salted_password(
     mechanism: ScramMechanism, salt: bytes, salted_password: bytes, iterations: int
 ) -> ScramCredential:
-    """What is kept of a password that the client has salted and hashed."""
+    """Return the stored credential of a password that the client has salted and hashed."""
 
     def keyed(message: bytes) -> bytes:
         return hmac.digest(salted_password, message, mechanism.hash_name)
@@ -56,13 +56,13 @@ def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterati
 
 
 def encode_credential(credential: ScramCredential) -> str:
-    """As it stands in the znode of its user (ScramCredentialUtils)."""
+    """Encode for the znode of its user (ScramCredentialUtils)."""
     salt, stored_key, server_key = (b64encode(part).decode() for part in credential[:3])
     return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={credential.iterations}"
 
 
 def decode_credential(text: str) -> ScramCredential:
-    """Raises ValueError or KeyError for anything else than `encode_credential` gives."""
+    """Decode the text of `encode_credential`. Raises ValueError or KeyError for any other text."""
     fields = dict(part.split("=", 1) for part in text.split(","))
     salt, stored_key, server_key = (
         b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
