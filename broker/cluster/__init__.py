@@ -1,1 +1,1 @@
-"""What the cluster knows: topics, their configuration, ids; one interface and its implementations."""
+"""A broker as a member of a cluster: its session, metadata, settings, requests to other brokers."""

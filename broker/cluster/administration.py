@@ -1,8 +1,8 @@
-"""Topics of a cluster, made, grown and deleted as Kafka's ZkAdminManager and AdminZkClient do it.
+"""Creates, grows and deletes topics of a cluster, like Kafka's ZkAdminManager and AdminZkClient.
 
-What is wanted is written to ZooKeeper, where the controller sees it and carries it out; the answer waits until this
-broker has been told the outcome (UpdateMetadata) as clients are, or until the time is up. Only the broker that is the
-controller does so; the others answer NOT_CONTROLLER.
+A change is written to ZooKeeper, where the controller sees and executes it; the answer waits until this
+broker has received the outcome (UpdateMetadata), or until the time is up. Only the broker that is the
+controller does this; other brokers answer NOT_CONTROLLER.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ClusterAdministration:
         controller: Controller,
         random: Random,
     ) -> None:
-        """`random` says where assignments start."""
+        """`random` selects the first broker of an assignment."""
         self._config = config
         self._scheduler = scheduler
         self._cluster = cluster
@@ -223,7 +223,7 @@ class ClusterAdministration:
                 if not isinstance(change, Problem) and not validate_only:
                     writes[topic.name] = change
             outcomes = dict(zip(writes, (yield from write(context, list(writes.values()))), strict=True))
-            # A topic that was changed in between is looked at anew.
+            # The topic was changed meanwhile: read it again.
             left = [topic for topic in left if outcomes.get(topic.name) is ZooKeeperError.BAD_VERSION]
             for name, outcome in outcomes.items():
                 if isinstance(outcome, ZooKeeperError):
@@ -305,7 +305,7 @@ class ClusterAdministration:
         known = [name for name in dict.fromkeys(names) if self._cluster.topic(name) is not None]
         results = yield from write(context, [Create(znodes.delete_topic_path(name)) for name in known])
         outcomes = dict(zip(known, results, strict=True))
-        # Who asks for what is under way waits for it with the others.
+        # A second request for the same deletion waits for the first one.
         failures = {
             name: _zookeeper_refused(outcome)
             for name, outcome in outcomes.items()
@@ -313,7 +313,7 @@ class ClusterAdministration:
         }
         return [failures.get(name) if name in outcomes else UNKNOWN_TOPIC for name in names]
 
-    # Partitions that are led by another, or are to be elsewhere
+    # Elections and reassignments
 
     def elect_leaders(
         self,
@@ -378,7 +378,7 @@ class ClusterAdministration:
         )
 
     def _wait(self, is_done: Callable[[], bool], timeout_ms: int, then: Callable[[], None]) -> None:
-        """Call back once it is done as far as this broker was told, or once the time is up."""
+        """Call `then` when the metadata of this broker shows the change, or when the time is up."""
         if timeout_ms <= 0 or is_done():
             then()
             return
@@ -402,7 +402,7 @@ def _write_topics(
     assignments: Mapping[str, Mapping[int, list[int]]],
     with_config: set[str],
 ) -> Rounds[dict[str, Problem]]:
-    """Each with its settings in one transaction, so that the settings of a topic that is there stay its own."""
+    """Write each topic and its settings in one transaction, so that an existing topic keeps its settings."""
     transactions = []
     for topic in topics:
         path, config = (
@@ -423,7 +423,7 @@ def _write_topics(
         for topic, result in zip(topics, results, strict=True)
         if (outcome := _failure(result)) is not None
     }
-    # One that was carried out while the connection broke, and was asked again, finds its own work.
+    # After a broken connection the transaction is sent again, and may find the topic that it created.
     found = yield from ask([Get(znodes.topic_path(name)) for name in failed])
     there = dict(zip(failed, found, strict=True))
     problems = {}
@@ -460,7 +460,7 @@ def _fenced(context: ControllerContext, *requests: Create | Set) -> Transaction:
 
 
 def _failure(result: Any) -> ZooKeeperError | None:
-    """Why a transaction of `_fenced` was not carried out. Raises ControllerMoved."""
+    """Return why a transaction of `_fenced` failed, or None. Raises ControllerMoved."""
     if isinstance(result, ZooKeeperError):
         return result
     check, *outcomes = result
@@ -479,7 +479,7 @@ def _listed(brokers: Iterable[int]) -> str:
 
 
 def _check_assignment(assignment: Mapping[int, list[int]]) -> Problem | dict[int, list[int]]:
-    """As AdminZkClient.validateTopicCreate: whether the brokers live is not asked, as in Kafka."""
+    """Check like AdminZkClient.validateTopicCreate, which does not check whether the brokers are alive."""
     if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
         return too_many_partitions(len(assignment))
     if len(set(map(len, assignment.values()))) != 1:

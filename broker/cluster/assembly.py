@@ -48,7 +48,7 @@ from highwater.broker.txn.markers import LocalMarkers
 
 
 class ClusteredNode:
-    """A node with what starts it, what lives in sessions, and what closes it."""
+    """A node of a member, with its start, the parts that follow its sessions, and its end."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class ClusteredNode:
         listener_name: str,
         random: Random,
     ) -> None:
-        """`listener_name` is that of the brokers among themselves; `random` spreads the replicas of new topics.
+        """`listener_name` is the inter-broker listener; `random` spreads the replicas of new topics.
 
-        The logs are taken up when the controller names their partitions.
+        The broker opens a log when the controller assigns its partition.
         """
         broker_id, config = runtime.broker_id, runtime.config
         clock, scheduler = runtime.clock, runtime.scheduler
@@ -107,7 +107,7 @@ class ClusteredNode:
             client_id=f"broker-{broker_id}-to-controller",
             request_timeout_ms=config.integer("controller.socket.timeout.ms"),
         )
-        # Making a topic may take long, and answers come in order: nothing else of the controller waits behind it.
+        # Creating a topic may take long, and answers come in order: use a connection without other requests.
         self._creation_channel = ControllerChannel(
             peers,
             endpoint_of_controller,
@@ -197,14 +197,14 @@ class ClusteredNode:
         )
 
     def session_parts(self) -> Sequence[SessionPart]:
-        """What the member begins in each session, in this order."""
+        """The parts that the member starts in each session, in this order."""
         return (self._store, self.parts.epochs, self.parts.controller)
 
     def start(self) -> None:
         self.parts.replicas.start()
 
     def close(self) -> None:
-        """The broker stops: nothing more is asked of anybody."""
+        """Stop the controller, the replicas and all requests to other brokers, because the broker stops."""
         self.parts.controller.close()
         self.parts.replicas.close()
         self._creation_channel.close()

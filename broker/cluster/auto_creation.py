@@ -30,7 +30,7 @@ class ClusterAutoCreation:
         self._timeout_ms = config.integer("request.timeout.ms")
         self._under_way: set[str] = set()
         self._refused: dict[str, ErrorCode] = {}
-        """What the controller said of topics, for who asks next; he has it asked again, too."""
+        """The controller's last errors by topic, for the next request, which also asks the controller again."""
 
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
         outcomes: dict[str, ErrorCode] = {}

@@ -1,4 +1,4 @@
-"""Asking the controller to take away what a broker leads, before it stops."""
+"""Asks the controller to move the leaders away from a broker before it stops."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _logger = logging.getLogger(__name__)
 
 _VERSION: Final = 3
 _ZOOKEEPER_TIMEOUT_MS: Final = 5000
-"""More than an ensemble takes to find another leader. Without ZooKeeper no controller can move anything either: to ask
+"""More than an ensemble needs to elect a leader. Without ZooKeeper no controller can move leaders either: to retry
 for longer would only keep a broker from stopping cleanly, until somebody kills it."""
 
 
 class ControlledShutdown:
-    """Begins at once and calls back once, whether it succeeded or not (KafkaServer.controlledShutdown)."""
+    """Starts at once and calls back once, after success or failure (KafkaServer.controlledShutdown)."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class ControlledShutdown:
         self._try()
 
     def _try(self) -> None:
-        """Find the controller, who may be another each time, and ask it."""
+        """Find the controller, which may have changed, and send the request."""
         self._tries_left -= 1
-        # ZooKeeper answers no more while it is out of reach.
+        # ZooKeeper does not answer while it is unreachable.
         self._timer = self._scheduler.call_later(_ZOOKEEPER_TIMEOUT_MS, self._zookeeper_is_away)
         timer = self._timer
 

@@ -10,7 +10,7 @@ from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, a
 from highwater.broker.protocol import cold
 
 RETRY_BACKOFF_MS: Final = 100
-"""Kafka's NodeToControllerChannelManager waits as long (DEFAULT_RETRY_BACKOFF_MS)."""
+"""The same as in Kafka's NodeToControllerChannelManager (DEFAULT_RETRY_BACKOFF_MS)."""
 
 
 class _Question:
@@ -34,7 +34,7 @@ class _Question:
 
 
 class ControllerChannel:
-    """One connection, to the controller that this broker knows of."""
+    """One connection to the current controller."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class ControllerChannel:
         client_id: str,
         request_timeout_ms: int,
     ) -> None:
-        """`controller` tells where it is now, at the inter-broker listener; None while that is not known."""
+        """`controller` returns the controller's inter-broker endpoint; None while it is unknown."""
         self._peers = peers
         self._controller = controller
         self._clock = clock
@@ -66,10 +66,10 @@ class ControllerChannel:
         is_refused: Callable[[Any], bool],
         timeout_ms: int | None = None,
     ) -> None:
-        """Call back with the answer of the controller, or with None when there was none within `timeout_ms`.
+        """Call back with the answer of the controller, or with None when none came within `timeout_ms`.
 
-        `is_refused` says of an answer whether it came from one who is not the controller (any more). `fields` may be
-        made anew for each attempt. Never calls back before this returns.
+        `is_refused` returns whether an answer came from a broker that is not the controller. `fields` may be
+        a function that is called for each attempt. Never calls back before this returns.
         """
         make = fields if callable(fields) else lambda: fields
         deadline_ms = None if timeout_ms is None else self._now_ms() + timeout_ms
@@ -77,7 +77,7 @@ class ControllerChannel:
         self._scheduler.call_soon(lambda: self._try(question))
 
     def close(self) -> None:
-        """Nobody is called back any more."""
+        """Stop all callbacks."""
         self._is_closed = True
         self._disconnect()
 

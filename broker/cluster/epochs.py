@@ -21,25 +21,25 @@ class Epochs:
 
     def __init__(self) -> None:
         self.broker_epoch = UNKNOWN_EPOCH
-        """Of this broker's registration."""
+        """The epoch of this broker's registration."""
         self.controller_epoch = 0
-        """The greatest that was ever obeyed."""
+        """The highest accepted controller epoch."""
 
     def session_began(self, broker_epoch: int) -> None:
         self.broker_epoch = broker_epoch
 
     def session_ended(self) -> None:
-        """The epoch stays: who led goes on leading until somebody else is told to."""
+        """Keep the epoch: leaders go on leading until the controller elects others."""
 
     def watch_fired(self, path: str, event: WatchEvent) -> None:
-        """It has no watches."""
+        """Ignore the event: this part has no watches."""
 
     def obey(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Whether to carry out a request of a controller, who takes `broker_epoch` for ours (-1: it does not say).
+        """Check a controller's request, which has `broker_epoch` for this broker (-1: none). Returns an error or NONE.
 
-        The controller of an accepted request is the oldest that is obeyed from then on.
+        After an accepted request, requests of earlier controllers are refused.
         """
-        # A later epoch than we know is ours too: the controller saw our registration before its answer came here.
+        # A higher epoch is valid too: the controller saw the registration before this broker got ZooKeeper's answer.
         if broker_epoch != UNKNOWN_EPOCH and broker_epoch < self.broker_epoch:
             return ErrorCode.stale_broker_epoch
         if controller_epoch < self.controller_epoch:

@@ -1,8 +1,8 @@
 """Writes the markers of decided transactions to the leaders of their partitions.
 
-A marker goes to who leads its partition at that moment. What waits for the same broker goes in one request, and the
-next request to it when that is answered. How each marker went is told once; whoever asked tries again if it failed,
-since the leader may be another by then. (Apache Kafka, TransactionMarkerChannelManager.scala.)
+A marker goes to the current leader of its partition. Markers for the same broker go in one request, and the
+next request follows after the answer. The outcome of each marker is reported once; the caller retries a failed one,
+as the leader may have changed. (Apache Kafka, TransactionMarkerChannelManager.scala.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from highwater.broker.txn.markers import LocalMarkers, Marked
 from highwater.broker.txn.transaction import TopicPartition
 
 _VERSION: Final = 1
-"""Kafka's at inter.broker.protocol.version 3.9."""
+"""The same as Kafka's at inter.broker.protocol.version 3.9."""
 
 
 class _Wanted(NamedTuple):
@@ -54,7 +54,7 @@ class RemoteMarkers:
         self._topic_is_gone = topic_is_gone
         self._timeout_ms = runtime.config.integer("request.timeout.ms")
         self._waiting: dict[int, list[_Wanted]] = {}
-        """By broker, for the next request to it; there as long as one is under way."""
+        """Markers for the next request, by broker; a broker is in it while a request to it is pending."""
 
     def write(
         self,
@@ -89,7 +89,7 @@ class RemoteMarkers:
             waiting.append(wanted)
             return
         self._waiting[broker_id] = [wanted]
-        # Markers that are decided in one go are sent in one request.
+        # Send markers that are written together in one request.
         self._scheduler.call_soon(lambda: self._send(broker_id))
 
     def _send(self, broker_id: int) -> None:
@@ -120,7 +120,7 @@ def _tell_gone(wanted: _Wanted, is_gone: bool) -> None:
 
 
 def _tell(wanted: _Wanted, error: ErrorCode) -> None:
-    # A leader that does not know its partition has not heard of it yet, or leads it no longer.
+    # A leader that does not know the partition does not have it yet, or no longer leads it.
     moved = error is ErrorCode.unknown_topic_or_partition
     wanted.marked(wanted.partition, ErrorCode.not_leader_or_follower if moved else error)
 

@@ -1,7 +1,7 @@
 """One broker as a member of its cluster: its ZooKeeper session, registration and orderly departure.
 
-A broker lives in sessions. In each it registers under its id, and then its parts that live in ZooKeeper (the settings,
-the controller) begin anew; when the session ends they are told at once, for by then others may do what they did.
+In each session the broker registers its id, and then starts the parts that depend on ZooKeeper (the settings,
+the controller). When the session ends, these parts stop at once, because other brokers may have replaced them.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ _logger = logging.getLogger(__name__)
 
 NOT_REGISTERED: Final = -1
 _EXPIRY_TICK_MS: Final = 2000
-"""ZooKeeper looks for sessions to end once in a tick, so they last up to so much longer (its tickTime's default)."""
+"""ZooKeeper ends sessions once per tick, so a session may last one tick longer (the default of tickTime)."""
 
 
 class SessionPart(Protocol):
-    """A part of the broker that lives in sessions: the controller, the settings."""
+    """A part of the broker that depends on the session: the controller, the settings."""
 
     def session_began(self, broker_epoch: int) -> None:
-        """The broker is registered in a new session."""
+        """Start: the broker is registered in a new session."""
 
     def session_ended(self) -> None:
-        """Nothing of it counts any more; `session_began` follows, maybe much later."""
+        """Stop: the session is not valid any more. `session_began` follows, maybe much later."""
 
     def watch_fired(self, path: str, event: WatchEvent) -> None:
-        """Also for watches of other parts: it picks its own."""
+        """Handle a watch; called for the watches of all parts."""
 
 
 class Member:
@@ -94,7 +94,7 @@ class Member:
         """Ends the wait for somebody else's registration under our id to go."""
         self._has_news_of_directories = False
         self.broker_epoch = NOT_REGISTERED
-        """Of the registration that stands, or stood last: others ask for it in every request."""
+        """The epoch of the current or last registration, which every request between brokers has."""
         self.is_registered = False
 
     def attach(self, zookeeper: ZooKeeper) -> None:
@@ -145,7 +145,7 @@ class Member:
                 part.session_ended()
 
     def connection_changed(self, is_connected: bool) -> None:
-        """Nothing is to be done before the session ends."""
+        """Do nothing: the session is still valid."""
 
     def watch_fired(self, path: str, event: WatchEvent) -> None:
         if path == broker_path(self._info.broker_id) and self._id_is_taken is not None:
@@ -180,7 +180,7 @@ class Member:
     def _registered(self, session_id: int, outcome: int | Node | ZooKeeperError) -> None:
         assert self._zookeeper is not None
         if self._zookeeper.session_id != session_id or outcome is ZooKeeperError.SESSION_EXPIRED:
-            return  # the next session begins with it
+            return  # the next session starts with the registration
         broker_id = self._info.broker_id
         if isinstance(outcome, ZooKeeperError):
             self._fail(f"broker {broker_id} cannot be registered in ZooKeeper: {outcome.value}")
@@ -239,7 +239,7 @@ def take_up_cluster(new_cluster_id: str) -> Generator[Sequence[Request], list[An
             return result
     (found,) = yield [Get(CLUSTER_ID)]
     if found is ZooKeeperError.NO_NODE:
-        # Another broker may do the same at this moment: what is read back counts.
+        # Another broker may write an id at the same moment: use the id that is read back.
         _, found = yield [Create(CLUSTER_ID, encode(cluster_id_value(new_cluster_id))), Get(CLUSTER_ID)]
     return read(found.data, parse_cluster_id) if isinstance(found, Node) else found
 

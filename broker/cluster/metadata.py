@@ -1,7 +1,7 @@
 """The metadata of the cluster as the controller last sent it (UpdateMetadata).
 
-One request may tell of all partitions or of a few, and always of all brokers that live. Nothing here is durable: a
-broker that starts knows nothing until the controller has told it (ZkMetadataCache).
+A request has all partitions or some of them, and always all live brokers. Nothing here is durable: a
+starting broker knows nothing until the controller's first request (ZkMetadataCache).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from highwater.broker.cluster.state import (
 from highwater.broker.log.checkpoint import TopicPartition
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+"""Security protocols by number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
 
 class MetadataCache:
-    """The view of a broker of a cluster."""
+    """The cluster metadata of one broker."""
 
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
@@ -43,7 +43,7 @@ class MetadataCache:
         self._topics: dict[str, TopicView] = {}
         self._topics_by_id: dict[UUID, TopicView] = {}
         self._lists: dict[tuple[int, ...], list[int]] = {}
-        """Partitions by the thousand have the same replicas: one list for all of them."""
+        """Thousands of partitions have the same replicas: they share one list."""
 
     def brokers(self) -> list[BrokerInfo]:
         return list(self._brokers.values())
@@ -65,7 +65,7 @@ class MetadataCache:
         return None if found is None else found.partitions.get(index)
 
     def when_changed(self, tell: Callable[[], None]) -> Callable[[], None]:
-        """Call `tell` after each update from now on; the function that is given back ends that."""
+        """Call `tell` after each update. Returns a function that ends these calls."""
         key = next(self._keys)
         self._when_changed[key] = tell
 
@@ -75,9 +75,9 @@ class MetadataCache:
         return end
 
     def update(self, request: Any, version: int) -> list[BrokerInfo]:
-        """Take an UpdateMetadata request in, which the caller has found to come from whom he obeys.
+        """Apply an UpdateMetadata request; the caller has checked its epochs.
 
-        Those who live no more are given back, to be forgotten after a while.
+        Returns the brokers that are no longer alive; the caller forgets them after a while.
         """
         former = self._brokers
         self.controller_id = request.controller_id if request.controller_id >= 0 else NO_BROKER
@@ -105,12 +105,12 @@ class MetadataCache:
         return list(gone.values())
 
     def forget(self, broker: BrokerInfo) -> None:
-        """It has been gone for a while, unless it came and went again since."""
+        """Remove a broker that has been gone for a while, unless it registered again since."""
         if self._gone_lately.get(broker.broker_id) is broker:
             del self._gone_lately[broker.broker_id]
 
     def complete(self) -> None:
-        """There is no more than what was told."""
+        """Note that the metadata is complete."""
         if not self.is_complete:
             self.is_complete = True
             self._tell()

@@ -16,7 +16,7 @@ SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Endpoint(NamedTuple):
-    """Where one listener of a broker is reached."""
+    """The address of one listener of a broker."""
 
     listener_name: str
     security_protocol: str
@@ -25,7 +25,7 @@ class Endpoint(NamedTuple):
 
 
 class PeerFailure(Enum):
-    """Why there is no answer; whether the request was carried out is not known unless it was REFUSED."""
+    """Why there is no answer. Except for REFUSED, the request may have been executed."""
 
     REFUSED = "nobody listens there"
     """The host answers and the port is closed: the process is gone (not: unreachable, not: slow)."""
@@ -34,7 +34,7 @@ class PeerFailure(Enum):
 
 
 class Peer(Protocol):
-    """A connection to one endpoint. Made with the first request, and anew after a failure; answers come in order."""
+    """A connection to one endpoint, opened by the first request and again after a failure; answers come in order."""
 
     def send(
         self,
@@ -47,7 +47,7 @@ class Peer(Protocol):
     ) -> None:
         """Send a request and call back (never before this returns) with the body of its answer.
 
-        The view is good until the callback returns. After a failure every request under way is given it.
+        The view is valid until the callback returns. A failure is passed to every pending request.
         """
 
     def close(self) -> None:

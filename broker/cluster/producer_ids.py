@@ -1,7 +1,7 @@
 """Producer ids of a member of a cluster, in blocks from the controller (KIP-730).
 
-The next block is asked for when most of the present one is given out, and who comes while there is none is told to come
-again (Apache Kafka, RPCProducerIdManager.java).
+The next block is requested when most of the current one is used. A request without an available block must be
+retried (Apache Kafka, RPCProducerIdManager.java).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AllocatedProducerIds:
         if answer is None:
             _logger.warning("no block of producer ids: the controller does not answer")
         elif answer.error_code:
-            # Such as STALE_BROKER_EPOCH while the broker registers anew.
+            # For example STALE_BROKER_EPOCH while the broker registers again.
             _logger.warning("no block of producer ids yet: %s", ErrorCode(answer.error_code).name)
             self._runtime.scheduler.call_later(_RETRY_BACKOFF_MS, self._ask)
         else:

@@ -1,4 +1,4 @@
-"""What a cluster knows of its brokers and partitions, as values."""
+"""The values that describe the brokers and partitions of a cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BrokerInfo(NamedTuple):
 
     broker_id: int
     epoch: int
-    """The czxid of its node: a broker that registers anew has a greater one."""
+    """The czxid of the broker's znode: a new registration has a higher one."""
     endpoints: tuple[Endpoint, ...]
     rack: str | None
 
@@ -32,24 +32,24 @@ class BrokerInfo(NamedTuple):
 
 
 class LeaderAndIsr(NamedTuple):
-    """Who leads a partition: /brokers/topics/T/partitions/P/state."""
+    """The leader and ISR of a partition: /brokers/topics/T/partitions/P/state."""
 
     leader: int
     leader_epoch: int
     in_sync_replicas: tuple[int, ...]
     controller_epoch: int
-    """Of the controller that wrote it."""
+    """The epoch of the controller that wrote it."""
     partition_epoch: int
-    """The version of the node: every change of it needs the one before (KIP-497)."""
+    """The version of the znode: a change needs the current version (KIP-497)."""
     is_recovering: bool = False
-    """Whether its leader came by an unclean election (KIP-704)."""
+    """Whether the leader was elected uncleanly (KIP-704)."""
 
 
 class ReplicaAssignment(NamedTuple):
-    """Who shall have a partition, the preferred leader first: /brokers/topics/T (KIP-455)."""
+    """The replicas of a partition, the preferred leader first: /brokers/topics/T (KIP-455)."""
 
     replicas: tuple[int, ...]
-    """With those that are being added and removed."""
+    """All replicas, including those that are being added and removed."""
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
 
@@ -59,12 +59,12 @@ class ReplicaAssignment(NamedTuple):
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """Who had it when the reassignment began."""
+        """The replicas before the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
-        """Who has it when the reassignment is done."""
+        """The replicas after the reassignment."""
         return tuple(replica for replica in self.replicas if replica not in self.removing)
 
     def reassigned_to(self, target: tuple[int, ...]) -> ReplicaAssignment:
@@ -80,7 +80,7 @@ class ReplicaAssignment(NamedTuple):
 
 
 class PartitionView(NamedTuple):
-    """What every broker knows of a partition, wherever it is."""
+    """The metadata of a partition, which every broker has."""
 
     leader: int
     leader_epoch: int
@@ -96,24 +96,24 @@ class TopicView(NamedTuple):
 
 
 class ClusterView(Protocol):
-    """What a broker knows of its cluster, and tells clients: what the controller last told it (UpdateMetadata)."""
+    """The cluster metadata that a broker returns to clients, from the controller (UpdateMetadata)."""
 
     @property
     def cluster_id(self) -> str: ...
 
     @property
     def controller_id(self) -> int:
-        """NO_BROKER while none is known."""
+        """The controller's id; NO_BROKER while it is unknown."""
 
     @property
     def is_complete(self) -> bool:
-        """Not for a moment after the start in a cluster: what is not known then may be there all the same."""
+        """False shortly after the start in a cluster, when existing topics may still be unknown."""
 
     def brokers(self) -> list[BrokerInfo]:
-        """Those that live, by id."""
+        """The live brokers, sorted by id."""
 
     def brokers_gone_lately(self) -> list[BrokerInfo]:
-        """Those that clients are told of still, though they live no more."""
+        """The brokers that are no longer alive but are still returned to clients."""
 
     def broker(self, broker_id: int) -> BrokerInfo | None: ...
 

@@ -1,6 +1,6 @@
 """Asks a transaction's coordinator whether a producer may write to partitions (KIP-890).
 
-A broker has at most one request under way to each coordinator; what comes meanwhile goes together in the next one.
+A broker has at most one pending request to each coordinator; later questions go together in the next one.
 (Apache Kafka, AddPartitionsToTxnManager.scala.)
 """
 
@@ -49,10 +49,10 @@ class RemoteVerification:
         self._connections = connections
         self._timeout_ms = runtime.config.integer("request.timeout.ms")
         self._waiting: dict[int, list[_Question]] = {}
-        """By broker, for the next request to it; there as long as one is under way."""
+        """Questions for the next request, by broker; a broker is in it while a request to it is pending."""
 
     def is_needed(self, transactional_id: str) -> bool:
-        """Whether another broker coordinates it; this one would be asked without a request."""
+        """Whether the coordinator is another broker, so that a request is needed."""
         return self._coordinator(transactional_id) != self._broker_id
 
     def ask(
@@ -62,7 +62,7 @@ class RemoteVerification:
         partitions: Sequence[TopicPartition],
         then: Callable[[Verdicts], None],
     ) -> None:
-        """Call back with a verdict for each of the partitions, maybe before this returns."""
+        """Call back with an error code for each of the partitions, maybe before this returns."""
         question = _Question(transactional_id, producer, partitions, then)
         broker_id = self._coordinator(transactional_id)
         if broker_id is None or self._connections.to(broker_id) is None:
@@ -82,7 +82,7 @@ class RemoteVerification:
         return None if view is None else view.leader
 
     def _send(self, broker_id: int) -> None:
-        # A request has a transactional id once, and its answer is told by that.
+        # A request has each transactional id only once, because the answer identifies transactions by it.
         waiting = self._waiting[broker_id]
         batch = {question.transactional_id: question for question in reversed(waiting)}
         rest = [question for question in waiting if batch[question.transactional_id] is not question]

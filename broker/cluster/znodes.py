@@ -64,7 +64,7 @@ PERSISTENT_PATHS: Final = (
     BROKER_CONFIGS,
     IP_CONFIGS,
 )
-"""What every broker makes at its start, parents too, unless it is there."""
+"""The znodes that every broker creates at its start, with their parents, if they are missing."""
 
 T = TypeVar("T")
 
@@ -101,12 +101,12 @@ _to_json: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).en
 
 
 def encode(value: object) -> bytes:
-    """A JSON as Kafka writes it."""
+    """Encode JSON as Kafka writes it."""
     return _to_json(value).encode()
 
 
 def read(data: bytes, parse: Callable[[object], T]) -> T:
-    """What a znode holds. Raises ValueError when it is something else; NewerZnode is one."""
+    """Parse the data of a znode. Raises ValueError for other data; NewerZnode is a ValueError."""
     try:
         return parse(json.loads(data))
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -188,7 +188,7 @@ def controller_value(broker_id: int, timestamp_ms: int) -> dict[str, Any]:
 
 
 def parse_controller(value: object) -> int:
-    """Which broker it is."""
+    """Return the controller's broker id."""
     return number_of(fields_of(value, 1, 2)["brokerid"])
 
 
@@ -281,6 +281,6 @@ def parse_config_change(value: object) -> str:
 
 
 def sequence_number(name: str) -> int:
-    """That ZooKeeper gave to a sequential node; names that have none come first."""
+    """Return the number of a sequential znode; names without a number sort first."""
     digits = name[-10:]
     return int(digits) if digits.isdecimal() else -1

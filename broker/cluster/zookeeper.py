@@ -1,4 +1,4 @@
-"""What a broker asks of ZooKeeper, as values. broker/server/zookeeper.py carries it out; tests simulate it.
+"""Requests to ZooKeeper as values; broker/server/zookeeper.py executes them, tests simulate them.
 
 Code that needs several rounds with ZooKeeper is a generator: it yields requests and is sent their results, so that it
 reads from top to bottom and knows neither threads nor callbacks (`Steps`, `run`).
@@ -15,13 +15,13 @@ ANY_VERSION: Final = -1
 
 
 class ZooKeeperError(Enum):
-    """Why a request was not carried out. A lost connection is none of these: the bridge asks again in the session."""
+    """Why a request failed. A lost connection is not among them: the bridge retries within the session."""
 
     NO_NODE = "no such node"
     NODE_EXISTS = "the node exists"
     NOT_EMPTY = "the node has children"
     BAD_VERSION = "the node changed"
-    """Also what a conditional write gives that was carried out while the connection broke, and is asked again."""
+    """Also the result of a conditional write that succeeded before the connection broke, and was sent again."""
     SESSION_EXPIRED = "the session is over"
     ROLLED_BACK = "another request of the transaction failed"
     REFUSED = "not authorised"
@@ -33,7 +33,7 @@ class Stat(NamedTuple):
     czxid: int
     """The transaction that made the node; of /brokers/ids/N it is the broker's epoch."""
     ephemeral_owner: int
-    """The session that the node ends with; 0 for none."""
+    """The session that owns the ephemeral node; 0 for none."""
     created_ms: int = 0
     """By ZooKeeper's clock; 0 where nobody told."""
     mzxid: int = 0
@@ -50,7 +50,7 @@ class Get:
 class Exists:
     path: str
     watch: bool = False
-    """Fires for the node's making too."""
+    """The watch also fires when the node is created."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Its parents must be there."""
+    """Create a node; its parents must exist."""
 
     path: str
     data: bytes = b""
@@ -92,7 +92,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """All or nothing."""
+    """Requests that succeed or fail together."""
 
     requests: tuple[Create | Set | Delete | Check, ...]
 
@@ -101,14 +101,14 @@ Request = Get | Exists | Children | Create | Set | Delete | Transaction
 
 
 class Node(NamedTuple):
-    """What Get gives."""
+    """The result of Get."""
 
     data: bytes
     stat: Stat
 
 
 class Created(NamedTuple):
-    """What Create gives."""
+    """The result of Create."""
 
     path: str
     """With the number that ZooKeeper gave it, if it is sequential."""
@@ -133,19 +133,19 @@ class WatchEvent(Enum):
 
 
 class Session(Protocol):
-    """Who is told of the session. Calls come in the order of events, between the answers to requests."""
+    """Receives the events of the session, in their order, between the answers to requests."""
 
     def session_began(self, session_id: int) -> None:
-        """A new session: nothing ephemeral of ours is there, and no watch stands."""
+        """Handle a new session, without ephemeral nodes and watches."""
 
     def session_ended(self) -> None:
         """It expired; requests under way have been given SESSION_EXPIRED. `session_began` follows, maybe much later."""
 
     def connection_changed(self, is_connected: bool) -> None:
-        """Within a session: requests wait while there is no connection."""
+        """Handle a change of the connection within a session; requests wait for a connection."""
 
     def watch_fired(self, path: str, event: WatchEvent) -> None:
-        """Once for each watch that was set, which is gone with it."""
+        """Handle a watch; it fires once and is then removed."""
 
 
 class ZooKeeper(Protocol):
@@ -156,7 +156,7 @@ class ZooKeeper(Protocol):
         """0 while there is none."""
 
     def execute(self, requests: Sequence[Request], then: Callable[[list[Any]], None]) -> None:
-        """Have these carried out in order, and call back (never before this returns) with a Result for each.
+        """Execute these in order, and call back (never before this returns) with a Result for each.
 
         They wait while there is no connection. Without a session each gets SESSION_EXPIRED.
         """
@@ -170,7 +170,7 @@ def run(
     steps: Generator[Sequence[Request], list[Any], T],
     then: Callable[[T], None] = lambda _: None,
 ) -> None:
-    """Take the steps one round after another. What they raise comes out where ZooKeeper calls back: a bug of ours."""
+    """Run the steps, one round after another. An exception of a step is a bug and is raised in ZooKeeper's callback."""
 
     def step(results: list[Any] | None) -> None:
         try:

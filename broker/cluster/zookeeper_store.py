@@ -1,6 +1,6 @@
-"""Settings of a cluster: in ZooKeeper below /config, and in memory as far as their changes were told.
+"""The settings of a cluster: in ZooKeeper below /config, and a copy in memory.
 
-Whoever changes settings writes them and then a notification below /config/changes, in which every broker looks which
+A change writes the settings and then a notification below /config/changes, which tells every broker which
 settings to read again (kafka.server.ZkConfigManager). A new session reads all: changes before it may have been missed.
 """
 
@@ -38,17 +38,17 @@ _logger = logging.getLogger(__name__)
 
 NOTIFICATION_LIFETIME_MS: Final = 15 * 60 * 1000
 _ATTEMPTS: Final = 10
-"""To change settings that others change at the same time."""
+"""The most attempts to change settings that others change at the same time."""
 
 Configs = Mapping[str, Mapping[str, str]]
-"""Settings by the path of their znode; those that are not there are empty."""
+"""Settings by the path of their znode; a missing znode has empty settings."""
 
 
 class ZooKeeperStore:
-    """Implements `SettingsStore`, and `SessionPart`: it follows what others change while there is a session."""
+    """Implements `SettingsStore`, and `SessionPart`: it follows the changes of other brokers during a session."""
 
     def __init__(self, zookeeper: ZooKeeper, clock: Clock, cluster_id: str) -> None:
-        """Nothing is known before `load` was run."""
+        """The settings are empty until `load` has run."""
         self.cluster_id = cluster_id
         self.when_changed: list[Callable[[str], None]] = []
         self._zookeeper = zookeeper
@@ -108,14 +108,14 @@ class ZooKeeperStore:
         run(self._zookeeper, self.load(), loaded)
 
     def session_ended(self) -> None:
-        """What is known stays in force."""
+        """Keep the known settings in force."""
 
     def watch_fired(self, path: str, event: WatchEvent) -> None:
         if path == znodes.CONFIG_CHANGES:
             run(self._zookeeper, self._follow())
 
     def load(self) -> Generator[Sequence[Request], list[Any], ZooKeeperError | None]:
-        """Read everything, after having set a watch for what changes meanwhile."""
+        """Set a watch for later changes, then read all settings."""
         (notifications,) = yield [Children(znodes.CONFIG_CHANGES, watch=True)]
         if isinstance(notifications, ZooKeeperError):
             return notifications
@@ -131,7 +131,7 @@ class ZooKeeperStore:
         configs = yield from _read(paths)
         if isinstance(configs, ZooKeeperError):
             return configs
-        # Of settings that are gone nobody may have heard.
+        # A notification of removed settings may have been missed.
         gone: Configs = {path: {} for path in self._configs if path not in configs}
         self._take_up({**configs, **gone})
         self._latest_notification = max(map(znodes.sequence_number, notifications), default=-1)
@@ -197,7 +197,7 @@ class ZooKeeperStore:
 
 
 def _children_of(parents: Sequence[str]) -> Generator[Sequence[Request], list[Any], list[str]]:
-    """The paths of the nodes below these; a parent that is not there has none."""
+    """Return the paths of the children of these nodes; a missing parent has none."""
     if not parents:
         return []
     found = yield [Children(parent) for parent in parents]
@@ -210,7 +210,7 @@ def _children_of(parents: Sequence[str]) -> Generator[Sequence[Request], list[An
 
 
 def _read(paths: Sequence[str]) -> Generator[Sequence[Request], list[Any], Configs | ZooKeeperError]:
-    """The settings at these paths; what cannot be understood is said, and left out."""
+    """Return the settings at these paths; damaged ones are logged and left out."""
     configs: dict[str, Mapping[str, str]] = {}
     nodes = (yield [Get(path) for path in paths]) if paths else []
     for path, node in zip(paths, nodes, strict=True):
@@ -232,7 +232,7 @@ def _config_of(node: Node | ZooKeeperError) -> Mapping[str, str]:
 def _change(
     changes: Mapping[str, ConfigChange],
 ) -> Generator[Sequence[Request], list[Any], dict[str, Mapping[str, str] | Problem]]:
-    """Change them, each by itself; nothing that somebody else writes meanwhile is overwritten."""
+    """Change settings, each by itself, without overwriting concurrent changes."""
     outcome: dict[str, Mapping[str, str] | Problem] = {}
     paths = list(changes)
     for _ in range(_ATTEMPTS):
