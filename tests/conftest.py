@@ -24,7 +24,7 @@ OPTIONS_BEFORE = os.environ.get(JVM_OPTIONS)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test slow that starts a JVM, itself or through a fixture."""
     for item in items:
-        if isinstance(item, pytest.Function) and starts_a_jvm(item):
+        if item.get_closest_marker("spark") or (isinstance(item, pytest.Function) and starts_a_jvm(item)):
             item.add_marker("slow")
 
 
