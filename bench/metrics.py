@@ -17,6 +17,7 @@ from highwater.bench.results.lifetime import Start
 from highwater.bench.results.models import Delivery, Latency, TrialSummary
 from highwater.bench.results.recovery import FaultRecovery
 from highwater.common.nearest import nearest
+from highwater.common.units import duration_ns_text, duration_text, percent_text, rate_text, significant, size_text
 
 # Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
 COUNTS_OF_FATES: Final = ("delivery.", "errors")
@@ -412,3 +413,23 @@ def values_of(summary: TrialSummary) -> dict[str, float]:
     """Every figure that the trial has, by name, in the order of the table."""
     found = ((name, definition.read(summary)) for name, definition in METRICS.items())
     return {name: float(value) for name, value in found if value is not None}
+
+
+def value_text(value: float, unit: str) -> str:
+    """A figure in its unit, for people to read: 4100000 ns -> `4.1 ms`. An unknown unit stands after the number."""
+    match unit:
+        case "ns":
+            return duration_ns_text(value)
+        case "s":
+            return duration_text(value)
+        case "bytes":
+            return size_text(value)
+        case "bytes_per_s":
+            return f"{size_text(value)}/s"
+        case "per_s":
+            return rate_text(value)
+        case "ratio":
+            return percent_text(value)
+        case "s_per_gib":
+            return f"{significant(value)} s/GiB"
+    return f"{significant(value)} {unit}".rstrip()

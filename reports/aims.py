@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.aims import AimOutcome, outcomes
+from highwater.common.units import NONE, significant
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
 from highwater.reports.cells import Run
 from highwater.reports.measures import metric_name, metric_text
-from highwater.reports.quantity import NONE, significant
 
 _TONES: Final[dict[str, Tone]] = {"reached": "good", "short": "bad", "not measured": "warn"}
 _NOTE: Final = (

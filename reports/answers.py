@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.results import Gate, Search, TrialSummary
+from highwater.common.units import NONE, count_text, percent_text
 from highwater.reports.blocks import Block, Column, Facts, Field, Paragraph, Row, Section, Table, Tone, table
 from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
 from highwater.reports.measures import metric_name, metric_text
-from highwater.reports.quantity import NONE, plural, scalar_words, significant, whole
+from highwater.reports.quantity import plural, scalar_words
 
 _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
     "pass": ("Gate: pass", "good"),
@@ -60,11 +61,15 @@ def search_section(search: Search) -> Section:
     """The answer in one sentence, the bracket, the limit that failed, and every rate that was tried."""
     passing, failing = search.last_passing_per_s, search.first_failing_per_s
     if passing is None:
-        answer = f"Not even {whole(search.min_per_s)} records/s was sustained."
+        answer = f"Not even {count_text(search.min_per_s)} records/s was sustained."
     elif failing is None:
-        answer = f"{whole(passing)} records/s, the highest rate that was tried, was sustained: the limit lies above."
+        answer = (
+            f"{count_text(passing)} records/s, the highest rate that was tried, was sustained: the limit lies above."
+        )
     else:
-        answer = f"{whole(passing)} records/s is the highest rate that was sustained; {whole(failing)}/s was not."
+        answer = (
+            f"{count_text(passing)} records/s is the highest rate that was sustained; {count_text(failing)}/s was not."
+        )
     if search.status != "answered":
         answer = f"The search is {search.status}. So far: {answer}"
     facts = [
@@ -72,7 +77,7 @@ def search_section(search: Search) -> Section:
         ("Bracket", f"{_rate(passing)} passed, {_rate(failing)} failed"),
         ("Limit that failed", " ".join(filter(None, (search.limit and f"{search.limit}:", search.text))) or "none"),
         ("Confirmed by", f"{search.confirmed} of {plural(search.confirmations, 'fresh trial')}"),
-        ("Precision asked for", f"{significant(100 * search.precision_ratio, 2)} %"),
+        ("Precision asked for", percent_text(search.precision_ratio)),
     ]
     blocks: list[Block] = [Paragraph(answer)]
     if search.generator_limited:
@@ -84,7 +89,7 @@ def search_section(search: Search) -> Section:
             [
                 Field(str(number), sort=number),
                 Field(probe.stage),
-                Field(whole(probe.rate_per_s), sort=probe.rate_per_s),
+                Field(count_text(probe.rate_per_s), sort=probe.rate_per_s),
                 Field("passed" if probe.passed else "failed", tone="good" if probe.passed else "bad"),
                 Field(probe.limit or NONE),
                 Field(probe.text or NONE),
@@ -106,7 +111,7 @@ def search_section(search: Search) -> Section:
 
 
 def _rate(rate_per_s: int | None) -> str:
-    return "no rate" if rate_per_s is None else f"{whole(rate_per_s)}/s"
+    return "no rate" if rate_per_s is None else f"{count_text(rate_per_s)}/s"
 
 
 def slo_blocks(run: Run) -> list[Block]:

@@ -18,8 +18,9 @@ from highwater.bench.results import (
     TrialResult,
     TrialSummary,
 )
+from highwater.common.units import NONE
 from highwater.reports.measures import PRODUCE_P99, Measure
-from highwater.reports.quantity import NONE, axis_number
+from highwater.reports.quantity import axis_number
 
 # Sections of the workload file that labels leave out: the factor's own name is enough.
 _SECTIONS: Final = (

@@ -7,10 +7,11 @@ from typing import Final, Literal
 
 from highwater.bench.results import Better, MetricComparison
 from highwater.bench.results.analysis import Comparison, ComparisonVerdict
+from highwater.common.units import NONE, change_text, percent_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
-from highwater.reports.quantity import NONE, change_text, interval_text, significant
+from highwater.reports.quantity import interval_text
 
 _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "better": "better",
@@ -142,7 +143,7 @@ def _plain_change(comparison: MetricComparison) -> Field:
 
 
 def _percent(ratio: float | None) -> str:
-    return NONE if ratio is None else f"{significant(100 * ratio, 2)} %"
+    return NONE if ratio is None else percent_text(ratio)
 
 
 def noise_blocks(run: Run) -> list[Block]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from highwater.common.units import count_text
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, View, table
 from highwater.reports.cells import Cell, Run, values
@@ -20,7 +21,6 @@ from highwater.reports.measures import (
     Measure,
 )
 from highwater.reports.plot import MOST_SERIES, Level, Whisker
-from highwater.reports.quantity import whole
 
 _CLEAR_KNEE = 0.25
 """A knee must lie this far below the curve's chord, as a share of the curve's height."""
@@ -78,7 +78,7 @@ def _curve(run: Run, name: str, title: str, percentiles: Sequence[Measure]) -> F
     rows = [
         [
             label,
-            whole(c.offered_per_s or 0),
+            count_text(c.offered_per_s or 0),
             *(c.median_text(m) for m in (ACHIEVED, *percentiles)),
             f"{len(c.used)} of {len(c.wanted)}",
         ]
@@ -128,9 +128,9 @@ def _finding(run: Run, measure: Measure) -> str:
         if len(points) > 1:
             (low, at_low), (high, at_high) = points[0], points[-1]
             parts.append(
-                f"{name}: {measure.text(at_low or 0)} at {whole(low)}/s offered, "
-                f"{measure.text(at_high or 0)} at {whole(high)}/s"
+                f"{name}: {measure.text(at_low or 0)} at {count_text(low)}/s offered, "
+                f"{measure.text(at_high or 0)} at {count_text(high)}/s"
             )
             if bend := knee(_points(cells, measure, lambda _: True)):
-                parts[-1] += f", knee at {whole(bend.x)}/s"
+                parts[-1] += f", knee at {count_text(bend.x)}/s"
     return f"{measure.title}. " + "; ".join(parts) + "." if parts else f"{measure.title} at each offered load."

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.results import Comparison
+from highwater.common.units import count_text, ratio_text, significant
 from highwater.reports.blocks import Block, Bullet, Bullets, Heading, Paragraph
 from highwater.reports.cells import Cell, Run, paired_ratios
 from highwater.reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
-from highwater.reports.quantity import plural, ratio_text, significant, whole
+from highwater.reports.quantity import plural
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def caution(run: Run) -> str:
     parts = [*named, "Ratios pair trials of the same block; their range is over blocks."]
     if blocks > 1:
         picked = f", and more often here, where the best of {compared} cells was picked" if compared > 2 else ""
-        chance = whole(2 ** (blocks - 1))
+        chance = count_text(2 ** (blocks - 1))
         parts.append(f"When nothing differs, {blocks} blocks agree by chance 1 time in {chance}{picked}.")
     if not run.baseline.sound and not run.load_axes:
         parts.append(f"“{run.baseline.label}” has no usable trial: the next cell stands in as the baseline.")
@@ -83,13 +84,13 @@ def _highest_load(name: str, cells: Sequence[Cell]) -> Finding:
     if not sound:
         return Finding(name, "no offered load has a usable trial.", shown=None)
     top = sound[-1]
-    text = f"{whole(top.offered_per_s or 0)} records/s is the highest offered load with a usable trial"
+    text = f"{count_text(top.offered_per_s or 0)} records/s is the highest offered load with a usable trial"
     beyond = len(cells) - cells.index(top) - 1
     text += f" ({plural(beyond, 'higher load')} had none)" if beyond else " and the highest that was offered"
     low, high = sound[0].spread(PRODUCE_P99), top.spread(PRODUCE_P99)
     if low and high and len(sound) > 1:
         text += (
-            f"; produce p99 goes from {significant(low.median)} ms at {whole(sound[0].offered_per_s or 0)}/s"
+            f"; produce p99 goes from {significant(low.median)} ms at {count_text(sound[0].offered_per_s or 0)}/s"
             f" to {significant(high.median)} ms there"
         )
     return Finding(name, text + ".", shown=None)
@@ -114,7 +115,7 @@ def _finding(run: Run, measure: Measure, cells: Sequence[Cell]) -> Finding | Non
     if len(measured) < 2:
         return None
     if measure is ACHIEVED and all(cell.kept_up for cell in measured):
-        offered = whole(measured[0].offered_per_s or 0)
+        offered = count_text(measured[0].offered_per_s or 0)
         text = f"every cell kept up with the {offered} records/s offered; how much more each could carry is not known."
         return Finding(measure.name, text, shown=None)
     baseline, *others = measured

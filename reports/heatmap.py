@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from highwater.bench.results import PartitionLine, TrialResult
+from highwater.common.units import NONE, count_text, significant
 from highwater.reports.blocks import Figure, Panel, View, table
 from highwater.reports.cells import Cell, Run
 from highwater.reports.measures import PRODUCE_P99
 from highwater.reports.plot import FULL
-from highwater.reports.quantity import NONE, NS_PER_MS, significant, whole
+from highwater.reports.quantity import NS_PER_MS
 from highwater.reports.svg import element
 
 _SHADES: Final = 9
@@ -51,9 +52,9 @@ def partition_figures(run: Run) -> list[Figure]:
             cell.label,
             str(trial.summary.trial),
             str(len(lines)),
-            whole(min(map(_records, lines))),
-            whole(statistics.median(map(_records, lines))),
-            whole(max(map(_records, lines))),
+            count_text(min(map(_records, lines))),
+            count_text(statistics.median(map(_records, lines))),
+            count_text(max(map(_records, lines))),
             _skew_text(trial, lines),
         ]
         for cell, trial, lines in found

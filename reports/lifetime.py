@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.bench.results import Restart, Start, TrialSummary
+from highwater.common.units import duration_text, significant, size_text
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
-from highwater.reports.quantity import bytes_text, duration_text, significant
 
 _READING: Final = "Reading"
 _START: Final = "Start"
@@ -33,7 +33,7 @@ def _per_partition_bytes(start: Start) -> float | None:
 
 
 def _per_second(value: float) -> str:
-    return f"{bytes_text(value)}/s"
+    return f"{size_text(value)}/s"
 
 
 _COLUMNS: Final = (
@@ -45,14 +45,14 @@ _COLUMNS: Final = (
     ),
     MedianColumn(Column("the disk alone", group=_READING), lambda s: s.cold_read_bytes_per_s, _per_second),
     MedianColumn(Column("ready after", group=_START), _of_start(lambda start: start.ready_s), duration_text),
-    MedianColumn(Column("idle", group=_MEMORY), _of_start(lambda start: start.idle_rss_bytes), bytes_text),
-    MedianColumn(Column("at its most", group=_MEMORY), _of_start(lambda start: start.peak_rss_bytes), bytes_text),
+    MedianColumn(Column("idle", group=_MEMORY), _of_start(lambda start: start.idle_rss_bytes), size_text),
+    MedianColumn(Column("at its most", group=_MEMORY), _of_start(lambda start: start.peak_rss_bytes), size_text),
     MedianColumn(
         Column("made in", group=_PARTITION),
         _of_start(lambda start: start.make_topics_s / start.partitions),
         duration_text,
     ),
-    MedianColumn(Column("holds", group=_PARTITION), _of_start(_per_partition_bytes), bytes_text),
+    MedianColumn(Column("holds", group=_PARTITION), _of_start(_per_partition_bytes), size_text),
     MedianColumn(Column("ended after", group=_RESTART), _of_restart(lambda restart: restart.ended_s), duration_text),
     MedianColumn(Column("ready after", group=_RESTART), _of_restart(lambda restart: restart.ready_s), duration_text),
     MedianColumn(Column("CPU", group=_RESTART), _of_restart(lambda restart: restart.cpu_s), duration_text),

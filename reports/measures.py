@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.metrics import METRICS, MetricDefinition
+from highwater.bench.metrics import METRICS, MetricDefinition, value_text
 from highwater.bench.results import Latency, TrialSummary
-from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS, significant, unit_text, whole
+from highwater.common.units import significant
+from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS
 
 FEWEST_SAMPLES_ABOVE: Final = 10
 """A percentile with fewer samples above it depends on chance more than on the system."""
@@ -48,7 +49,7 @@ class Measure:
         return self.metric.samples_above(trial)
 
     def figure(self, value: float) -> str:
-        return whole(value) if self.unit == "records/s" and value >= 1000 else significant(value)
+        return significant(value)
 
     def text(self, value: float) -> str:
         return f"{self.figure(value)} {self.unit}"
@@ -112,4 +113,4 @@ def metric_text(metric: str, value: float, unit: str = "") -> str:
     if metric in _BY_KEY:
         measure = _BY_KEY[metric]
         return measure.text(value / measure.scale)
-    return unit_text(value, unit or (METRICS[metric].unit if metric in METRICS else ""))
+    return value_text(value, unit or (METRICS[metric].unit if metric in METRICS else ""))

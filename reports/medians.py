@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from highwater.bench.results import TrialSummary
+from highwater.common.units import NONE
 from highwater.reports.blocks import Column, Field, Row, Table
 from highwater.reports.cells import Cell, Run
-from highwater.reports.quantity import NONE
 
 _MANY: Final = 7
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from highwater.bench.results import Scalar
+from highwater.common.units import NONE, count_text
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
 from highwater.reports.cells import Cell, Run, Spread, delivery_total, scalar_text
 from highwater.reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
-from highwater.reports.quantity import NONE, plural, whole
+from highwater.reports.quantity import plural
 
 _DELIVERY: Final = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
 STATE_TONES: Final[dict[str, Tone]] = {"valid": "good", "invalid": "bad", "no result": "bad", "none finished": "bad"}
@@ -153,4 +154,4 @@ def _count(cell: Cell, field: str) -> Field:
     if not cell.trials:
         return Field(NONE)
     total = delivery_total((trial.summary for trial in cell.trials), field)
-    return Field(whole(total), sort=total, look="bad" if total else "")
+    return Field(count_text(total), sort=total, look="bad" if total else "")

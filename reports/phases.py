@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from highwater.bench.results import TrialSummary
+from highwater.common.units import count_text, duration_text, percent_text, significant, size_text
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
-from highwater.reports.quantity import NS_PER_S, bytes_text, duration_text, significant, whole
+from highwater.reports.quantity import NS_PER_S
 
 _STEADY: Final = "Steady state"
 _BACKLOG: Final = "Backlog"
@@ -31,30 +32,32 @@ _COLUMNS: Final = (
     MedianColumn(
         Column("slope", "of a window", group=_STEADY),
         lambda s: s.steady.slope_ratio if s.steady else None,
-        lambda v: f"{significant(100 * v, 2)} %",
+        percent_text,
     ),
-    MedianColumn(Column("laid up", group=_BACKLOG), lambda s: s.backlog.bytes if s.backlog else None, bytes_text),
+    MedianColumn(Column("laid up", group=_BACKLOG), lambda s: s.backlog.bytes if s.backlog else None, size_text),
     MedianColumn(
         Column("read at", group=_BACKLOG),
         lambda s: s.backlog.drain_bytes_per_s if s.backlog else None,
-        lambda v: f"{bytes_text(v)}/s",
+        lambda v: f"{size_text(v)}/s",
     ),
     MedianColumn(
         Column("caught up after", group=_BACKLOG),
         lambda s: s.backlog.caught_up_at_s if s.backlog else None,
         duration_text,
     ),
-    MedianColumn(Column("largest lag", "records", group=_CONSUMING), lambda s: s.lag_max, whole),
+    MedianColumn(Column("largest lag", "records", group=_CONSUMING), lambda s: s.lag_max, count_text),
     MedianColumn(
         Column("partition skew", "busiest ÷ mean", group=_CONSUMING),
         lambda s: s.partition_skew_ratio,
         lambda v: f"{significant(v)}×",
     ),
     MedianColumn(
-        Column("committed", group=_TRANSACTIONS), lambda s: s.transactions.committed if s.transactions else None, whole
+        Column("committed", group=_TRANSACTIONS),
+        lambda s: s.transactions.committed if s.transactions else None,
+        count_text,
     ),
     MedianColumn(
-        Column("aborted", group=_TRANSACTIONS), lambda s: s.transactions.aborted if s.transactions else None, whole
+        Column("aborted", group=_TRANSACTIONS), lambda s: s.transactions.aborted if s.transactions else None, count_text
     ),
     MedianColumn(Column("commit p50", group=_TRANSACTIONS), lambda s: _commit_s(s, "p50"), duration_text),
     MedianColumn(Column("commit p99", group=_TRANSACTIONS), lambda s: _commit_s(s, "p99"), duration_text),

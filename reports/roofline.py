@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from highwater.bench.results import Calibration, StorageProbes, TrialSummary, fastest_read_per_s
+from highwater.common.units import NONE, count_text, percent_text, size_text
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
 from highwater.reports.cells import Cell, Run, Spread
 from highwater.reports.plot import FULL, Dot, DotGroup, DotRow, Level, dot_panel, swatch
-from highwater.reports.quantity import NONE, bytes_text, significant, whole
 
 
 class _Ceiling(NamedTuple):
@@ -77,7 +77,7 @@ def _ceilings(probes: StorageProbes | None, calibration: Calibration | None) -> 
 
     def device_text(summary: TrialSummary) -> str | None:
         bound = device(summary)
-        return f"{bytes_text(bound)}/s{', emulated' if summary.storage.emulated else ''}" if bound else None
+        return f"{size_text(bound)}/s{', emulated' if summary.storage.emulated else ''}" if bound else None
 
     loopback = calibration.loopback.bytes_per_s if calibration else None
 
@@ -89,7 +89,7 @@ def _ceilings(probes: StorageProbes | None, calibration: Calibration | None) -> 
     return [
         _Ceiling("storage", device_share, device_text),
         _Ceiling("generator", _generator_share, _generator_text),
-        _Ceiling("network", network_share, lambda _: f"{bytes_text(loopback)}/s" if loopback else None),
+        _Ceiling("network", network_share, lambda _: f"{size_text(loopback)}/s" if loopback else None),
         _Ceiling("consumers", _consumers_share, _consumers_text),
     ]
 
@@ -101,7 +101,7 @@ def _generator_share(summary: TrialSummary) -> float | None:
 
 def _generator_text(summary: TrialSummary) -> str | None:
     bound = summary.generator.ceiling_per_s
-    return f"{whole(bound)} records/s" if bound else None
+    return f"{count_text(bound)} records/s" if bound else None
 
 
 def _consumers_share(summary: TrialSummary) -> float | None:
@@ -111,7 +111,7 @@ def _consumers_share(summary: TrialSummary) -> float | None:
 
 def _consumers_text(summary: TrialSummary) -> str | None:
     bound = summary.generator.consumer_ceiling_per_s
-    return f"{whole(bound)} records/s" if bound else None
+    return f"{count_text(bound)} records/s" if bound else None
 
 
 def _appended_bytes_per_s(summary: TrialSummary) -> float:
@@ -152,4 +152,4 @@ def _median_text(cell: Cell, ceiling: _Ceiling) -> str:
 
 
 def _percent(share: float) -> str:
-    return f"{significant(100 * share)} %" if share < 10 else f"{whole(100 * share)} %"
+    return percent_text(share)

@@ -10,21 +10,11 @@ from typing import Any, Final
 import yaml
 
 from highwater.bench.results import ClusterHostUse, EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
+from highwater.common.units import NONE, count_text, duration_text, percent_text, significant, size_text
 from highwater.reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
 from highwater.reports.cells import Run
 from highwater.reports.overview import STATE_TONES
-from highwater.reports.quantity import (
-    NONE,
-    NS_PER_MS,
-    NS_PER_S,
-    NS_PER_US,
-    as_sentence,
-    bytes_text,
-    duration_text,
-    plural,
-    significant,
-    whole,
-)
+from highwater.reports.quantity import NS_PER_MS, NS_PER_S, NS_PER_US, as_sentence, plural
 from highwater.reports.storage import target_label
 
 _MOST_SEEN: Final = 4
@@ -106,11 +96,11 @@ def _evidence(summary: TrialSummary) -> list[str]:
         significant(summary.produce.send_delay_ns.p99 / NS_PER_MS) if summary.produce.send_delay_ns.count else NONE,
         significant(generator.start_skew_ns / NS_PER_MS),
         significant(generator.clock_spread_ns / NS_PER_MS),
-        whole(summary.produce.response_ns.count),
-        whole(summary.e2e.response_ns.count) if summary.e2e else NONE,
-        *(whole(n) for n in (delivery.sent, delivery.acked, delivery.received, delivery.in_log)),
-        whole(delivery.reordered),
-        whole(delivery.corrupt),
+        count_text(summary.produce.response_ns.count),
+        count_text(summary.e2e.response_ns.count) if summary.e2e else NONE,
+        *(count_text(n) for n in (delivery.sent, delivery.acked, delivery.received, delivery.in_log)),
+        count_text(delivery.reordered),
+        count_text(delivery.corrupt),
     ]
 
 
@@ -138,7 +128,7 @@ def _what(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
     if isinstance(facts.get("cpu_count"), int):
         host.insert(1, plural(facts["cpu_count"], "CPU"))
     if isinstance(total, int):
-        host.append(f"{bytes_text(total)} memory")
+        host.append(f"{size_text(total)} memory")
     rows += [("Host", ", ".join(host))] if host else []
     kinds = {"virtual_machine": "Virtual machine", "container": "Container"}
     rows += [(name, str(facts[key])) for key, name in kinds.items() if facts.get(key)]
@@ -162,7 +152,7 @@ def _how(run: Run, summaries: Sequence[TrialSummary]) -> list[tuple[str, str]]:
     rows += _seen("Clock of end-to-end latency", (_clock_text(s.generator, s.e2e) for s in summaries if s.e2e))
     if manifest.overhead:
         o = manifest.overhead
-        share = f"{significant(100 * o.ratio)} % of {duration_text(o.wall_s)}"
+        share = f"{percent_text(o.ratio)} of {duration_text(o.wall_s)}"
         rows.append(("Time beside the load", f"{share}; most of it: {_largest_steps(o.steps_s)}"))
     rows += [
         ("Started, finished", f"{manifest.created_utc}, {manifest.finished_utc or 'not finished'}"),
@@ -195,7 +185,7 @@ def _load_texts(summaries: Iterable[TrialSummary]) -> Iterable[str]:
         offered.setdefault(seconds, []).append(summary.offered_per_s)
     for seconds, found in offered.items():
         if rates := sorted({rate for rate in found if rate is not None}):
-            yield f"open loop, {', '.join(map(whole, rates))} records/s, {seconds}"
+            yield f"open loop, {', '.join(map(count_text, rates))} records/s, {seconds}"
         if None in found:
             yield f"closed loop, as fast as the client takes it, {seconds}"
 
@@ -220,7 +210,7 @@ def _host_text(host: ClusterHostUse) -> str:
     parts = [
         host.name,
         host.cpu_count and plural(host.cpu_count, "CPU"),
-        host.memory_bytes and f"{bytes_text(host.memory_bytes)} memory",
+        host.memory_bytes and f"{size_text(host.memory_bytes)} memory",
         host.runs_in,
         host.problem and f"not sampled throughout: {host.problem}",
     ]
@@ -367,7 +357,7 @@ def _text(key: str, value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, int | float):
         if key.endswith("_bytes") and value >= 1024:
-            return f"{bytes_text(value)} ({value:,})"
+            return f"{size_text(value)} ({count_text(value)})"
         return significant(value) if isinstance(value, float) else str(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{_lower(str(k))} {_text(str(k), v)}" for k, v in value.items() if v is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from highwater.bench.results import Latency, Metric, TrialResult, TrialSummary
+from highwater.common.units import count_text, significant
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, Table, View, table
 from highwater.reports.cells import Cell, Run
@@ -20,7 +21,7 @@ from highwater.reports.measures import (
     produce_latency,
 )
 from highwater.reports.plot import MOST_SERIES
-from highwater.reports.quantity import NS_PER_MS, significant, whole
+from highwater.reports.quantity import NS_PER_MS
 
 
 def spectrum_figures(run: Run) -> list[Figure]:
@@ -89,6 +90,6 @@ def _spectrum_table(
         (cell, summary, value) for cell, trial in shown if (value := latency(summary := trial.summary)) is not None
     ]
     rows = [[level, *(significant(getattr(v, key) / NS_PER_MS) for _, _, v in found)] for level, key in _LEVELS]
-    rows.append(["samples", *(whole(v.count) for _, _, v in found)])
+    rows.append(["samples", *(count_text(v.count) for _, _, v in found)])
     header = ["percentile", *(f"{cell.label}, trial {summary.trial}, ms" for cell, summary, _ in found)]
     return table(header, rows, note="The trials drawn thick.")

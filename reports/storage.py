@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from highwater.bench.results import CacheUse, StorageTarget, TargetProbe, TrialSummary, WritebackUse
+from highwater.common.units import NONE, count_text, duration_text, percent_text, size_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
-from highwater.reports.quantity import NONE, NS_PER_S, bytes_text, duration_text, plural, significant, whole
+from highwater.reports.quantity import NS_PER_S, plural
 
 _JOBS: Final = {
     "sequential_append": "append, in order",
@@ -78,9 +79,9 @@ def _probe_table(probes: Sequence[TargetProbe]) -> Table:
                 Field(_probed(probe)),
                 Field(probe.moment),
                 Field(_JOBS[job.name]),
-                Field(f"{bytes_text(job.block_bytes)}{', direct' if job.direct else ''}"),
-                Field(f"{bytes_text(job.bytes_per_s)}/s", sort=job.bytes_per_s),
-                Field(whole(job.operations_per_s), sort=job.operations_per_s),
+                Field(f"{size_text(job.block_bytes)}{', direct' if job.direct else ''}"),
+                Field(f"{size_text(job.bytes_per_s)}/s", sort=job.bytes_per_s),
+                Field(count_text(job.operations_per_s), sort=job.operations_per_s),
                 *(_latency(ns) for ns in (job.latency_p50_ns, job.latency_p99_ns, job.latency_max_ns)),
             ]
         )
@@ -106,18 +107,16 @@ def _writeback(read: Callable[[WritebackUse], float | None]) -> Callable[[TrialS
 
 _READS, _WRITES = "Reads", "Writes"
 _COLUMNS: Final = (
-    MedianColumn(
-        Column("from cache", group=_READS), _cache(lambda c: c.served_ratio), lambda v: f"{significant(100 * v, 4)} %"
-    ),
-    MedianColumn(Column("fetched", group=_READS), _cache(lambda c: c.fetched_bytes), bytes_text),
-    MedianColumn(Column("read by the broker", group=_READS), _cache(lambda c: c.system_read_bytes), bytes_text),
-    MedianColumn(Column("read by devices", group=_READS), _cache(lambda c: c.device_read_bytes), bytes_text),
-    MedianColumn(Column("cache limit", group=_READS), _cache(lambda c: c.limit_bytes), bytes_text),
-    MedianColumn(Column("log at the end", group=_WRITES), _writeback(lambda w: w.appended_bytes), bytes_text),
-    MedianColumn(Column("written by devices", group=_WRITES), _writeback(lambda w: w.written_bytes), bytes_text),
-    MedianColumn(Column("most dirty", group=_WRITES), _writeback(lambda w: w.dirty_max_bytes), bytes_text),
-    MedianColumn(Column("most in write-back", group=_WRITES), _writeback(lambda w: w.writeback_max_bytes), bytes_text),
-    MedianColumn(Column("unwritten at the end", group=_WRITES), _writeback(lambda w: w.unwritten_bytes), bytes_text),
+    MedianColumn(Column("from cache", group=_READS), _cache(lambda c: c.served_ratio), lambda v: percent_text(v, 4)),
+    MedianColumn(Column("fetched", group=_READS), _cache(lambda c: c.fetched_bytes), size_text),
+    MedianColumn(Column("read by the broker", group=_READS), _cache(lambda c: c.system_read_bytes), size_text),
+    MedianColumn(Column("read by devices", group=_READS), _cache(lambda c: c.device_read_bytes), size_text),
+    MedianColumn(Column("cache limit", group=_READS), _cache(lambda c: c.limit_bytes), size_text),
+    MedianColumn(Column("log at the end", group=_WRITES), _writeback(lambda w: w.appended_bytes), size_text),
+    MedianColumn(Column("written by devices", group=_WRITES), _writeback(lambda w: w.written_bytes), size_text),
+    MedianColumn(Column("most dirty", group=_WRITES), _writeback(lambda w: w.dirty_max_bytes), size_text),
+    MedianColumn(Column("most in write-back", group=_WRITES), _writeback(lambda w: w.writeback_max_bytes), size_text),
+    MedianColumn(Column("unwritten at the end", group=_WRITES), _writeback(lambda w: w.unwritten_bytes), size_text),
     MedianColumn(Column("flushed in", group=_WRITES), _writeback(lambda w: w.flush_s), duration_text),
 )
 

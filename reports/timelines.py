@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from highwater.bench.results import TrialResult, TrialSummary, Window
+from highwater.common.units import NONE, count_text, significant
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table
 from highwater.reports.cells import Cell, Run
 from highwater.reports.downsample import Point
 from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
 from highwater.reports.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
-from highwater.reports.quantity import NONE, NS_PER_MS, significant, whole
+from highwater.reports.quantity import NS_PER_MS
 
 _MOST_TABLE_ROWS: Final = 30
 _MOST_EVENTS: Final = 12
@@ -68,7 +69,7 @@ def timeline_figures(run: Run) -> list[Figure]:
             ACHIEVED,
             judged=0,
             worst="lowest",
-            show=whole,
+            show=count_text,
             slots=(1, 0),
         ),
         Timeline(
@@ -101,7 +102,7 @@ def timeline_figures(run: Run) -> list[Figure]:
             ["lag"],
             lambda t: _from_windows(t, lambda w: (None if w.lag is None else float(w.lag),), with_drain=True),
             E2E_P99,
-            show=whole,
+            show=count_text,
         ),
     ]
     return [figure for t in timelines if (figure := time_figure(run, t)) is not None]

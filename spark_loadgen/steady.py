@@ -15,6 +15,8 @@ from typing import Final
 
 import numpy as np
 
+from highwater.common.units import change_text, percent_text
+
 # SNIA allows a window's extremes to lie 20 % apart; a normal scatter of 5 % reaches that in 20 seconds. Rates scatter
 # more on a host that runs both broker and generator, and it is the slope that shows a warm-up.
 RATE_SCATTER_MAX: Final = 0.10
@@ -93,8 +95,8 @@ def judge_window(
             return replace(worst, because="some seconds of the window have no latency")
         explained = min(most, max(LATENCY_CHANGE_MAX, _STANDARD_ERRORS * line.change_error_ratio))
         if abs(line.change_ratio) > explained:
-            text = f"a latency percentile changes by {line.change_ratio:+.0%} over the window (limit {explained:.0%})"
-            return replace(worst, because=text)
+            change = f"a latency percentile changes by {change_text(1 + line.change_ratio)} over the window"
+            return replace(worst, because=f"{change} (limit {percent_text(explained)})")
     return worst
 
 
@@ -104,7 +106,8 @@ def _judge_rate(row: Sequence[float], change_max: float) -> Finding:
         return Finding(math.inf, math.inf, "nothing was acknowledged in the window")
     because = ""
     if abs(line.change_ratio) >= change_max:
-        because = f"the rate changes by {line.change_ratio:+.1%} over the window (limit {change_max:.1%})"
+        change = f"the rate changes by {change_text(1 + line.change_ratio)} over the window"
+        because = f"{change} (limit {percent_text(change_max)})"
     elif line.scatter_ratio >= RATE_SCATTER_MAX:
-        because = f"the rate scatters by {line.scatter_ratio:.1%} (limit {RATE_SCATTER_MAX:.0%})"
+        because = f"the rate scatters by {percent_text(line.scatter_ratio)} (limit {percent_text(RATE_SCATTER_MAX)})"
     return Finding(line.change_ratio, line.scatter_ratio, because)

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ..common.units import size_text
 from .facts import Facts
 from .facts.reading import parse_whole
 from .model import Value
-from .quantities import format_bytes
 from .workload import Broker, Workload
 
 # broker/settings/config_table.py, and SocketServerConfigs.java of Apache Kafka. -1 leaves buffers to the kernel.
@@ -203,8 +203,8 @@ def _scaled_to_the_control_group(situation: Situation) -> str:
         return ""
     share = min(1.0, situation.current / available) * limit
     return (
-        f"inside this control group (memory limit {format_bytes(limit)}) writers wait earlier: the kernel scales "
-        f"the limit to the group's share, about {format_bytes(share)}"
+        f"inside this control group (memory limit {size_text(limit)}) writers wait earlier: the kernel scales "
+        f"the limit to the group's share, about {size_text(share)}"
     )
 
 

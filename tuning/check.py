@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from ..common.units import size_text
 from .binding import binding_text
 from .catalogue import KNOBS
 from .facts import Facts
@@ -31,7 +32,7 @@ from .model import (
 )
 from .persistence.precedence import Boot, simulate_boot
 from .persistence.sysctl_d import MANAGED_FILE
-from .quantities import format_bytes, format_value
+from .quantities import format_value
 from .workload import Workload
 
 KnobState = Literal[
@@ -385,4 +386,4 @@ def _observe_percentage(knob: Knob, twin: str, facts: Facts, read: ReadFile) -> 
     if percent is None or usable is None:
         return Observation(None, f"neither {knob.id} nor {twin} shows a value")
     effective = percent * usable // 100
-    return Observation(effective, f"{percent} % = {format_bytes(effective)}")
+    return Observation(effective, f"{percent} % = {size_text(effective)}")

@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ..common.units import size_text
 from .check import KnobReport
 from .facts import Facts
 from .facts.reading import parse_whole
 from .facts.units import Instance
 from .model import Value
-from .quantities import format_bytes, format_value
+from .quantities import format_value
 from .workload import Workload
 
 _PAGE_BYTES: Final = 4096
@@ -96,9 +97,9 @@ def _dirty_threshold(counter: str) -> Probe:
         # A percentage refers to available memory, which varies; only a limit in bytes can be compared.
         in_bytes = facts.files.read(f"/proc/sys/{report.id.replace('.', '/')}").text not in (None, "0")
         if in_bytes and abs(effective - report.current) > _ROUNDING_PAGES * page_bytes:
-            fault = f"the kernel uses {format_bytes(effective)} and not the {report.current_text} that are set"
-            return Effective(format_bytes(effective), by, fault=fault)
-        return Effective(format_bytes(effective), by)
+            fault = f"the kernel uses {size_text(effective)} and not the {report.current_text} that are set"
+            return Effective(size_text(effective), by, fault=fault)
+        return Effective(size_text(effective), by)
 
     return find
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from ..common.units import change_text, percent_text
 from .errors import TuningError
 from .hostfiles import HostFiles
 
@@ -154,14 +155,14 @@ def proof_of(fields: dict[str, Any]) -> Proof:
 
 
 def effect_text(effect: MeasuredEffect) -> str:
-    """`produce.p99 −12.3 % (−15.0 to −9.1 %)`; without a change, the smallest change that would have been seen."""
+    """`produce.p99 −12.3 % (−15 to −9.1 %)`; without a change, the smallest change that would have been seen."""
     if effect.ratio is None:
         return f"{effect.metric} has no ratio"
-    change = f"{effect.metric} {_percent(effect.ratio)} %"
+    change = f"{effect.metric} {change_text(effect.ratio)}"
     if effect.low is not None and effect.high is not None:
-        change += f" ({_percent(effect.low)} to {_percent(effect.high)} %)"
+        change += f" ({change_text(effect.low)[:-2]} to {change_text(effect.high)})"
     if effect.outcome == "none_seen" and effect.smallest_detectable_ratio is not None:
-        change += f", no change seen; {100 * effect.smallest_detectable_ratio:.1f} % would have been"
+        change += f", no change seen; {percent_text(effect.smallest_detectable_ratio)} would have been"
     return change
 
 
@@ -180,7 +181,3 @@ def proof_lines(proof: Proof) -> list[str]:
         *trades,
         f"results: {proof.results}",
     ]
-
-
-def _percent(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.1f}".replace("-", "−")

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+from decimal import Decimal
 from typing import Final
 
+from ..common.units import BINARY_BYTES, DECIMAL_BYTES, parse_scaled, scaled_text, size_text
 from .errors import TuningError
 
-_BYTE_UNITS: Final = {
-    "B": 1,
-    "kB": 10**3,
-    "KB": 10**3,
-    "MB": 10**6,
-    "GB": 10**9,
-    "TB": 10**12,
-    "KiB": 2**10,
-    "MiB": 2**20,
-    "GiB": 2**30,
-    "TiB": 2**40,
-}
+_BYTE_UNITS: Final = {"B": 1, "kB": 10**3, "KB": 10**3} | DECIMAL_BYTES | BINARY_BYTES
+_BYTE_RATE_UNITS: Final = {f"{unit}/s": factor for unit, factor in _BYTE_UNITS.items()}
 _BIT_RATE_UNITS: Final = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-_DURATION_UNITS: Final = {"us": 1e-3, "ms": 1.0, "s": 1e3, "m": 60e3, "min": 60e3, "h": 3600e3, "d": 86_400e3}
-_NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z/]*)")
+_DURATION_UNITS_MS: Final[Mapping[str, int | Decimal]] = {
+    "us": Decimal("0.001"),
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+# Powers of 1000, as disks and networks are sold.
+_SHOWN_BYTE_RATES: Final = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9}
 
 
 def parse_bytes(text: str) -> int:
@@ -30,8 +30,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_byte_rate(text: str) -> int:
-    units = {f"{unit}/s": factor for unit, factor in _BYTE_UNITS.items()}
-    return round(_parse(text, units, "a rate such as 400MB/s"))
+    return round(_parse(text, _BYTE_RATE_UNITS, "a rate such as 400MB/s"))
 
 
 def parse_bit_rate(text: str) -> int:
@@ -39,18 +38,17 @@ def parse_bit_rate(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> float:
-    return _parse(text, _DURATION_UNITS, "a duration such as 1ms")
+    return float(_parse(text, _DURATION_UNITS_MS, "a duration such as 1ms"))
 
 
 def parse_count(text: str) -> int:
     return round(_parse(text, {"": 1}, "a whole number such as 1000"))
 
 
-def _parse(text: str, units: dict[str, int] | dict[str, float], wanted: str) -> float:
-    match = _NUMBER_AND_UNIT.fullmatch(text.strip())
-    if match is None or match[2] not in units:
+def _parse(text: str, units: Mapping[str, int | Decimal], wanted: str) -> Decimal:
+    value = parse_scaled(" ".join(text.split()), units)
+    if value is None:
         raise TuningError(f"{text!r} is not {wanted} (units: {', '.join(unit for unit in units if unit) or 'none'})")
-    value = float(match[1]) * units[match[2]]
     if value <= 0:
         raise TuningError(f"{text!r} must be more than zero")
     return value
@@ -79,30 +77,13 @@ def parse_value(text: str, unit: str) -> int | str:
     return parse_count(words)
 
 
-def format_bytes(count: float) -> str:
-    """Binary units with three digits: `512 B`, `128 MiB`, `4.65 GiB`."""
-    return _scaled(count, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
-
-
 def format_byte_rate(bytes_per_s: float) -> str:
     """Decimal units, as disks and networks are sold: `400 MB/s`."""
-    return _scaled(bytes_per_s, 1000, ("B/s", "kB/s", "MB/s", "GB/s"))
+    return scaled_text(bytes_per_s, _SHOWN_BYTE_RATES)
 
 
 def format_bit_rate(bits_per_s: float) -> str:
-    return _scaled(bits_per_s, 1000, ("bit/s", "kbit/s", "Mbit/s", "Gbit/s"))
-
-
-def format_duration(seconds: float) -> str:
-    """Two units at most, the smaller one whole: `45 s`, `2 min 30 s`, `7 d`; below ten seconds with two digits."""
-    if seconds < 10:
-        return f"{seconds:.2g} s"
-    whole = round(seconds)
-    for size, unit, below, unit_below in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            many, rest = divmod(whole, size)
-            return f"{many} {unit}" + (f" {rest // below} {unit_below}" if rest >= below else "")
-    return f"{whole} s"
+    return scaled_text(bits_per_s, _BIT_RATE_UNITS)
 
 
 def format_value(value: int | str, unit: str) -> str:
@@ -111,9 +92,9 @@ def format_value(value: int | str, unit: str) -> str:
         return str(value)
     match unit:
         case "bytes":
-            return format_bytes(value)
+            return size_text(value)
         case "KiB":
-            return format_bytes(value * 1024)
+            return size_text(value * 1024)
         case "centiseconds":
             return f"{value / 100:g} s"
         case "microseconds":
@@ -123,13 +104,3 @@ def format_value(value: int | str, unit: str) -> str:
         case "pages":
             return f"{value} pages"
     return str(value)
-
-
-def _scaled(value: float, step: int, units: Sequence[str]) -> str:
-    power = 0
-    while value >= step and power < len(units) - 1:
-        value /= step
-        power += 1
-    decimals = 0 if value >= 100 else 1 if value >= 10 else 2
-    digits = f"{value:.{decimals}f}"
-    return f"{digits.rstrip('0').rstrip('.') if decimals else digits} {units[power]}"

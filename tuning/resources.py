@@ -6,12 +6,12 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ..common.units import size_text
 from .errors import TuningError
 from .facts.filesystems import read_mounts
 from .facts.reading import Reader, parse_kibibytes
 from .facts.swap import read_swaps
 from .hostfiles import HostFiles
-from .quantities import format_bytes
 from .runner import Runner
 from .steps import Resource, ResourceState, Step, SwapOffStep, setting_name
 from .three_way import normalized, same_state
@@ -88,7 +88,7 @@ class Resources:
         if available is None or used <= available // 2:
             return []
         problem = (
-            f"{', '.join(sorted(leaving))} holds {format_bytes(used)} and only {format_bytes(available)} of memory is "
+            f"{', '.join(sorted(leaving))} holds {size_text(used)} and only {size_text(available)} of memory is "
             "available: taking it out of use could end processes; stop something first"
         )
         return [problem]

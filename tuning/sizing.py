@@ -10,12 +10,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..common.units import percent_text, size_text, wait_text
 from .errors import TuningError
 from .facts import Facts
 from .facts.reading import parse_kibibytes, parse_whole
 from .formulas.memory import dirty_background_bytes, dirty_bytes, disks_write_rate
 from .model import NotApplicable
-from .quantities import format_byte_rate, format_bytes, format_duration
+from .quantities import format_byte_rate
 from .workload import Broker, Workload
 
 # Apache Kafka 3.9, Hardware and OS: memory is estimated as the write throughput times 30.
@@ -112,13 +113,13 @@ def _budget(facts: Facts, workload: Workload, broker: Broker) -> Budget:
         _size(
             "page cache",
             cache,
-            f"{_CACHE_SHARE:g} × {format_bytes(left)}; the rest is for other files and for reclaim to work ahead",
+            f"{_CACHE_SHARE:g} × {size_text(left)}; the rest is for other files and for reclaim to work ahead",
         ),
         Line(
             "holds",
             None,
-            f"{format_duration(cache_s)} of writes",
-            f"({format_bytes(cache)} − {format_bytes(index)} of indexes) / {_write_rate(workload)}",
+            f"{wait_text(cache_s)} of writes",
+            f"({size_text(cache)} − {size_text(index)} of indexes) / {_write_rate(workload)}",
         ),
         needed_line,
     )
@@ -126,17 +127,17 @@ def _budget(facts: Facts, workload: Workload, broker: Broker) -> Budget:
 
 
 def _verdict(workload: Workload, cache_s: float, missing: int, spare: int) -> str:
-    asked = f"{format_duration(_window_s(workload))} are asked for"
+    asked = f"{wait_text(_window_s(workload))} are asked for"
     if not missing:
-        return f"enough: consumers {format_duration(cache_s)} behind read from memory, {asked}"
+        return f"enough: consumers {wait_text(cache_s)} behind read from memory, {asked}"
     if spare < 0:
         return (
-            f"too little: {format_bytes(-spare)} are missing before there is any page cache, and {asked}; "
-            f"add {format_bytes(missing)} of memory"
+            f"too little: {size_text(-spare)} are missing before there is any page cache, and {asked}; "
+            f"add {size_text(missing)} of memory"
         )
     return (
-        f"too little: consumers more than {format_duration(cache_s)} behind read from disk, {asked}; "
-        f"add {format_bytes(missing)} of memory, or spread the partitions"
+        f"too little: consumers more than {wait_text(cache_s)} behind read from disk, {asked}; "
+        f"add {size_text(missing)} of memory, or spread the partitions"
     )
 
 
@@ -147,7 +148,7 @@ def _memory(facts: Facts) -> Line:
         return Line("memory", None, "?", why)
     if limit is not None and limit < total:
         return _size(
-            "memory", limit, f"the control group's limit; page cache is charged to it (host: {format_bytes(total)})"
+            "memory", limit, f"the control group's limit; page cache is charged to it (host: {size_text(total)})"
         )
     return _size("memory", total, "MemTotal")
 
@@ -159,7 +160,7 @@ def _process(workload: Workload, broker: Broker) -> Line:
     return _size(
         "broker",
         size,
-        f"heap {format_bytes(workload.heap_bytes)} (workload: heap) + {format_bytes(_JVM_BESIDE_HEAP_BYTES)} "
+        f"heap {size_text(workload.heap_bytes)} (workload: heap) + {size_text(_JVM_BESIDE_HEAP_BYTES)} "
         "of the JVM's own (assumed)",
     )
 
@@ -173,9 +174,9 @@ def _others(facts: Facts, workload: Workload) -> Line:
         return Line("everything else", None, "?", facts.unknown.get("memory.available_bytes", "not known"))
     running = sum(_resident_bytes(facts, workload))
     reserve = _reserve(facts).bytes or 0
-    text = f"MemTotal − MemAvailable {format_bytes(available)} − the kernel's reserve"
+    text = f"MemTotal − MemAvailable {size_text(available)} − the kernel's reserve"
     if running:
-        text += f" − {format_bytes(running)} of the broker that runs"
+        text += f" − {size_text(running)} of the broker that runs"
     return _size("everything else", max(0, total - available - running - reserve), f"{text}, in use now")
 
 
@@ -195,17 +196,15 @@ def _sockets(facts: Facts, workload: Workload) -> Line:
     if _limited(facts) and (limit := facts.memory.cgroup_limit_bytes) is not None:
         # tcp_mem belongs to the host. Buffers are charged to the group, and the kernel limits them when it is full.
         size = round(_DEFAULT_TCP_MEM_SHARE * limit)
-        bounds.append((size, f"{_DEFAULT_TCP_MEM_SHARE:.1%} of the control group's limit (assumed)"))
+        bounds.append((size, f"{percent_text(_DEFAULT_TCP_MEM_SHARE)} of the control group's limit (assumed)"))
     elif pages is not None:
-        bounds.append((pages * page, f"net.ipv4.tcp_mem's maximum {format_bytes(pages * page)}"))
+        bounds.append((pages * page, f"net.ipv4.tcp_mem's maximum {size_text(pages * page)}"))
     elif facts.memory.total_bytes is not None:
         size = round(_DEFAULT_TCP_MEM_SHARE * facts.memory.total_bytes)
-        bounds.append((size, f"net.ipv4.tcp_mem's usual maximum {format_bytes(size)} (not visible here)"))
+        bounds.append((size, f"net.ipv4.tcp_mem's usual maximum {size_text(size)} (not visible here)"))
     if receive is not None and send is not None:
         size = workload.connections * (receive + send)
-        bounds.append(
-            (size, f"{workload.connections} connections × {format_bytes(receive + send)} (tcp_rmem + tcp_wmem)")
-        )
+        bounds.append((size, f"{workload.connections} connections × {size_text(receive + send)} (tcp_rmem + tcp_wmem)"))
     if not bounds:
         return Line("socket buffers", None, "?", "neither net.ipv4.tcp_mem nor tcp_rmem can be read")
     return _size(
@@ -229,9 +228,9 @@ def _needed(workload: Workload) -> tuple[int, Line]:
     return needed, _size(
         "needed",
         needed,
-        f"{_write_rate(workload)} × {format_duration(window)} (the longer of lag "
-        f"{format_duration(workload.lag_window_s)} and Apache Kafka's rule of {_KAFKA_RULE_S:g} s) "
-        f"+ {workload.partitions} partitions × {format_bytes(_WARM_INDEX_BYTES)} of indexes",
+        f"{_write_rate(workload)} × {wait_text(window)} (the longer of lag "
+        f"{wait_text(workload.lag_window_s)} and Apache Kafka's rule of {_KAFKA_RULE_S:g} s) "
+        f"+ {workload.partitions} partitions × {size_text(_WARM_INDEX_BYTES)} of indexes",
     )
 
 
@@ -246,14 +245,14 @@ def _disk_lines(facts: Facts, workload: Workload) -> tuple[Line, ...]:
         if isinstance(target, NotApplicable):
             lines.append(Line(name, None, "–", target.reason))
         elif isinstance(target.value, int):
-            flush = f"{format_duration(target.value / rate)} of the disks' work"
-            lines.append(Line(name, target.value, f"{format_bytes(target.value)}, {flush}", target.formula))
+            flush = f"{wait_text(target.value / rate)} of the disks' work"
+            lines.append(Line(name, target.value, f"{size_text(target.value)}, {flush}", target.formula))
     space = round(workload.write_bytes_per_s * workload.retention_s)
     lines.append(
         _size(
             "disk space",
             space,
-            f"{_write_rate(workload)} × {format_duration(workload.retention_s)} (workload: retention)",
+            f"{_write_rate(workload)} × {wait_text(workload.retention_s)} (workload: retention)",
         )
     )
     return tuple(lines)
@@ -286,4 +285,4 @@ def _number(facts: Facts, path: str, field: int) -> int | None:
 
 
 def _size(label: str, size_bytes: int, formula: str) -> Line:
-    return Line(label, size_bytes, format_bytes(size_bytes), formula)
+    return Line(label, size_bytes, size_text(size_bytes), formula)

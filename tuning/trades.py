@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ..common.units import percent_text, size_text
 from .facts import Facts, Mount
 from .facts.reading import parse_whole
-from .quantities import format_bytes
 
 # ext4(5), "commit": the default; jbd2 then commits metadata every five seconds.
 _DEFAULT_COMMIT_S: Final = 5
@@ -59,8 +59,8 @@ def _of_mount(mount: Mount) -> Iterator[Trade]:
 def _of_host(facts: Facts) -> Iterator[Trade]:
     limit, usable = _number(facts, "vm.dirty_bytes"), facts.memory.usable_bytes
     if limit and usable and limit > _MOST_DIRTY_SHARE * usable:
-        share = f"{100 * limit / usable:.0f} % of available memory"
-        yield Trade(f"vm.dirty_bytes={limit}", "", f"a power cut may cost {format_bytes(limit)} ({share})")
+        share = f"{percent_text(limit / usable)} of available memory"
+        yield Trade(f"vm.dirty_bytes={limit}", "", f"a power cut may cost {size_text(limit)} ({share})")
     ratio = _number(facts, "vm.dirty_ratio")
     if not limit and ratio is not None and ratio > 100 * _MOST_DIRTY_SHARE:
         yield Trade(f"vm.dirty_ratio={ratio}", "", f"a power cut may cost {ratio} % of available memory")

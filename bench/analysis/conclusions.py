@@ -37,6 +37,7 @@ from highwater.bench.results import (
     TrialSummary,
 )
 from highwater.bench.results.analysis import ComparisonVerdict
+from highwater.common.units import percent_text
 
 SIGNIFICANCE: Final = 0.05
 # pyperf's rule: a standard deviation above a tenth of the mean is unstable.
@@ -244,7 +245,7 @@ def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise], steady: Col
         if doubtful := cell.n_used - cell.n_valid:
             yield f"{cell.cell}: {doubtful} of the {cell.n_used} trials used are inconclusive"
         unstable = [
-            f"{metric.metric} ±{metric.cov_ratio:.0%}"
+            f"{metric.metric} ±{percent_text(metric.cov_ratio)}"
             for metric in cell.metrics
             if metric.unstable and metric.metric in steady and metric.cov_ratio is not None
         ]

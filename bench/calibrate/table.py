@@ -10,7 +10,7 @@ from rich.table import Table
 
 from highwater.bench.analysis.conclusions import HEADLINES
 from highwater.bench.results import Calibration, ConsumerCeiling, GeneratorCeiling
-from highwater.bench.units import human_bytes, human_ns, human_rate
+from highwater.common.units import duration_ns_text, percent_text, rate_text, ratio_text, size_text
 
 
 def print_calibration(calibration: Calibration, out: Path) -> None:
@@ -24,11 +24,11 @@ def print_calibration(calibration: Calibration, out: Path) -> None:
         console.print(_figures(read, read.shape.text), soft_wrap=True)
     loopback = calibration.loopback
     console.print(
-        f"\n[bold]loopback[/] {human_bytes(loopback.bytes_per_s)}/s, round trip p50 "
-        f"{human_ns(loopback.round_trip_p50_ns)}, p99 {human_ns(loopback.round_trip_p99_ns)}"
+        f"\n[bold]loopback[/] {size_text(loopback.bytes_per_s)}/s, round trip p50 "
+        f"{duration_ns_text(loopback.round_trip_p50_ns)}, p99 {duration_ns_text(loopback.round_trip_p99_ns)}"
     )
     for probe in calibration.storage:
-        figures = [f"{job.name.replace('_', ' ')} {human_bytes(job.bytes_per_s)}/s" for job in probe.jobs]
+        figures = [f"{job.name.replace('_', ' ')} {size_text(job.bytes_per_s)}/s" for job in probe.jobs]
         emulated = " (emulated)" if probe.target.emulated else ""
         console.print(
             f"[bold]storage {escape(probe.target.name)}[/]{emulated} "
@@ -53,10 +53,10 @@ def _ceiling(ceiling: GeneratorCeiling) -> str:
 def _figures(ceiling: GeneratorCeiling | ConsumerCeiling, of: str) -> str:
     lowest, highest = min(ceiling.values_per_s), max(ceiling.values_per_s)
     trials = len(ceiling.values_per_s)
-    spread = f"{human_rate(lowest)}–{human_rate(highest)} in {trials} trials" if trials > 1 else "1 trial"
+    spread = f"{rate_text(lowest)}–{rate_text(highest)} in {trials} trials" if trials > 1 else "1 trial"
     return (
-        f"{human_rate(ceiling.ceiling_per_s):>13} ({spread}), {human_bytes(ceiling.ceiling_bytes_per_s)}/s, "
-        f"{human_ns(round(ceiling.cpu_ns_per_record))} of CPU a record: {escape(of)}"
+        f"{rate_text(ceiling.ceiling_per_s):>13} ({spread}), {size_text(ceiling.ceiling_bytes_per_s)}/s, "
+        f"{duration_ns_text(round(ceiling.cpu_ns_per_record))} of CPU a record: {escape(of)}"
     )
 
 
@@ -64,7 +64,7 @@ def _noise(calibration: Calibration) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for item in calibration.noise:
         if item.metric in HEADLINES:
-            bound = "not known" if item.bound95_ratio is None else f"{item.bound95_ratio:.1%}"
+            bound = "not known" if item.bound95_ratio is None else percent_text(item.bound95_ratio)
             table.add_row(item.metric, bound, f"{item.n_pairs} pairs")
     return table
 
@@ -73,6 +73,6 @@ def _launchers(calibration: Calibration) -> Table:
     table = Table(box=None, pad_edge=False, show_header=False)
     for item in calibration.launchers:
         if item.metric in HEADLINES:
-            interval = "no interval" if item.ci95 is None else f"95 %: {item.ci95[0]:.3f}–{item.ci95[1]:.3f}"
-            table.add_row(item.metric, f"{item.ratio:.3f}", interval, item.verdict.replace("_", " "))
+            interval = "no interval" if item.ci95 is None else f"95 %: {'–'.join(map(ratio_text, item.ci95))}"
+            table.add_row(item.metric, ratio_text(item.ratio), interval, item.verdict.replace("_", " "))
     return table

@@ -177,16 +177,16 @@ def _percent(text: str, parse: Any) -> float:
 
 def _line(change: Change) -> str:
     from highwater.bench.history.series import metric_of
-    from highwater.bench.metrics import METRICS
-    from highwater.bench.units import human_change, human_value
+    from highwater.bench.metrics import METRICS, value_text
+    from highwater.common.units import change_text
 
     definition = METRICS.get(metric_of(change.column))
     unit = definition.unit if definition else ""
     word = "worse" if change.is_worse else "better" if change.better != "none" else "differs"
     point = change.point
     text = (
-        f"{change.time} {change.commit[:12] or '-'} {change.column}: {human_value(point.before, unit)} → "
-        f"{human_value(point.after, unit)} ({human_change(point.ratio)}, {word})"
+        f"{change.time} {change.commit[:12] or '-'} {change.column}: {value_text(point.before, unit)} → "
+        f"{value_text(point.after, unit)} ({change_text(point.ratio)}, {word})"
     )
     if change.workload_changed:
         text += "; the workload file changed with this run"

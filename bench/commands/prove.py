@@ -159,7 +159,7 @@ def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json
     import json
 
     from highwater.bench.prove.proving import duration_s
-    from highwater.bench.units import human_duration
+    from highwater.common.units import wait_text
 
     if as_json:
         document = {
@@ -181,7 +181,7 @@ def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json
         typer.echo(json.dumps(document, indent=2))
         return
     for item in rounds:
-        took = human_duration(item.plan.duration_s)
+        took = wait_text(item.plan.duration_s)
         typer.echo(f"{item.load}: {item.pairs} pairs, {len(item.plan.trials)} trials, about {took}")
         for sides in item.sides:
             for change in sides.subject.changes:
@@ -190,7 +190,7 @@ def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json
                     typer.echo(f"    {remark}")
     for other in others:
         typer.echo(f"not proved: {other.knob_id}: {other.reason}")
-    typer.echo(f"about {human_duration(duration_s(rounds))} in all; each pair is measured in a block of random order")
+    typer.echo(f"about {wait_text(duration_s(rounds))} in all; each pair is measured in a block of random order")
 
 
 def _tell(item: Round, proofs: Sequence[Proof]) -> None:
@@ -198,14 +198,14 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from highwater.bench.prove.page import HEADER, change_text, row
+    from highwater.bench.prove.page import HEADER, knob_change_text, row
     from highwater.tuning.proofs import VERDICT_TEXTS
 
     console = Console(highlight=False)
     styles = {"better": "green", "worse": "red", "differs": "yellow"}
     verdict_styles = {"keep": "green", "revert": "red", "no_effect": "cyan", "inconclusive": "yellow"}
     for proof in proofs:
-        console.print(f"\n[bold]{escape(change_text(proof))}[/]  ({item.load}, {proof.pairs_valid} valid pairs)")
+        console.print(f"\n[bold]{escape(knob_change_text(proof))}[/]  ({item.load}, {proof.pairs_valid} valid pairs)")
         # Two lines a row: so it fits a terminal of 80 columns.
         table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
         figure, off, on, change, interval, detectable, _ = HEADER

@@ -181,18 +181,18 @@ def _targets_table(targets: list[StorageTarget]) -> Table:
 
 
 def _probe_table(probe: TargetProbe) -> Table:
-    from highwater.bench.units import human_bytes, human_count, human_ns
+    from highwater.common.units import count_text, duration_ns_text, size_text
 
     table = _table("job", "block", "past cache", "bytes/s", "ops/s", "p50", "p99", "max", figures=5)
     for job in probe.jobs:
         latencies = (job.latency_p50_ns, job.latency_p99_ns, job.latency_max_ns)
         table.add_row(
             job.name.replace("_", " "),
-            human_bytes(job.block_bytes),
+            size_text(job.block_bytes),
             "yes" if job.direct else "no",
-            f"{human_bytes(job.bytes_per_s)}/s",
-            human_count(job.operations_per_s),
-            *("–" if value is None else human_ns(value) for value in latencies),
+            f"{size_text(job.bytes_per_s)}/s",
+            count_text(job.operations_per_s),
+            *("–" if value is None else duration_ns_text(value) for value in latencies),
         )
     return table
 
@@ -200,7 +200,7 @@ def _probe_table(probe: TargetProbe) -> Table:
 def _disks_table(disks: list[EmulatedDisk]) -> Table:
     from rich.markup import escape
 
-    from highwater.bench.units import human_bytes
+    from highwater.common.units import size_text
 
     table = _table("emulated disk", "status", "path", "device", "size", "bandwidth", "ops/s", figures=3)
     for disk in disks:
@@ -210,8 +210,8 @@ def _disks_table(disks: list[EmulatedDisk]) -> Table:
             disk.status,
             escape(record.mount_point),
             disk.device.path if disk.device else "–",
-            human_bytes(record.size_bytes),
-            f"{human_bytes(record.bandwidth_bytes_per_s)}/s",
+            size_text(record.size_bytes),
+            f"{size_text(record.bandwidth_bytes_per_s)}/s",
             str(record.operations_per_s),
         )
     return table

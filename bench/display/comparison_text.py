@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.compare import ONLY_CELL
+from highwater.bench.metrics import value_text
 from highwater.bench.results import (
     ComparedSide,
     EnvironmentDifference,
@@ -14,7 +15,7 @@ from highwater.bench.results import (
     MetricComparison,
     ResultComparison,
 )
-from highwater.bench.units import human_change, human_value
+from highwater.common.units import NONE, change_text, percent_text
 
 HEADER: Final = ("metric", "base", "head", "change", "95 %", "detectable", "verdict")
 """`95 %`: interval of the change; `detectable`: the smallest change that would have been found 4 times in 5."""
@@ -43,11 +44,11 @@ def row(item: MetricComparison) -> tuple[str, ...]:
     detectable = item.smallest_detectable_ratio
     return (
         name,
-        human_value(item.base.value, item.unit),
-        human_value(item.head.value, item.unit),
-        human_change(item.ratio) if item.ratio is not None else "–",
-        f"{human_change(item.ci95[0])[:-2]} to {human_change(item.ci95[1])}" if item.ci95 else "–",
-        f"{detectable:.1%}".replace("%", " %") if detectable is not None else "–",
+        value_text(item.base.value, item.unit),
+        value_text(item.head.value, item.unit),
+        change_text(item.ratio) if item.ratio is not None else NONE,
+        f"{change_text(item.ci95[0])[:-2]} to {change_text(item.ci95[1])}" if item.ci95 else NONE,
+        percent_text(detectable) if detectable is not None else NONE,
         _VERDICTS[item.verdict],
     )
 

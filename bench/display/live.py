@@ -16,7 +16,7 @@ from rich.text import Text
 from highwater.bench.results import TrialPlan, TrialSummary
 from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
 from highwater.bench.trials.progress import Observer, Skips, headline, label, outcome, progress_line
-from highwater.bench.units import human_duration
+from highwater.common.units import wait_text
 from highwater.spark_loadgen import Progress
 
 STATE_STYLE = {
@@ -95,7 +95,7 @@ class LiveObserver(Observer):
         left_s = total_s - done_s + (0 if self._number else RUN_OVERHEAD_S)
         bar.add_row(
             ProgressBar(total=total_s, completed=done_s, width=30),
-            f"{human_duration(now_s - self._started_s)} elapsed, about {human_duration(left_s)} left",
+            f"{wait_text(round(now_s - self._started_s))} elapsed, about {wait_text(round(left_s))} left",
         )
         head = f"trial {self._number}/{self._trials}  {self._cell}" if self._number else ""
         return Group(Text(head, style="bold", no_wrap=True), Text(self._state(), no_wrap=True), bar)

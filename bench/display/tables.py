@@ -31,16 +31,19 @@ from highwater.bench.runs.canary import slow_blocks
 from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.cluster_storage import cluster_target
 from highwater.bench.trials.plan import Plan, Price, trial_duration_s
-from highwater.bench.units import (
-    human_bytes,
-    human_change,
-    human_count,
-    human_duration,
-    human_ns,
-    human_ns_range,
-    human_rate,
-)
 from highwater.bench.workload.clusters import Cluster
+from highwater.common.units import (
+    NANOSECONDS,
+    NONE,
+    change_text,
+    duration_ns_text,
+    percent_text,
+    rate_text,
+    significant,
+    size_text,
+    unit_for,
+    wait_text,
+)
 from highwater.tuning.facts import collect
 
 _CPU_PER_GIB: Final = "system.cpu_s_per_gib"
@@ -60,14 +63,14 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     table.add_column("")
     for planned in plan.trials:
         values = [str(planned.plan.factors[label]) for label in specification.axes] or [planned.cell.name]
-        took = human_duration(trial_duration_s(planned.cell.workload))
+        took = wait_text(trial_duration_s(planned.cell.workload))
         table.add_row(str(planned.plan.block), *values, took, "A/A" if planned.plan.role == "a_a" else "")
     console.print(table)
     blocks = plan.trials[-1].plan.block
     at_once = f" of {plan.lanes} at once," if plan.lanes > 1 else ""
     console.print(
         f"{len(plan.trials)} trials{_twins(plan)}, in {blocks} blocks{at_once} of random order (seed {plan.seed}), "
-        f"about {human_duration(plan.duration_s)}; needs {plan.tasks} task slots",
+        f"about {wait_text(plan.duration_s)}; needs {plan.tasks} task slots",
     )
     if price is not None:
         console.print(f"at {price}: about {price.of(plan.duration_s)}")
@@ -78,7 +81,7 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     facts = collect()
     for target, needed_bytes in _needed_bytes(plan).items():
         described = describe_target(target, target_paths(workload)[target], facts)
-        console.print(f"storage {_storage(described)}: up to {human_bytes(needed_bytes)} at a time", soft_wrap=True)
+        console.print(f"storage {_storage(described)}: up to {size_text(needed_bytes)} at a time", soft_wrap=True)
 
 
 def _twins(plan: Plan) -> str:
@@ -149,14 +152,14 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
     headlines: the metrics to report.
     """
     lines = []
-    bounds = {noise.metric: noise for noise in analysis.noise if noise.bound95_ratio is not None}
-    known = [f"{name} ±{bounds[name].bound95_ratio:.1%}" for name in headlines if name in bounds]
+    bounds = {noise.metric: noise.bound95_ratio for noise in analysis.noise if noise.bound95_ratio is not None}
+    known = [f"{name} ±{percent_text(bounds[name])}" for name in headlines if name in bounds]
     if known:
-        pairs = max(noise.n_pairs for noise in bounds.values())
+        pairs = max(noise.n_pairs for noise in analysis.noise if noise.bound95_ratio is not None)
         lines.append(f"noise ({pairs} A/A pairs, 95 %): {', '.join(known)}")
     lines += [
         f"{comparison.head}: {comparison.metric} is {_COMPARED[comparison.verdict]} {comparison.base}: "
-        f"{human_change(comparison.ratio)}"
+        f"{change_text(comparison.ratio)}"
         for comparison in analysis.comparisons
         if comparison.metric in headlines and comparison.verdict in _COMPARED
     ]
@@ -165,7 +168,7 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
 
 def aim_text(outcome: AimOutcome) -> str:
     """`aim reached: produce.p99 of variant=a is 0.5 of variant=b's, <=0.7 is aimed at`."""
-    measured = "not measured" if outcome.measured is None else f"{outcome.measured.ratio:.3g}"
+    measured = "not measured" if outcome.measured is None else "significant(outcome.measured.ratio)"
     return (
         f"aim {outcome.state}: {outcome.metric} of {outcome.cell} beside {outcome.beside} is {measured}, "
         f"{outcome.bound} is aimed at"
@@ -180,7 +183,7 @@ def print_search(search: Search, directory: Path) -> None:
         table.add_column(column, justify="right" if column == "rate" else "left", overflow="fold")
     for probe in search.probes:
         result = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
-        table.add_row(probe.stage, human_rate(probe.rate_per_s), result)
+        table.add_row(probe.stage, rate_text(probe.rate_per_s), result)
     console.print(table)
     for line in search_answer(search):
         console.print(line, soft_wrap=True)
@@ -193,11 +196,11 @@ def search_answer(search: Search) -> list[str]:
     if search.status != "answered":
         return ["interrupted; go on with --resume"]
     if low is None:
-        return [f"not even {human_rate(search.min_per_s)} is sustained ({search.limit}); begin lower with --min"]
+        return [f"not even {rate_text(search.min_per_s)} is sustained ({search.limit}); begin lower with --min"]
     confirmed = f"confirmed by {search.confirmed} of {search.confirmations} fresh trials"
     if high is None:
-        return [f"{human_rate(low)}, the highest rate asked for, is sustained; {confirmed}"]
-    lines = [f"sustained: {human_rate(low)} ({confirmed}); {human_rate(high)} is not: {search.limit}"]
+        return [f"{rate_text(low)}, the highest rate asked for, is sustained; {confirmed}"]
+    lines = [f"sustained: {rate_text(low)} ({confirmed}); {rate_text(high)} is not: {search.limit}"]
     if search.generator_limited:
         lines.append("the generator gave out first: the system may sustain more; use more producers on more cores")
     return lines
@@ -252,20 +255,24 @@ def _columns(result: RunResult) -> dict[str, _Told]:
 
 def _cpu_per_gib(shown: Sequence[TrialSummary]) -> str:
     values = [value for summary in shown if (value := metric(_CPU_PER_GIB).read(summary)) is not None]
-    return f"{median(values):.3g} s" + _below(f"{min(values):.3g}–{max(values):.3g}", values) if values else "–"
+    if not values:
+        return NONE
+    return f"{significant(median(values))} s" + _below(f"{significant(min(values))}–{significant(max(values))}", values)
 
 
 def _rates(values: Sequence[float]) -> str:
     if not values:
-        return "–"
-    return human_rate(median(values)) + _below(f"{human_count(min(values))}–{human_count(max(values))}", values)
+        return NONE
+    return rate_text(median(values)) + _below(f"{significant(min(values))}–{significant(max(values))}", values)
 
 
 def _durations(values_ns: Sequence[float]) -> str:
     if not values_ns:
-        return "–"
+        return NONE
     middle_ns = median(values_ns)
-    return human_ns(middle_ns) + _below(human_ns_range(min(values_ns), max(values_ns), middle_ns), values_ns)
+    _, scale = unit_for(middle_ns, NANOSECONDS)
+    spread = f"{significant(min(values_ns) / scale)}–{significant(max(values_ns) / scale)}"
+    return duration_ns_text(middle_ns) + _below(spread, values_ns)
 
 
 def _below(spread: str, values: Sequence[float]) -> str:

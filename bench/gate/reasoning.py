@@ -27,6 +27,7 @@ from highwater.bench.metrics import METRICS, values_of
 from highwater.bench.results import AaPair, GateState, MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
+from highwater.common.units import percent_text
 
 VARIANT: Final = "variant"
 BASE: Final = "base"
@@ -223,8 +224,8 @@ def describe(item: MetricComparison) -> str:
         return f"{name}: no ratio"
     low, high = sorted(1 / bound - 1 if item.better == "higher" else bound - 1 for bound in item.ci95)
     if change < 0:
-        return f"{name} {-change:.1%} better (95 %: {-high:.1%} to {-low:.1%})"
-    return f"{name} {change:.1%} worse (95 %: {low:.1%} to {high:.1%})"
+        return f"{name} {percent_text(-change)} better (95 %: {percent_text(-high)} to {percent_text(-low)})"
+    return f"{name} {percent_text(change)} worse (95 %: {percent_text(low)} to {percent_text(high)})"
 
 
 def describe_all(evaluation: Evaluation, places: Collection[Place]) -> list[str]:
@@ -277,7 +278,7 @@ def _inconclusive(evaluation: Evaluation, strict: bool) -> GateOutcome:
 
 def _detectable(items: Sequence[MetricComparison]) -> str:
     known = [
-        f"{item.metric} {item.smallest_detectable_ratio:.1%}"
+        f"{item.metric} {percent_text(item.smallest_detectable_ratio)}"
         for item in items
         if item.smallest_detectable_ratio is not None
     ]

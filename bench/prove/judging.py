@@ -18,6 +18,7 @@ from highwater.bench.gate.reasoning import own_noise
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.trials.verdict import target_at_fault
+from highwater.common.units import percent_text
 from highwater.tuning.proofs import EffectOutcome, MeasuredEffect, ProofVerdict, effect_text
 
 # A smaller change does not matter in operation.
@@ -165,9 +166,9 @@ def _verdict(
         return "inconclusive", f"{names}: looks like a change, and {n_valid} pairs are too few to say; measure more"
     seen = {e.metric: e.smallest_detectable_ratio for e in deciding if e.smallest_detectable_ratio is not None}
     if min((ratio for name, ratio in seen.items() if name not in bound), default=1.0) > _USEFUL_DETECTABLE_RATIO:
-        quarter = f"{100 * _USEFUL_DETECTABLE_RATIO:.0f} %"
+        quarter = percent_text(_USEFUL_DETECTABLE_RATIO)
         return "inconclusive", f"too noisy to see a change of {quarter} in what clients wait for, CPU or dirty memory"
-    would = ", ".join(f"{name} {100 * ratio:.1f} %" for name, ratio in seen.items())
+    would = ", ".join(f"{name} {percent_text(ratio)}" for name, ratio in seen.items())
     return "no_effect", f"nothing changed beyond noise; what would have been seen: {would}"
 
 

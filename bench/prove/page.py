@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.units import human_change, human_value
+from highwater.bench.metrics import value_text
+from highwater.common.units import NONE, change_text, percent_text
 from highwater.tuning.proofs import VERDICT_TEXTS, EffectOutcome, MeasuredEffect, Proof
 
 HEADER: Final = ("figure", "off", "on", "change", "95 %", "detectable", "")
@@ -27,22 +28,22 @@ and a permutation test agrees at 5 %, corrected for the number of figures that d
 
 def row(effect: MeasuredEffect) -> tuple[str, ...]:
     """One figure under HEADER."""
-    interval = "–"
+    interval = NONE
     if effect.low is not None and effect.high is not None:
-        interval = f"{human_change(effect.low)[:-2]} to {human_change(effect.high)}"
+        interval = f"{change_text(effect.low)[:-2]} to {change_text(effect.high)}"
     detectable = effect.smallest_detectable_ratio
     return (
         effect.metric,
-        human_value(effect.off, effect.unit),
-        human_value(effect.on, effect.unit),
-        "–" if effect.ratio is None else human_change(effect.ratio),
+        value_text(effect.off, effect.unit),
+        value_text(effect.on, effect.unit),
+        NONE if effect.ratio is None else change_text(effect.ratio),
         interval,
-        "–" if detectable is None else f"{100 * detectable:.1f} %",
+        NONE if detectable is None else percent_text(detectable),
         _OUTCOMES[effect.outcome],
     )
 
 
-def change_text(proof: Proof) -> str:
+def knob_change_text(proof: Proof) -> str:
     """`vm.swappiness 60 → 1`"""
     return ", ".join(f"{setting.knob} {setting.off} → {setting.on}" for setting in proof.settings)
 
@@ -54,12 +55,12 @@ def markdown(proofs: Sequence[Proof], command: str, host: str) -> str:
     for proof in proofs:
         verdict, pairs = VERDICT_TEXTS[proof.verdict], f"{proof.pairs_valid} of {proof.pairs}"
         lines.append(
-            f"| {_cell(change_text(proof))} | **{verdict}** | {_cell(proof.text)} | {proof.workload} | {pairs} |"
+            f"| {_cell(knob_change_text(proof))} | **{verdict}** | {_cell(proof.text)} | {proof.workload} | {pairs} |"
         )
     for proof in proofs:
         lines += [
             "",
-            f"## {_cell(change_text(proof))}",
+            f"## {_cell(knob_change_text(proof))}",
             "",
             f"**{VERDICT_TEXTS[proof.verdict]}**: {_cell(proof.text)}.",
             "",

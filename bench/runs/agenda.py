@@ -14,6 +14,7 @@ from highwater.bench.analysis.conclusions import halfwidth_ratio
 from highwater.bench.results import Scalar, TrialPlan, TrialSummary
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.workload.sections import StopWhen
+from highwater.common.units import percent_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,8 @@ def decided_by(stop_when: StopWhen, seed: int) -> FinishedCells:
             halfwidth = halfwidth_ratio(measured, stop_when.of, seed)
             if halfwidth is not None and halfwidth <= stop_when.ci_halfwidth_ratio:
                 cells[cell] = (
-                    f"decided: {stop_when.of} is known to ±{halfwidth:.1%} after {len(measured)} trials "
-                    f"(trials.stop_when: ±{stop_when.ci_halfwidth_ratio:.1%})"
+                    f"decided: {stop_when.of} is known to ±{percent_text(halfwidth)} after {len(measured)} trials "
+                    f"(trials.stop_when: ±{percent_text(stop_when.ci_halfwidth_ratio)})"
                 )
         return cells
 

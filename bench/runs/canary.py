@@ -20,8 +20,8 @@ from typing import Any, Final
 import numpy as np
 
 from highwater.bench.results import BlockCanary, CanaryReading, Reason
-from highwater.bench.units import human_ns
 from highwater.bench.workload.sections import Validity
+from highwater.common.units import duration_ns_text, significant
 
 _CPU_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 32 << 20
@@ -89,8 +89,9 @@ def _slower(reading: CanaryReading, others: Sequence[CanaryReading], ratio_max: 
                     check=f"canary.{name}",
                     value=round(ratio, 2),
                     limit=ratio_max,
-                    text=f"the host was slower than in the run's other blocks: {work} took {human_ns(now_ns)}, "
-                    f"{ratio:.1f} times the usual {human_ns(round(statistics.median(usual)))} (limit {ratio_max:g}); "
+                    text=f"the host was slower than in the run's other blocks: {work} took {duration_ns_text(now_ns)}, "
+                    f"{significant(ratio)} times the usual {duration_ns_text(statistics.median(usual))} "
+                    f"(limit {significant(ratio_max)}); "
                     "find out what else was running on the host, and run again",
                 )
             )

@@ -22,9 +22,10 @@ from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from highwater.bench.trials.progress import slo_text
-from highwater.bench.units import format_rate, human_count, parse_rate_per_s
+from highwater.bench.units import format_rate, parse_rate_per_s
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
+from highwater.common.units import count_text
 
 RATE_FACTOR: Final = "load.rate"
 # A slope is significant when it is this many standard errors away from 0.
@@ -194,8 +195,8 @@ def failed_limit(
     allowed = (1 - achieved_ratio_min) * sum(window.acked for window in measured)
     if behind is not None and behind > allowed:
         return "lag.slope", (
-            f"consumers fell {human_count(behind)} records behind in {len(measured)} s "
-            f"(at most {human_count(allowed)} may be)"
+            f"consumers fell {count_text(behind)} records behind in {len(measured)} s "
+            f"(at most {count_text(allowed)} may be)"
         )
     if (reason := found("drain.", "steady.", "generator.send_delay", "host.profile")) is not None:
         return reason.check, reason.text

@@ -10,7 +10,7 @@ from typing import Final
 
 from highwater.bench.errors import UsageError
 from highwater.bench.results.run_lock import RunLock, is_abandoned
-from highwater.bench.units import human_bytes
+from highwater.common.units import size_text
 
 # A run leaves this much space free: a full file system harms more than the benchmark.
 SPARE_BYTES: Final = 256 << 20
@@ -50,8 +50,8 @@ class StorageAreas:
         free_bytes = shutil.disk_usage(target).free
         if free_bytes < needed_bytes + SPARE_BYTES:
             raise UsageError(
-                f"storage target {name}: {target} has {human_bytes(free_bytes)} free and the run may write "
-                f"{human_bytes(needed_bytes)}, beside which {human_bytes(SPARE_BYTES)} stay free; free some space, or "
+                f"storage target {name}: {target} has {size_text(free_bytes)} free and the run may write "
+                f"{size_text(needed_bytes)}, beside which {size_text(SPARE_BYTES)} stay free; free some space, or "
                 "lower load.rate or phases.measure"
             )
         try:

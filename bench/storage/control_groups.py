@@ -20,7 +20,7 @@ from typing import Final
 import psutil
 
 from highwater.bench.errors import UsageError
-from highwater.bench.units import human_bytes
+from highwater.common.units import size_text
 from highwater.tuning.facts import Facts
 from highwater.tuning.hostfiles import HostFiles
 
@@ -37,7 +37,7 @@ class DiskLimits:
     operations_per_s: int
 
     def __str__(self) -> str:
-        return f"{human_bytes(self.bandwidth_bytes_per_s)}/s and {self.operations_per_s} operations/s each way"
+        return f"{size_text(self.bandwidth_bytes_per_s)}/s and {self.operations_per_s} operations/s each way"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class SystemGroup:
         found = re.search(r"^oom_kill (\d+)$", self._files.read(f"{self._path}/{name}").text or "", re.MULTILINE)
         if found is None or found[1] == "0":
             return None
-        return f"the system needed more memory than storage.cache_limit, {human_bytes(self._memory_bytes)}; raise it"
+        return f"the system needed more memory than storage.cache_limit, {size_text(self._memory_bytes)}; raise it"
 
     def _limit(self, path: str) -> None:
         if self._unified:

@@ -33,7 +33,7 @@ from highwater.bench.storage import block_tools
 from highwater.bench.storage.areas import SPARE_BYTES
 from highwater.bench.storage.block_tools import LoopDevice
 from highwater.bench.storage.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
-from highwater.bench.units import human_bytes
+from highwater.common.units import size_text
 from highwater.tuning.facts import Facts
 from highwater.tuning.hostfiles import HostFiles
 
@@ -238,7 +238,7 @@ def _wanted(host: Host, name: str, directory: Path | None, size_bytes: int | Non
         has = {"--on": str(Path(record.image).parent), "--size": record.size_bytes}
         for option, value in asked.items():
             if value is not None and value != has[option]:
-                shown = human_bytes(record.size_bytes) if option == "--size" else has[option]
+                shown = size_text(record.size_bytes) if option == "--size" else has[option]
                 raise UsageError(
                     f"{option}: the emulated disk {name} is there with {shown}; remove it first to change that"
                 )
@@ -270,7 +270,7 @@ def _check_places(record: Record, recorded: bool) -> None:
     """Check that there is enough space, and that the paths are not used by other files."""
     image, mount_point = Path(record.image), Path(record.mount_point)
     if record.size_bytes < _LEAST_BYTES:
-        raise UsageError(f"--size: {human_bytes(record.size_bytes)} is too small for a file system; use at least 32MiB")
+        raise UsageError(f"--size: {size_text(record.size_bytes)} is too small for a file system; use at least 32MiB")
     for number, option in ((record.bandwidth_bytes_per_s, "--bandwidth"), (record.operations_per_s, "--iops")):
         if number < 1:
             raise UsageError(f"{option}: must be more than zero")
@@ -285,8 +285,8 @@ def _check_places(record: Record, recorded: bool) -> None:
     free_bytes = statistics.f_bavail * statistics.f_frsize
     if free_bytes < record.size_bytes + SPARE_BYTES:
         raise UsageError(
-            f"--on: {image.parent} has {human_bytes(free_bytes)} free and the disk takes "
-            f"{human_bytes(record.size_bytes)}; choose a smaller --size or another directory"
+            f"--on: {image.parent} has {size_text(free_bytes)} free and the disk takes "
+            f"{size_text(record.size_bytes)}; choose a smaller --size or another directory"
         )
 
 
@@ -352,8 +352,8 @@ def _check_effect(record: Record) -> None:
     rate = size_bytes / took_s
     if rate > record.bandwidth_bytes_per_s * _HOLDS_RATIO:
         raise UsageError(
-            f"the limits of the emulated disk {record.name} do not hold: {human_bytes(rate)}/s were written where "
-            f"{human_bytes(record.bandwidth_bytes_per_s)}/s are set; run from the root group of blkio "
+            f"the limits of the emulated disk {record.name} do not hold: {size_text(rate)}/s were written where "
+            f"{size_text(record.bandwidth_bytes_per_s)}/s are set; run from the root group of blkio "
             f"(see /proc/self/cgroup), then make {record.name} again"
         )
 

@@ -18,7 +18,7 @@ from highwater.bench.results import FioProbe, StorageTarget, TargetProbe
 from highwater.bench.storage import fio
 from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.targets import describe_target
-from highwater.bench.units import human_bytes
+from highwater.common.units import size_text
 from highwater.tuning.facts import Facts
 
 RUNTIME_S: Final = 1.0
@@ -62,7 +62,7 @@ def _probe(directory: Path, runtime_s: float, file_bytes: int, jobs: list[FioPro
     size_bytes -= size_bytes % _LARGE_BLOCK_BYTES
     if size_bytes < _LEAST_FILE_BYTES:
         raise fio.FioError(
-            f"too little space in {directory} for a probe, which needs {human_bytes(4 * _LEAST_FILE_BYTES)}"
+            f"too little space in {directory} for a probe, which needs {size_text(4 * _LEAST_FILE_BYTES)}"
         )
     scratch = Path(tempfile.mkdtemp(prefix="highwater-probe-", dir=directory))
     try:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
 
-from highwater.bench.metrics import metric
+from highwater.bench.metrics import metric, value_text
 from highwater.bench.results import SloResult, TrialPlan, TrialSummary
 from highwater.bench.trials.plan import Plan
-from highwater.bench.units import human_count, human_duration, human_ns, human_rate, human_value
+from highwater.common.units import count_text, duration_ns_text, percent_text, rate_text, wait_text
 from highwater.spark_loadgen import Progress
 
 # On a terminal the line changes every second; a log would be flooded.
@@ -104,15 +104,15 @@ def progress_line(progress: Progress) -> str:
         return "load tasks agree on a start"
     parts = [f"{progress.phase} {progress.elapsed_s:.0f}/{progress.elapsed_s + progress.left_s:.0f} s"]
     if progress.phase in ("warmup", "measure"):
-        parts.append(f"{human_count(progress.acked)} of {human_rate(progress.offered)}")
+        parts.append(f"{count_text(progress.acked)} of {rate_text(progress.offered)}")
     else:
-        parts.append(f"{human_rate(progress.received)} received")
+        parts.append(f"{rate_text(progress.received)} received")
     if progress.produce_p50_ns is not None and progress.produce_p99_ns is not None:
-        parts.append(f"p50 {human_ns(progress.produce_p50_ns)} p99 {human_ns(progress.produce_p99_ns)}")
-    parts.append(f"lag {human_count(progress.lag)}")
-    parts.append(f"{human_count(progress.outstanding)} outstanding")
+        parts.append(f"p50 {duration_ns_text(progress.produce_p50_ns)} p99 {duration_ns_text(progress.produce_p99_ns)}")
+    parts.append(f"lag {count_text(progress.lag)}")
+    parts.append(f"{count_text(progress.outstanding)} outstanding")
     if progress.generator_cpu_ratio_max is not None:
-        parts.append(f"generator {progress.generator_cpu_ratio_max:.0%} of a core")
+        parts.append(f"generator {percent_text(progress.generator_cpu_ratio_max)} of a core")
     if progress.failed:
         parts.append(f"{progress.failed} failed")
     return " · ".join(parts)
@@ -122,7 +122,7 @@ def headline(plan: Plan, master: str) -> str:
     workload = plan.specification.workload
     return (
         f"{workload.name}: {len(plan.specification.cells)} cells × {workload.trials.n} trials on {master}, "
-        f"seed {plan.seed}, about {human_duration(plan.duration_s)}"
+        f"seed {plan.seed}, about {wait_text(plan.duration_s)}"
     )
 
 
@@ -131,11 +131,11 @@ def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
     if summary is None:
         return [trial.status, trial.error] if trial.error else [trial.status]
     response = summary.produce.response_ns
-    parts = [summary.verdict.state, human_rate(summary.achieved_per_s)]
+    parts = [summary.verdict.state, rate_text(summary.achieved_per_s)]
     if summary.driver in ("rdkafka_performance", "wire_load") and summary.generator.consumers:
-        parts.append(f"read at {human_rate(summary.consumed_per_s)}")
+        parts.append(f"read at {rate_text(summary.consumed_per_s)}")
     if response.count or summary.driver in ("client", "wire"):
-        parts.append(f"produce p50 {human_ns(response.p50)} p99 {human_ns(response.p99)}")
+        parts.append(f"produce p50 {duration_ns_text(response.p50)} p99 {duration_ns_text(response.p99)}")
     line = ", ".join(parts)
     missed = [f"objective missed: {slo_text(result)}" for result in summary.slo if not result.met]
     return [line, *(reason.text for reason in summary.verdict.reasons), *missed]
@@ -143,5 +143,5 @@ def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
 
 def slo_text(result: SloResult) -> str:
     """`e2e.p99 was 31 ms, <20ms is asked for`."""
-    value = "not measured" if result.value is None else human_value(result.value, metric(result.metric).unit)
+    value = "not measured" if result.value is None else value_text(result.value, metric(result.metric).unit)
     return f"{result.metric} was {value}, {result.bound} is asked for"

@@ -21,8 +21,8 @@ from highwater.bench.results import (
     Verdict,
     VerdictState,
 )
-from highwater.bench.units import human_duration, human_ns, human_rate
 from highwater.bench.workload.sections import Validity
+from highwater.common.units import duration_ns_text, percent_text, rate_text, wait_text
 
 # A percentile is read off the records beyond it; with fewer than this many it is an anecdote.
 SAMPLES_BEYOND_PERCENTILE: Final = 10
@@ -139,7 +139,7 @@ def _delivery(evidence: Evidence) -> list[Reason]:
             found(
                 "drain.unread",
                 unread,
-                f"{unread} acknowledged records were not read within {human_duration(evidence.drain_max_s)}, "
+                f"{unread} acknowledged records were not read within {wait_text(evidence.drain_max_s)}, "
                 "though the broker holds them; raise phases.drain, add consumers, or lower load.rate",
             )
         lost = delivery.lost - unread
@@ -189,9 +189,9 @@ def _load(evidence: Evidence, limits: Validity) -> list[Reason]:
             check="load.achieved_ratio",
             value=round(ratio, 4),
             limit=limits.achieved_ratio_min,
-            text=f"of {human_rate(evidence.offered_per_s)} offered, {human_rate(evidence.achieved_per_s)} were acked "
-            f"({ratio:.1%}, limit {limits.achieved_ratio_min:.1%}): latency is then that of a growing queue; "
-            "lower load.rate",
+            text=f"of {rate_text(evidence.offered_per_s)} offered, {rate_text(evidence.achieved_per_s)} were acked "
+            f"({percent_text(ratio, 4)}, limit {percent_text(limits.achieved_ratio_min, 4)}): "
+            "latency is then that of a growing queue; lower load.rate",
         )
     ]
 
@@ -207,8 +207,9 @@ def _generator(evidence: Evidence, limits: Validity) -> list[Reason]:
                 check="generator.send_delay_p99_ns",
                 value=delay_ns,
                 limit=limits.send_delay_p99_ns,
-                text=f"records left late: p99 {human_ns(delay_ns)} after their time (limit "
-                f"{human_ns(limits.send_delay_p99_ns)}); use more producers or a quieter host, or lower load.rate",
+                text=f"records left late: p99 {duration_ns_text(delay_ns)} after their time (limit "
+                f"{duration_ns_text(limits.send_delay_p99_ns)}); use more producers or a quieter host, "
+                "or lower load.rate",
             )
         )
     cpu = evidence.generator.cpu_ratio_max
@@ -219,7 +220,8 @@ def _generator(evidence: Evidence, limits: Validity) -> list[Reason]:
                 check="generator.cpu_ratio_max",
                 value=round(cpu, 3),
                 limit=limits.generator_cpu_ratio_max,
-                text=f"the busiest task used {cpu:.0%} of a core (limit {limits.generator_cpu_ratio_max:.0%}): "
+                text=f"the busiest task used {percent_text(cpu)} of a core "
+                f"(limit {percent_text(limits.generator_cpu_ratio_max)}): "
                 f"the generator was measured, not the system; set producers.count to {more} or lower load.rate",
             )
         )
@@ -289,8 +291,9 @@ def _ceiling(
             check=check,
             value=round(ratio, 3),
             limit=limit,
-            text=f"{human_rate(per_s)} are {ratio:.0%} of what {reach} ({human_rate(ceiling_per_s)} calibrated, limit "
-            f"{limit:.0%}): the system may be faster than the generator; {remedy}",
+            text=f"{rate_text(per_s)} are {percent_text(ratio)} of what {reach} "
+            f"({rate_text(ceiling_per_s)} calibrated, limit {percent_text(limit)}): "
+            f"the system may be faster than the generator; {remedy}",
         )
     ]
 
@@ -304,8 +307,8 @@ def _host(evidence: Evidence, limits: Validity) -> list[Reason]:
             check="host.cpu_ratio",
             value=round(busy, 3),
             limit=limits.host_cpu_ratio_max,
-            text=f"the host's CPUs were {busy:.0%} busy (limit {limits.host_cpu_ratio_max:.0%}): broker, generator and "
-            "other work waited for each other; stop other work, or lower load.rate",
+            text=f"the host's CPUs were {percent_text(busy)} busy (limit {percent_text(limits.host_cpu_ratio_max)}): "
+            "broker, generator and other work waited for each other; stop other work, or lower load.rate",
         )
     ]
 
@@ -319,8 +322,8 @@ def _steal(evidence: Evidence, limits: Validity) -> list[Reason]:
             check="host.steal_ratio",
             value=round(stolen, 4),
             limit=limits.steal_ratio_max,
-            text=f"the hypervisor gave {stolen:.1%} of the CPU time to others (limit {limits.steal_ratio_max:.1%}); "
-            "measure on a host that is not shared, or at another time",
+            text=f"the hypervisor gave {percent_text(stolen)} of the CPU time to others "
+            f"(limit {percent_text(limits.steal_ratio_max)}); measure on a host that is not shared, or at another time",
         )
     ]
 
@@ -341,8 +344,8 @@ def _drift(evidence: Evidence, limits: Validity) -> list[Reason]:
             check="steady.drift_ratio",
             value=round(high / max(low, 1), 2),
             limit=limits.drift_ratio_max,
-            text=f"never steady: the median latency went from {human_ns(first)} in the first third of the measured "
-            f"phase to {human_ns(last)} in the last; lengthen phases.warmup, or lower load.rate",
+            text=f"never steady: the median latency went from {duration_ns_text(first)} in the first third of the "
+            f"measured phase to {duration_ns_text(last)} in the last; lengthen phases.warmup, or lower load.rate",
         )
     ]
 
@@ -360,7 +363,9 @@ def _notes(evidence: Evidence, limits: Validity) -> list[str]:
             )
         cpu = evidence.generator.cpu_ratio_max
         if cpu > limits.generator_cpu_ratio_max:
-            notes.append(f"generator-bound: the busiest task used {cpu:.0%} of a core; the system may be faster")
+            notes.append(
+                f"generator-bound: the busiest task used {percent_text(cpu)} of a core; the system may be faster"
+            )
     if evidence.transactional:
         notes.append("transactions: their ends take offsets too, so the log's count is a lower bound only")
     if evidence.promise == "none":
@@ -378,12 +383,17 @@ def _notes(evidence: Evidence, limits: Validity) -> list[str]:
         notes.append(f"{delivery.duplicated} duplicates: delivery is at least once when enable.idempotence is off")
     if ceiling_per_s := evidence.generator.ceiling_per_s:
         share = evidence.achieved_per_s / ceiling_per_s
-        notes.append(f"{share:.0%} of the generator's own ceiling, {human_rate(ceiling_per_s)} by calibration")
+        notes.append(f"{percent_text(share)} of the generator's own ceiling, {rate_text(ceiling_per_s)} by calibration")
     if consumer_ceiling_per_s := evidence.generator.consumer_ceiling_per_s:
         share = evidence.consumed_per_s / consumer_ceiling_per_s
-        notes.append(f"{share:.0%} of its consumers' own ceiling, {human_rate(consumer_ceiling_per_s)} by calibration")
+        notes.append(
+            f"{percent_text(share)} of its consumers' own ceiling, {rate_text(consumer_ceiling_per_s)} by calibration"
+        )
     if evidence.e2e and evidence.e2e.clock != "same_host_monotonic":
-        error, drift = human_ns(evidence.generator.clock_error_ns), human_ns(evidence.generator.clock_drift_ns)
+        error, drift = (
+            duration_ns_text(evidence.generator.clock_error_ns),
+            duration_ns_text(evidence.generator.clock_drift_ns),
+        )
         notes.append(
             f"end-to-end latency compares clocks of several hosts, to ±{error}; an offset moved by {drift} meanwhile"
         )

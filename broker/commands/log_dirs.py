@@ -18,9 +18,9 @@ from highwater.broker.commands.terminal import (
     print_table,
     reporting,
     say,
-    size_text,
 )
 from highwater.broker.commands.wire import Node, nodes_of
+from highwater.common.units import count_text, size_text
 
 
 class PartitionSize(NamedTuple):
@@ -57,7 +57,7 @@ def log_dirs(
             ("Broker", "Directory", "Topic", "Partition", "Size"),
             [(s.broker, s.log_dir, s.topic, s.partition, size_text(s.size_bytes)) for s in sizes],
         )
-        say(f"{len(sizes)} partitions, {size_text(sum(size.size_bytes for size in sizes))}")
+        say(f"{count_text(len(sizes))} partitions, {size_text(sum(size.size_bytes for size in sizes))}")
 
 
 def _ask(node: Node) -> list[PartitionSize]:

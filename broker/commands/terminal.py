@@ -121,12 +121,3 @@ def json_bytes(name: str, data: bytes | None) -> dict[str, Any]:
         import base64
 
         return {f"{name}_base64": base64.b64encode(data).decode()}
-
-
-def size_text(size_bytes: int) -> str:
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 100 else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.highwater.common.units import size_text
 from ansible.module_utils.highwater.tuning.facts import collect
-from ansible.module_utils.highwater.tuning.quantities import format_bytes
 
 DOCUMENTATION = r"""
 module: highwater_preflight
@@ -147,8 +147,8 @@ def fault_of_system(systems: Mapping[str, list[str]]) -> Iterator[str]:
 def fault_of_memory(memory_bytes: int, needed_bytes: int) -> Iterator[str]:
     if memory_bytes < needed_bytes:
         yield (
-            f"has {format_bytes(memory_bytes)} of memory, and what its groups put on it needs "
-            f"{format_bytes(needed_bytes)}; move something to another host, or lower preflight_min_memory_bytes"
+            f"has {size_text(memory_bytes)} of memory, and what its groups put on it needs "
+            f"{size_text(needed_bytes)}; move something to another host, or lower preflight_min_memory_bytes"
         )
 
 
@@ -159,7 +159,7 @@ def faults_of_space(needed: Mapping[str, int]) -> Iterator[str]:
         free_bytes = found.f_bavail * found.f_frsize
         if free_bytes < int(needed_bytes):
             yield (
-                f"{path} has {format_bytes(free_bytes)} free and needs {format_bytes(int(needed_bytes))}; make room, "
+                f"{path} has {size_text(free_bytes)} free and needs {size_text(int(needed_bytes))}; make room, "
                 "or lower preflight_min_free_bytes"
             )
 

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from contextlib import nullcontext
+
 import pytest
 
 from highwater.bench import units
@@ -54,20 +58,37 @@ def test_fractions_of_the_smallest_unit_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duration_ns", "text"),
-    [(0, "0 ns"), (999, "999 ns"), (1234567, "1.23 ms"), (999_999, "1 ms"), (99_960_000, "100 ms"), (5e12, "5000 s")],
+    ("parse", "pattern"),
+    [
+        (units.parse_size_bytes, units.SIZE_PATTERN),
+        (units.parse_rate_per_s, units.RATE_PATTERN),
+        (units.parse_duration_ns, units.DURATION_PATTERN),
+        (units.parse_percent, units.PERCENT_PATTERN),
+        (units.parse_count, units.COUNT_PATTERN),
+    ],
 )
-def test_human_durations_keep_three_digits(duration_ns: float, text: str) -> None:
-    assert units.human_ns(duration_ns) == text
-
-
-def test_a_range_is_in_the_unit_of_what_it_stands_beside() -> None:
-    assert units.human_ns_range(914_000, 1_084_000, 1_020_000) == "0.914–1.08"
-    assert units.human_ns_range(9_000, 1_500_000, 993_000) == "9–1500"
-
-
-def test_human_rates_and_sizes() -> None:
-    assert units.human_rate(19962.4) == "19\u202f962/s"
-    assert units.human_bytes(1536) == "1.5 KiB"
-    assert units.human_duration(95) == "1 min 35 s"
-    assert units.human_duration(3720) == "1 h 02 min"
+def test_what_the_schema_accepts_is_what_is_parsed(parse: Callable[[object], float], pattern: str) -> None:
+    numbers = ("1", "1.0", "1 ", "1  ", " 1", ".1", "1.", "-1", "")
+    names = (
+        "",
+        "B",
+        "b",
+        "kB",
+        "KB",
+        "KiB",
+        "TiB",
+        "PiB",
+        "/s",
+        "k/s",
+        "K/s",
+        "M",
+        "k",
+        "us",
+        "µs",
+        "m",
+        "min",
+        "%",
+    )
+    for text in (number + name for number in numbers for name in names):
+        with nullcontext() if re.fullmatch(pattern, text) else pytest.raises(ValueError, match="is not"):
+            parse(text)

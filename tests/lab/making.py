@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.errors import UsageError
-from highwater.bench.units import human_bytes
+from highwater.common.units import size_text
 from tests.lab import disks, groups, guest_image, guests, hosts, image, inventory, keys, network, processes
 from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, held
 
@@ -74,8 +74,8 @@ def _make(store: Store, count: int, tell: Tell, own_kernel: bool, suite: str) ->
     free_bytes = shutil.disk_usage(store.root).free
     if free_bytes < count * _SPACE_OF_A_HOST_BYTES:
         raise UsageError(
-            f"{store.root} has {human_bytes(free_bytes)} free, and {count} host(s) take up to "
-            f"{human_bytes(count * _SPACE_OF_A_HOST_BYTES)}; free some, or make a smaller lab"
+            f"{store.root} has {size_text(free_bytes)} free, and {count} host(s) take up to "
+            f"{size_text(count * _SPACE_OF_A_HOST_BYTES)}; free some, or make a smaller lab"
         )
     base = image.ensure(store.root, suite, tell)
     kernel = str(guest_image.ensure(store.root, base, tell)) if own_kernel else ""

@@ -59,6 +59,6 @@ def test_a_gate_stands_right_after_the_verdict(tmp_path: Path) -> None:
     assert section.text.startswith("Gate: regression produce.p99 is 14 % worse")
     first, confirmation, environment = section.find("table")
     assert [row[-1] for row in first.rows()[1:]] == ["worse", "no change shown", "undecided"]
-    assert first.rows()[1][3:5] == ["+14.0 %[+12.0 %, +16.0 %]", "5.0 %"]
+    assert first.rows()[1][3:5] == ["+14 %[+12 %, +16 %]", "5 %"]
     assert len(confirmation.rows()) == len(first.rows())
     assert environment.rows()[1] == ["kernel.release", "6.1.0", "6.1.0-18", "decides"]

@@ -43,7 +43,7 @@ def document_of(directory: Path, hosts: int, problem: str | None = None) -> Docu
 def test_each_host_is_told_with_its_storage_and_drawn(tmp_path: Path) -> None:
     document = document_of(tmp_path / "run", 2)
     text = document.text
-    assert "node2, 8 CPUs, 32.0 GiB memory, systemd-nspawn" in text
+    assert "node2, 8 CPUs, 32 GiB memory, systemd-nspawn" in text
     assert "/data/node2" in text
     figure = document.with_id("cluster-cpu")
     assert "node1" in figure.text
@@ -59,4 +59,4 @@ def test_more_hosts_than_colours_are_drawn_as_their_sum(tmp_path: Path, hosts: i
 
 def test_a_host_that_did_not_tell_all_is_named(tmp_path: Path) -> None:
     text = document_of(tmp_path / "run", 1, "its sampler broke off: timed out").text
-    assert "node1, 8 CPUs, 32.0 GiB memory, systemd-nspawn, not sampled throughout: its sampler broke off" in text
+    assert "node1, 8 CPUs, 32 GiB memory, systemd-nspawn, not sampled throughout: its sampler broke off" in text

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from highwater.bench.metrics import value_text
 from highwater.bench.results import RunResult
+from highwater.common.units import change_text
 from highwater.reports.cells import Run
 from highwater.reports.curve import curve_figures, knee
 from highwater.reports.downsample import Point
 from highwater.reports.facets import FacetKeys, UnknownFactorError, chosen_keys, facet_figures
 from highwater.reports.heatmap import partition_figures
 from highwater.reports.page import render, run_document
-from highwater.reports.quantity import change_text, duration_text, unit_text
 from highwater.reports.roofline import roofline_figures
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, saturated, write_sample
@@ -60,7 +61,7 @@ def test_emulated_storage_is_said_wherever_its_figures_stand(tmp_path: Path) -> 
     probes, cache = document.with_id("storage").find("table")
     assert {row[0] for row in probes.rows()[2:]} == {"default", "hdd (emulated)"}
     shares = {row[0]: row[1] for row in cache.rows()[2:]}
-    assert shares == {"target default": "99.80 %", "target hdd (emulated)": "61.00 %"}
+    assert shares == {"target default": "99.8 %", "target hdd (emulated)": "61 %"}
     assert "emulated" in document.with_id("ceilings").find("table")[0].text
 
 
@@ -88,7 +89,7 @@ def test_consumers_that_caught_up_are_held_to_their_own_ceiling(tmp_path: Path) 
     path.write_text(json.dumps(summary))
     (figure,) = roofline_figures(Run.of(RunResult(directory)))
     (row,) = ([field.text for field in row.fields] for row in figure.table.rows)
-    assert (row[1], row[3]) == ("consumers", "50.0 %")
+    assert (row[1], row[3]) == ("consumers", "50 %")
 
 
 def test_without_probes_and_ceiling_there_is_no_roofline(tmp_path: Path) -> None:
@@ -102,7 +103,7 @@ def test_without_probes_and_ceiling_there_is_no_roofline(tmp_path: Path) -> None
 def test_partitions_are_coloured_by_their_share(tmp_path: Path, partitions: int, fields: int) -> None:
     sample = Sample(axes={}, trials=1, measure_s=1, detailed=True, partitions=partitions)
     (figure,) = partition_figures(Run.of(RunResult(write_sample(tmp_path / "run", sample))))
-    assert "the busiest partition carried 1.40× the mean" in figure.finding
+    assert "the busiest partition carried 1.4× the mean" in figure.finding
     drawing = parse_drawing(figure.views[0].panels[0].drawing)
     cells = [r for r in drawing.iter(f"{_SVG}rect") if r.find(f"{_SVG}title") is not None]
     assert len(cells) == fields
@@ -125,7 +126,7 @@ def test_steady_state_backlog_and_transactions_are_told(golden_document: Documen
     header, row = table.rows()[1:3]
     told = dict(zip(header, row, strict=True))
     assert told["laid up"] == "256 MiB"
-    assert told["read at"] == "95.0 MiB/s"
+    assert told["read at"] == "95 MiB/s"
     assert told["committed"] == "1,500"
 
 
@@ -176,19 +177,14 @@ def test_a_factor_that_is_not_there_is_named_with_those_that_are(tmp_path: Path)
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (5_000_000, "ns", "5.00 ms"),
+        (5_000_000, "ns", "5 ms"),
         (20_000.0, "per_s", "20,000/s"),
-        (2**21, "bytes_per_s", "2.00 MiB/s"),
-        (0.5, "ratio", "50.0 %"),
-        (3.0, "s_per_gib", "3 CPU s/GiB"),
+        (2**21, "bytes_per_s", "2 MiB/s"),
+        (0.5, "ratio", "50 %"),
+        (3.0, "s_per_gib", "3 s/GiB"),
         (0.0, "records", "0 records"),
-        (0.0, "ns", "0 s"),
+        (0.0, "ns", "0 ns"),
     ],
 )
 def test_units_of_files_become_units_of_people(value: float, unit: str, text: str) -> None:
-    assert unit_text(value, unit) == text
-
-
-def test_changes_and_durations_in_words() -> None:
-    assert [change_text(r) for r in (0.92, 1.0, 1.005, 3.0)] == ["−8.0 %", "±0 %", "+0.50 %", "+200 %"]
-    assert [duration_text(s) for s in (90.0, 0.0042, 0.000_003, 2e-9)] == ["90.0 s", "4.20 ms", "3.00 µs", "2.00 ns"]
+    assert value_text(value, unit) == text

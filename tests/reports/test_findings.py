@@ -40,9 +40,9 @@ def test_a_difference_in_every_block_is_given_as_the_median_of_paired_ratios(tmp
     by_block = {1: (10.0, 5.0), 2: (20.0, 11.0), 3: (30.0, 18.0)}
     found = p99_finding(tmp_path, lambda s: by_block[s.block]["acks=1" in s.cell])
     assert found.shown is True
-    assert "lowest in “acks 1” with 11.0 ms" in found.text
-    assert "the baseline is “acks all” with 20.0 ms" in found.text
-    assert "0.55× (0.50–0.60× over 3 blocks), lower in every block" in found.text
+    assert "lowest in “acks 1” with 11 ms" in found.text
+    assert "the baseline is “acks all” with 20 ms" in found.text
+    assert "0.55× (0.5–0.6× over 3 blocks), lower in every block" in found.text
     assert "two ranges overlap" in found.text, "11 to 18 ms lies within 10 to 30 ms"
 
 
@@ -56,7 +56,7 @@ def test_ratios_on_both_sides_of_one_show_no_difference(tmp_path: Path) -> None:
     by_block = {1: (10.0, 9.0), 2: (10.0, 11.0), 3: (10.0, 9.5)}
     found = p99_finding(tmp_path, lambda s: by_block[s.block]["acks=1" in s.cell])
     assert found.shown is False
-    assert "0.95× (0.90–1.10× over 3 blocks)" in found.text
+    assert "0.95× (0.9–1.1× over 3 blocks)" in found.text
     assert found.text.endswith("The ranges overlap: no difference shown by 3 trials of each.")
 
 
@@ -68,7 +68,7 @@ def test_one_trial_of_each_shows_nothing_however_far_apart(tmp_path: Path) -> No
 
 def test_baseline_that_is_best_is_set_against_the_next(tmp_path: Path) -> None:
     found = p99_finding(tmp_path, lambda s: 8.0 if "acks=1" in s.cell else 4.0)
-    assert found.text.startswith("best in the baseline, “acks all” with 4.00 ms; next is “acks 1” with 8.00 ms: 2.00×")
+    assert found.text.startswith("best in the baseline, “acks all” with 4 ms; next is “acks 1” with 8 ms: 2×")
     assert "higher in every block" in found.text
 
 
@@ -95,7 +95,7 @@ def test_invalid_trials_take_no_part_in_ratios(tmp_path: Path) -> None:
         return saturated(summary) if summary.block == 2 and "acks=1" in summary.cell else summary
 
     found = finding(run_of(tmp_path, Sample(axes=ACKS, measure_s=1, change=change)), "Produce latency p99")
-    assert "0.50× (0.50–0.50× over 2 blocks)" in found.text
+    assert "0.5× (0.5–0.5× over 2 blocks)" in found.text
 
 
 def test_no_valid_trial_no_finding(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from highwater.bench.results import RunResult, Scalar, TrialSummary
+from highwater.common.units import count_text, significant
 from highwater.reports.blocks import Field, Table
 from highwater.reports.cells import Run
 from highwater.reports.overview import overview_blocks
-from highwater.reports.quantity import significant, whole
 from tests.reports.parsing import Document
 from tests.reports.sample_run import Sample, saturated, write_sample
 
@@ -59,8 +59,8 @@ def test_figures_of_the_page_are_those_of_the_files(golden_run: Path, golden_doc
             return show(statistics.median(values) / scale) + ("" if low == high else f"[{low}, {high}]")
 
         assert row[2].startswith(f"{len(used)} of {len(planned)}")
-        assert row[3] == whole(used[0].offered_per_s or 0)
-        assert row[4] == field("produce.achieved_per_s", [s.achieved_per_s for s in used], show=whole)
+        assert row[3] == count_text(used[0].offered_per_s or 0)
+        assert row[4] == field("produce.achieved_per_s", [s.achieved_per_s for s in used], show=count_text)
         assert row[5] == field("produce.achieved_bytes_per_s", [s.achieved_bytes_per_s for s in used], 2**20)
         produce, e2e = [s.produce.response_ns for s in used], [s.e2e.response_ns for s in used if s.e2e]
         for index, percentile in enumerate(("p50", "p99", "p999")):

@@ -58,7 +58,7 @@ def test_environment_of_any_shape_is_shown(tmp_path: Path) -> None:
     result = RunResult(write_sample(tmp_path / "run", sample))
     sections = {section.title: dict(section.rows) for section in settings.environment_facts(result)}
     assert sections["Host"] == {"Kernel": "6.1", "Swaps": "none", "Load average": "0.714"}
-    assert sections["Memory"] == {"Total": "16.0 GiB (17,179,869,184)", "Cgroup limit": "–"}
+    assert sections["Memory"] == {"Total": "16 GiB (17,179,869,184)", "Cgroup limit": "–"}
     assert sections["Sysctl"] == {"vm.swappiness": "60"}
     assert sections["Block devices"] == {"sda": "rotational yes"}
     assert sections["Nested"] == {"a.b_c.d": "no"}
@@ -102,7 +102,7 @@ def test_trials_stand_in_the_order_they_ran(golden_run: Path) -> None:
             "measured_offset",
             (
                 "clocks of several hosts, their offsets measured "
-                "(±40.0 µs at the start, moved by 2.50 µs until the end), 0 negative samples"
+                "(±40 µs at the start, moved by 2.5 µs until the end), 0 negative samples"
             ),
         ),
         ("wall_clock", "wall clocks of several hosts, 0 negative samples"),

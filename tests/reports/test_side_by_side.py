@@ -8,9 +8,9 @@ import pytest
 
 from highwater.bench.compare import compare
 from highwater.bench.results import Environment, RunResult, TrialSummary
+from highwater.common.units import change_text
 from highwater.reports import markdown
 from highwater.reports.page import render
-from highwater.reports.quantity import change_text
 from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample

@@ -50,7 +50,7 @@ def test_every_trial_that_is_not_valid_is_named_with_check_value_limit_and_reaso
     assert "22 of 24 trials are valid. 1 is invalid." in section.text
     (table,) = section.find("table")
     _, invalid, missing = table.rows()
-    assert invalid[:6] == ["c2-t2", "acks all · compression lz4", "invalid", "generator_cpu", "0.9700", "0.8500"]
+    assert invalid[:6] == ["c2-t2", "acks all · compression lz4", "invalid", "generator_cpu", "0.97", "0.85"]
     assert invalid[6].startswith("A load worker used 0.97 of a core")
     assert missing == [
         "c3-t3",

@@ -47,7 +47,7 @@ def test_a_constant_rate_is_steady() -> None:
 def test_a_rate_that_still_rises_or_falls_is_not(end: float) -> None:
     finding = judge(ramp(100, end))
     assert not finding.steady
-    assert "over the window (limit 0.5%)" in finding.because
+    assert "over the window (limit 0.5 %)" in finding.because
 
 
 def test_the_limit_of_the_slope_decides() -> None:
@@ -81,7 +81,7 @@ def test_a_latency_that_clearly_grows_is_not_steady() -> None:
     growing = [value + noise for value, noise in zip(ramp(1e6, 2e6), noisy(0.0, 0.0), strict=True)]
     finding = judge([100.0] * 20, [growing, [2e6] * 20])
     assert not finding.steady
-    assert "latency percentile changes by +67%" in finding.because
+    assert "latency percentile changes by +66.7 %" in finding.because
 
 
 def test_a_latency_that_only_scatters_is_steady() -> None:

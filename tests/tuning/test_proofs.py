@@ -108,7 +108,7 @@ def test_what_explain_shows() -> None:
     assert proof_lines(proof(trades=("commit=60 on /data: a crash may cost 60 s",))) == [
         "60 → 1: no measurable effect here (2026-01-01, workload prove-writes, 7 pairs, environment abc)",
         "nothing changed beyond noise",
-        "produce.p99 −12.0 % (−15.0 to −9.0 %), no change seen; 4.1 % would have been",
+        "produce.p99 −12 % (−15 to −9 %), no change seen; 4.1 % would have been",
         "durability traded away meanwhile: commit=60 on /data: a crash may cost 60 s",
         "results: /results/prove-writes",
     ]
@@ -118,5 +118,5 @@ def test_what_explain_shows() -> None:
 
 
 def test_a_figure_in_words() -> None:
-    assert effect_text(effect("better")) == "produce.p99 −12.0 % (−15.0 to −9.0 %)"
+    assert effect_text(effect("better")) == "produce.p99 −12 % (−15 to −9 %)"
     assert effect_text(effect(ratio=None)) == "produce.p99 has no ratio"

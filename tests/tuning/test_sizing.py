@@ -10,7 +10,6 @@ import pytest
 
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
-from highwater.tuning.quantities import format_duration
 from highwater.tuning.sizing import Budget, Line, Sizing, measured_write_rate, size_host
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import GIB, make_host, write
@@ -127,11 +126,3 @@ def test_a_storage_probe_gives_the_write_rate() -> None:
     for text in ("", "{}", '{"jobs": []}', "[]"):
         with pytest.raises(TuningError, match=r"^p\.json is no storage probe; make one with: highwater bench storage"):
             measured_write_rate(text, "p.json")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.25, "0.25 s"), (9.96, "10 s"), (45, "45 s"), (60, "1 min"), (150, "2 min 30 s"), (7 * 86400, "7 d")],
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert format_duration(seconds) == text

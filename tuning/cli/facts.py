@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 import typer
 
+from ...common.units import size_text
 from ..facts import Facts
 from ..facts.capture import save
 from ..facts.model import BlockDevice, NetworkInterface
-from ..quantities import format_bit_rate, format_bytes
+from ..quantities import format_bit_rate
 from .documents import print_document
 from .options import (
     THIS_HOST,
@@ -95,14 +96,14 @@ def _memory(found: Facts) -> Iterator[tuple[str, str]]:
         ("available", memory.available_bytes),
         ("limit of the control group", memory.cgroup_limit_bytes),
     ):
-        yield name, format_bytes(size) if size is not None else ""
-    swaps = [f"{swap.device} {format_bytes(swap.size_bytes)}" for swap in found.swaps or ()]
+        yield name, size_text(size) if size is not None else ""
+    swaps = [f"{swap.device} {size_text(swap.size_bytes)}" for swap in found.swaps or ()]
     yield "swap", "" if found.swaps is None else ", ".join(swaps) or "none"
     yield "swap at boot", ", ".join(f"{one.device or 'a device'} by {one.path}" for one in found.swap_sources)
 
 
 def _disk(device: BlockDevice) -> str:
-    parts = [device.kind, format_bytes(device.size_bytes), device.medium or "", device.model or ""]
+    parts = [device.kind, size_text(device.size_bytes), device.medium or "", device.model or ""]
     if device.raid_level:
         parts.append(device.raid_level)
     if device.members:

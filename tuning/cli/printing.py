@@ -11,9 +11,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ...common.units import size_text
 from ..check import KnobReport, KnobState
 from ..facts import Facts
-from ..quantities import format_bytes
 
 # For each state: the word in a row, the word in a summary, the colour.
 STATE_WORDS: Final[dict[KnobState, tuple[str, str, str]]] = {
@@ -42,10 +42,10 @@ def describe_host(facts: Facts) -> Text:
         facts.operating_system or "unknown system",
         f"kernel {facts.kernel_release or '?'}",
         f"{facts.cpu_count or '?'} CPUs",
-        f"{format_bytes(memory.total_bytes)} memory" if memory.total_bytes else "memory unknown",
+        f"{size_text(memory.total_bytes)} memory" if memory.total_bytes else "memory unknown",
     ]
     if memory.cgroup_limit_bytes:
-        parts.append(f"limited to {format_bytes(memory.cgroup_limit_bytes)}")
+        parts.append(f"limited to {size_text(memory.cgroup_limit_bytes)}")
     if facts.container:
         parts.append(f"container ({facts.container})")
     if facts.virtual_machine:

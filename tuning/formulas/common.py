@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.units import size_text
 from ..facts import BlockDevice, Facts
 from ..model import Formula, NotApplicable, Target, Value
-from ..quantities import format_bytes
 from ..workload import Workload
 
 MIB: Final = 2**20
@@ -37,7 +37,7 @@ def data_disks(facts: Facts, workload: Workload) -> list[BlockDevice]:
 
 def broker_memory(workload: Workload) -> tuple[int, str]:
     """The memory of the broker's process in bytes, and its calculation in words."""
-    rest = format_bytes(workload.broker_rss_bytes)
+    rest = size_text(workload.broker_rss_bytes)
     if workload.broker == "apache-kafka":
-        return workload.heap_bytes + workload.broker_rss_bytes, f"{format_bytes(workload.heap_bytes)} heap + {rest}"
+        return workload.heap_bytes + workload.broker_rss_bytes, f"{size_text(workload.heap_bytes)} heap + {rest}"
     return workload.broker_rss_bytes, f"{rest} broker"

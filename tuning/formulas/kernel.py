@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.units import size_text
 from ..facts import Facts
 from ..model import NotApplicable, Observation, Target
-from ..quantities import format_bytes
 from ..workload import Workload
 from .common import broker_memory
 
@@ -32,7 +32,7 @@ def core_pattern(_facts: Facts, workload: Workload, _target: str) -> Target:
     size, text = broker_memory(workload)
     return Target(
         "to a program",
-        f"to a program or to an absolute path; a dump may be {format_bytes(size)} ({text})",
+        f"to a program or to an absolute path; a dump may be {size_text(size)} ({text})",
         also=("to an absolute path", "nowhere"),
     )
 

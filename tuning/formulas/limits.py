@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.units import size_text
 from ..facts import Facts
 from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Target, Value
-from ..quantities import format_bytes
 from ..workload import Workload
 from .common import MIB
 
@@ -103,5 +103,5 @@ def observe_login_memlock(facts: Facts, _target: str) -> Observation:
         return Observation(None, facts.unknown.get("memlock", "the limit is not known"))
     if limit.soft is None:
         return Observation(INFINITY, INFINITY)
-    hard = INFINITY if limit.hard is None else format_bytes(limit.hard)
-    return Observation(limit.soft, f"{format_bytes(limit.soft)} (hard {hard})")
+    hard = INFINITY if limit.hard is None else size_text(limit.hard)
+    return Observation(limit.soft, f"{size_text(limit.soft)} (hard {hard})")

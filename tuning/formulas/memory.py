@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...common.units import size_text
 from ..facts import Facts
 from ..model import NotApplicable, Observation, Target
-from ..quantities import format_byte_rate, format_bytes
+from ..quantities import format_byte_rate
 from ..workload import Workload
 from .common import GIB, MEDIUM_NAMES, MIB, data_disks, unknown
 
@@ -31,9 +32,9 @@ def swap_devices(facts: Facts, _workload: Workload, _target: str) -> Target | No
     swapped_bytes = sum(swap.used_bytes for swap in facts.swaps or ())
     available = facts.memory.available_bytes
     if swapped_bytes and (available is None or swapped_bytes > available // 2):
-        room = "an unknown amount" if available is None else format_bytes(available)
+        room = "an unknown amount" if available is None else size_text(available)
         return NotApplicable(
-            f"{format_bytes(swapped_bytes)} are swapped out, and only {room} of memory is available to read them back: "
+            f"{size_text(swapped_bytes)} are swapped out, and only {room} of memory is available to read them back: "
             "add memory to the host first"
         )
     return Target("none", "none: the broker never waits for a page to be read back from swap")
@@ -47,8 +48,8 @@ def dirty_background_bytes(facts: Facts, workload: Workload, _target: str) -> Ta
     rate, rate_text = disks_write_rate(facts, workload)
     return Target(
         _dirty_background_bytes(rate, usable),
-        f"1.5 s × {rate_text} = {format_bytes(1.5 * rate)}, "
-        f"between 64 MiB and {format_bytes(0.05 * usable)} (5 % of {format_bytes(usable)} available)",
+        f"1.5 s × {rate_text} = {size_text(1.5 * rate)}, "
+        f"between 64 MiB and {size_text(0.05 * usable)} (5 % of {size_text(usable)} available)",
     )
 
 
@@ -61,8 +62,8 @@ def dirty_bytes(facts: Facts, workload: Workload, _target: str) -> Target | NotA
     background = _dirty_background_bytes(rate, usable)
     return Target(
         _whole_mib(min(max(8 * rate, 4 * background), 0.4 * usable)),
-        f"8 s × {rate_text} = {format_bytes(8 * rate)}, between {format_bytes(4 * background)} (4 × background) "
-        f"and {format_bytes(0.4 * usable)} (40 % of {format_bytes(usable)} available)",
+        f"8 s × {rate_text} = {size_text(8 * rate)}, between {size_text(4 * background)} (4 × background) "
+        f"and {size_text(0.4 * usable)} (40 % of {size_text(usable)} available)",
     )
 
 
@@ -80,8 +81,8 @@ def min_free_kbytes(facts: Facts, _workload: Workload, _target: str) -> Target |
     wanted = min(max(0.005 * total, 64 * MIB), GIB, 0.03 * total)
     return Target(
         _whole_mib(wanted) // 1024,
-        f"0.5 % of {format_bytes(total)} = {format_bytes(0.005 * total)}, between 64 MiB and 1 GiB, "
-        f"at most {format_bytes(0.03 * total)} (3 %)",
+        f"0.5 % of {size_text(total)} = {size_text(0.005 * total)}, between 64 MiB and 1 GiB, "
+        f"at most {size_text(0.03 * total)} (3 %)",
     )
 
 
@@ -91,8 +92,8 @@ def watermark_scale_factor(facts: Facts, _workload: Workload, _target: str) -> T
     if total is None:
         return unknown(facts, "memory.total_bytes", "the size of memory is not known")
     if total <= 64 * GIB:
-        return NotApplicable(f"{format_bytes(total)} of memory: up to 64 GiB the kernel's 10 (0.1 %) is enough")
-    return Target(50, f"50, as {format_bytes(total)} are more than 64 GiB: {format_bytes(0.005 * total)} of room")
+        return NotApplicable(f"{size_text(total)} of memory: up to 64 GiB the kernel's 10 (0.1 %) is enough")
+    return Target(50, f"50, as {size_text(total)} are more than 64 GiB: {size_text(0.005 * total)} of room")
 
 
 def vfs_cache_pressure(_facts: Facts, workload: Workload, _target: str) -> Target:
@@ -116,7 +117,7 @@ def numa_balancing(facts: Facts, _workload: Workload, _target: str) -> Target | 
 def observe_swap(facts: Facts, _target: str) -> Observation:
     if facts.swaps is None:
         return Observation(None, facts.unknown.get("swaps", "swap is not known"))
-    text = ", ".join(f"{swap.device} {format_bytes(swap.size_bytes)}" for swap in facts.swaps) or "none"
+    text = ", ".join(f"{swap.device} {size_text(swap.size_bytes)}" for swap in facts.swaps) or "none"
     return Observation(text, text)
 
 

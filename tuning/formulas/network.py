@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ...common.units import percent_text, size_text
 from ..facts import Facts
 from ..facts.reading import parse_whole
 from ..model import NotApplicable, Observation, Target
-from ..quantities import format_bit_rate, format_bytes
+from ..quantities import format_bit_rate
 from ..workload import Workload
 from .common import MIB
 from .cpus import format_ranges
@@ -189,8 +190,8 @@ def listener_ports(workload: Workload) -> tuple[int, ...]:
 def _twice_bandwidth_delay(workload: Workload) -> tuple[int, str]:
     wanted = 2 * workload.bandwidth_delay_bytes
     value = min(wanted, _LARGEST_TCP_WINDOW_BYTES)
-    text = f"2 × {format_bit_rate(workload.link_bits_per_s)} × {workload.rtt_ms:g} ms / 8 = {format_bytes(wanted)}"
-    return value, text if value == wanted else f"{text}, cut to TCP's largest window of {format_bytes(value)}"
+    text = f"2 × {format_bit_rate(workload.link_bits_per_s)} × {workload.rtt_ms:g} ms / 8 = {size_text(wanted)}"
+    return value, text if value == wanted else f"{text}, cut to TCP's largest window of {size_text(value)}"
 
 
 def _cut_rounds(facts: Facts) -> str | NotApplicable:
@@ -201,7 +202,7 @@ def _cut_rounds(facts: Facts) -> str | NotApplicable:
     share = softnet.time_squeeze * _BUDGET_PACKETS / softnet.processed
     text = (
         f"{softnet.time_squeeze} rounds cut short × {_BUDGET_PACKETS} packets / {softnet.processed} packets "
-        f"= {100 * share:.2g} %"
+        f"= {percent_text(share)}"
     )
     return text if share > _CUT_SHARE_OF_PACKETS else NotApplicable(f"{text}, not more than 1 %")
 

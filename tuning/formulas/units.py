@@ -9,11 +9,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from ...common.units import size_text
 from ..facts import Facts
 from ..facts.model import NetworkInterface
 from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Observer, Target, Value
-from ..quantities import format_byte_rate, format_bytes
+from ..quantities import format_byte_rate
 from ..workload import Workload
 from .common import broker_memory, data_disks
 from .limits import INFINITY, UNLIMITED
@@ -50,11 +51,11 @@ def memory_for_broker(facts: Facts, workload: Workload, _target: str) -> Target 
     needed = process + window
     text = (
         f"{process_text} + {format_byte_rate(workload.write_bytes_per_s)} × {workload.lag_window_s:g} s "
-        f"= {format_bytes(needed)}"
+        f"= {size_text(needed)}"
     )
     budget = facts.memory.budget_bytes
     if budget is not None and needed > budget:
-        return Target(budget, f"{text}, cut to the available {format_bytes(budget)}", also=UNLIMITED)
+        return Target(budget, f"{text}, cut to the available {size_text(budget)}", also=UNLIMITED)
     return Target(needed, text, also=UNLIMITED)
 
 
@@ -193,7 +194,7 @@ def default_processes(facts: Facts) -> Value | None:
 
 
 def show_bytes(value: Value) -> str:
-    return format_bytes(value) if isinstance(value, int) else value
+    return size_text(value) if isinstance(value, int) else value
 
 
 def cpu_list(cpus: Sequence[int]) -> str:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..highwater.common.units import size_text
 from ..highwater.tuning.errors import TuningError, nearest_match
 from ..highwater.tuning.facts import Facts
-from ..highwater.tuning.quantities import format_bytes
 from ..highwater.tuning.runner import Runner
 
 _SECTOR_BYTES: Final = 512
@@ -62,7 +62,7 @@ class Device:
 
     def describe(self) -> str:
         """Size, model and how the kernel sees it."""
-        return ", ".join(word for word in (format_bytes(self.size_bytes), self.model, self.medium) if word)
+        return ", ".join(word for word in (size_text(self.size_bytes), self.model, self.medium) if word)
 
     @property
     def filesystem(self) -> Signature | None:

@@ -34,7 +34,7 @@ PROGRESS = Progress(
 def test_the_live_line_tells_trial_phase_and_time_left() -> None:
     plan = make_plan(specify(parse_document(MINIMAL, "w.yaml"), Path("w.yaml")))
     screen = io.StringIO()
-    console = Console(file=screen, force_terminal=True, width=100, highlight=False)
+    console = Console(file=screen, force_terminal=True, width=110, highlight=False)
     with LiveObserver(console, plan) as live:
         live.run_started(plan, Path("out"), "local[2]")
         live.trial_started(1, plan.trials[0].plan)
@@ -46,7 +46,7 @@ def test_the_live_line_tells_trial_phase_and_time_left() -> None:
     assert "tiny: 1 cells × 2 trials on local[2], seed 7" in shown
     assert "trial 1/2  base" in shown
     assert (
-        "measure 2/3 s · 98 of 100/s · p50 2 ms p99 8.76 ms · lag 7 · 2 outstanding · generator 31% of a core" in shown
+        "measure 2/3 s · 98 of 100/s · p50 2 ms p99 8.77 ms · lag 7 · 2 outstanding · generator 31 % of a core" in shown
     )
     assert "left" in shown
     assert "[broken] is no markup" in shown
@@ -66,7 +66,7 @@ def test_logs_get_a_line_now_and_then_and_one_per_trial() -> None:
     observer.trial_ended(3, twin, None)  # one line is enough for all trials of a cell that is decided
     lines = log.getvalue().splitlines()
     assert len(lines) == 4
-    assert lines[1].startswith("trial 1/2 measure 2/3 s · 98 of 100/s · p50 2 ms p99 8.76 ms · lag 7 · 2 outstanding")
+    assert lines[1].startswith("trial 1/2 measure 2/3 s · 98 of 100/s · p50 2 ms p99 8.77 ms · lag 7 · 2 outstanding")
     assert lines[3] == "trial 2/2 base (A/A): skipped; decided"
 
 

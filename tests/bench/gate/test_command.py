@@ -49,7 +49,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_compare_for_people_comments_and_programs(base: Path, slow: Path) -> None:
     shown = call("compare", base, slow, "--metric", RATE)
     assert shown.exit_code == 0
-    assert "−30.0 %" in shown.stdout
+    assert "−30 %" in shown.stdout
     assert "worse" in shown.stdout
     assert "note the two were not interleaved" in shown.stdout
     assert "| produce.achieved&#95;per&#95;s |" in call("compare", base, slow, "--metric", RATE, "--markdown").stdout
@@ -82,7 +82,7 @@ def test_a_gate_over_two_directories_writes_its_files_and_exits_with_10(
     policy.write_text(f"schema: bench.gate/1\ngate: {{{RATE}: {{floor: 5%}}}}\n")
     result = call("gate", base, slow, "--policy", policy, "--out", tmp_path / "out")
     assert result.exit_code == 10
-    assert "::error title=bench gate%3A regression::produce.achieved_per_s 42.9%25 worse" in result.stdout
+    assert "::error title=bench gate%3A regression::produce.achieved_per_s 42.9 %25 worse" in result.stdout
     gate = Gate.model_validate_json((tmp_path / "out" / "gate.json").read_text())
     assert (gate.state, gate.confirmed) == ("regression", None)
     assert (tmp_path / "out" / "gate.md").read_text().startswith("### ❌ regression")

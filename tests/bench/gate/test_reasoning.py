@@ -80,7 +80,7 @@ def test_what_may_be_better_and_is_not_worse_passes_without_more_pairs() -> None
     assert reasoning.is_decided(first, POLICY)
     outcome = reasoning.settle(first, [], POLICY, strict=True)
     assert (outcome.state, outcome.exit_code) == ("pass", 0)
-    assert outcome.text.startswith("produce.achieved_per_s 5.0% better (95 %: ")
+    assert outcome.text.startswith("produce.achieved_per_s 5.02 % better (95 %: ")
 
 
 def test_what_is_gated_and_not_measured_is_no_pass() -> None:

@@ -178,7 +178,7 @@ def test_the_history_from_the_command_line(sample: Path, tmp_path: Path, otava: 
     assert [(item["workload"], item["runs"]) for item in listed] == [("quickstart", 8)]
     found = call("changes", *where, "--otava", otava)
     assert found.exit_code == 10
-    assert found.stdout == f"2026-01-05T00:00:00+00:00 c05 {RATE}: 200/s → 180/s (−10.0 %, worse)\n"
+    assert found.stdout == f"2026-01-05T00:00:00+00:00 c05 {RATE}: 200/s → 180/s (−10 %, worse)\n"
     assert call("changes", *where, "--otava", otava, "--magnitude", "20%").exit_code == 0
     assert call("ack", RATE, "c05", "--reason", "known", *where).exit_code == 0
     known = call("changes", *where, "--otava", otava, "--json")

@@ -98,7 +98,7 @@ def test_anything_worse_is_taken_back_whatever_it_gains() -> None:
 def test_nothing_is_kept_while_harm_could_not_have_been_seen() -> None:
     found = judged(run(8, lambda chance: {"dirty": 250 << 20, "p99_ns": round(4e6 * 2 ** chance.gauss(0, 2))}))
     assert found.verdict == "inconclusive"
-    assert found.text.startswith("better: writeback.dirty_max_bytes −50.0 %")
+    assert found.text.startswith("better: writeback.dirty_max_bytes −50 %")
     assert found.text.endswith("but the trials scatter so much that produce.p99 and e2e.p99 could have doubled unseen")
 
 

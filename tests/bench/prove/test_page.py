@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from highwater.bench.prove.page import change_text, markdown, row
+from highwater.bench.prove.page import knob_change_text, markdown, row
 from tests.tuning.test_proofs import effect, proof
 
 
 def test_a_figure_in_a_row() -> None:
-    assert row(effect()) == ("produce.p99", "2 ms", "1.76 ms", "−12.0 %", "−15.0 to −9.0 %", "4.1 %", "none seen")
+    assert row(effect()) == ("produce.p99", "2 ms", "1.76 ms", "−12 %", "−15 to −9 %", "4.1 %", "none seen")
     assert row(effect("unknown", ratio=None))[3:5] == ("–", "–")
 
 
@@ -23,4 +23,4 @@ def test_the_page_has_every_verdict_and_how_to_repeat_it() -> None:
     assert "| **produce.p99** |" in text
     assert "| produce.p99 |" in text
     assert "Measured on a CPU, 2 CPUs; environment abc. Again:\n\n```\nhighwater tune prove vm.swappiness\n```" in text
-    assert change_text(bars) == "vm.dirty_bytes 60 → 1"
+    assert knob_change_text(bars) == "vm.dirty_bytes 60 → 1"

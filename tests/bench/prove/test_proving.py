@@ -169,7 +169,7 @@ def test_of_a_host_that_is_so_already_the_ratio_is_that_of_the_setting(tmp_path:
     rounds = make_rounds([SOMAXCONN], None, 8, seed=1)
     ((_, (proof,), _),) = prove(rounds, tmp_path / "out", Runner(slow="net.core.somaxconn"))
     assert proof.verdict == "keep"
-    assert proof.text.startswith("better: produce.p99 −34.0 %"), "on is how the host is; off was slower"
+    assert proof.text.startswith("better: produce.p99 −34 %"), "on is how the host is; off was slower"
 
 
 def test_an_interruption_ends_it_with_what_was_proved_before(tmp_path: Path) -> None:

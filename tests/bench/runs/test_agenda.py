@@ -65,7 +65,7 @@ def test_a_narrow_interval_decides_a_cell() -> None:
     wide = [summary(block, {"acks": "all"}, p99_ns=1000 * block) for block in range(1, 6)]
     reasons = decide([*narrow, *wide])
     assert list(reasons) == ["acks=1"]
-    assert reasons["acks=1"] == "decided: produce.p99 is known to ±0.2% after 5 trials (trials.stop_when: ±2.0%)"
+    assert reasons["acks=1"] == "decided: produce.p99 is known to ±0.199 % after 5 trials (trials.stop_when: ±2 %)"
     assert decide(narrow[:4]) == {}
     assert decide([summary(block, {"acks": "1"}, reason=LATE) for block in range(1, 9)]) == {}
     assert decide([summary(block, {"acks": "1"}, role="a_a") for block in range(1, 9)]) == {}

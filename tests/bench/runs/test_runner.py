@@ -482,7 +482,7 @@ def test_a_decided_cell_gets_no_more_trials_and_the_manifest_says_why(tmp_path: 
     manifest = bench.run()
     assert [trial.status for trial in manifest.trials] == ["done"] * 10 + ["skipped"] * 6
     assert {trial.error for trial in manifest.trials[10:]} == {
-        "decided: produce.p99 is known to ±0.0% after 5 trials (trials.stop_when: ±5.0%)"
+        "decided: produce.p99 is known to ±0 % after 5 trials (trials.stop_when: ±5 %)"
     }
     assert (manifest.status, manifest.exit_code) == ("done", 0)
     assert len(bench.launcher.plans) == 10

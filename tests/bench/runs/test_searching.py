@@ -263,7 +263,7 @@ def test_a_lost_record_comes_before_a_missed_rate_and_that_before_an_objective()
     assert failed_limit(outcome(slo=[missed]), growing, 0.995)[0] == "e2e.p99"
     assert failed_limit(outcome(), growing, 0.995) == (
         "lag.slope",
-        "consumers fell 1\u202f000 records behind in 10 s (at most 50 may be)",
+        "consumers fell 1,000 records behind in 10 s (at most 50 may be)",
     )
     broken = outcome().plan.model_copy(update={"generator_failed": True, "error": "a task died"})
     assert failed_limit(TrialOutcome(broken, None), [], 0.995) == ("generator.failed", "a task died")

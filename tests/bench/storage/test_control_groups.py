@@ -129,7 +129,7 @@ def test_a_group_that_ran_out_of_memory_says_so(tmp_path: Path, monkeypatch: pyt
     events = group_in(tmp_path / "sys/fs/cgroup/unified") / "memory.events"
     for text, problem in (
         ("low 0\noom 2\noom_kill 0\n", None),
-        ("low 0\noom 2\noom_kill 1\n", "the system needed more memory than storage.cache_limit, 1.0 MiB; raise it"),
+        ("low 0\noom 2\noom_kill 1\n", "the system needed more memory than storage.cache_limit, 1 MiB; raise it"),
     ):
         events.write_text(text)
         assert group.problem() == problem

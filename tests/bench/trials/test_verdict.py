@@ -168,8 +168,8 @@ def test_the_share_of_the_generators_ceiling_is_said() -> None:
     calibrated = evidence(generator__ceiling_per_s=4000.0, generator__consumer_ceiling_per_s=4000.0)
     verdict = judge(calibrated, Validity())
     assert verdict.state == "valid"
-    assert verdict.notes[0].startswith("25% of the generator's own ceiling, 4")
-    assert verdict.notes[1].startswith("50% of its consumers' own ceiling, 4")
+    assert verdict.notes[0].startswith("25 % of the generator's own ceiling, 4")
+    assert verdict.notes[1].startswith("50 % of its consumers' own ceiling, 4")
 
 
 def test_the_limits_are_the_workloads_own() -> None:
@@ -206,7 +206,7 @@ def test_an_error_of_the_client_is_quoted() -> None:
 def test_a_closed_loop_says_what_its_figures_are() -> None:
     notes = judge(evidence(offered_per_s=None, generator__cpu_ratio_max=0.99), Validity()).notes
     assert any(note.startswith("closed loop: ") for note in notes)
-    assert "generator-bound: the busiest task used 99% of a core; the system may be faster" in notes
+    assert "generator-bound: the busiest task used 99 % of a core; the system may be faster" in notes
 
 
 def test_what_was_not_checked_is_said() -> None:

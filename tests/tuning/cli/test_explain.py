@@ -55,7 +55,7 @@ def test_explain_shows_what_was_changed_and_what_was_proved(tmp_path: Path) -> N
     shown = invoke("explain", "vm.swappiness", "--root", str(root), columns=200).stdout
     assert "vm.swappiness: 60 before, 1 applied" in shown
     assert "Proof: 60 → 1: keep (2026-01-02" in shown
-    assert "produce.p99 −25.0 %" in shown
+    assert "produce.p99 −25 %" in shown
     document = json.loads(invoke("explain", "vm.swappiness", "--root", str(root), "--json").stdout)
     assert document["proofs"][0]["verdict"] == "keep"
     assert document["here"][0]["state"] == "ok"
