@@ -166,6 +166,6 @@ def test_a_target_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_target_without_enough_space(tmp_path: Path) -> None:
-    told = r"the run may write 1024\.0 TiB, beside which 256\.0 MiB stay free"
+    told = r"the run may write 1,024 TiB, beside which 256 MiB stay free"
     with StorageAreas() as areas, pytest.raises(UsageError, match=told):
         areas.add("a", tmp_path, 1 << 50)
