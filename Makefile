@@ -42,8 +42,8 @@ lint: setup-dev ## ruff, yamllint and ansible-lint
 types: setup-dev ## mypy, strict
 	$(BIN)/mypy
 
-# One process more than there are cores, as tests wait for brokers half of the time; five at most, as some start JVMs.
-PYTEST := $(BIN)/python -m pytest -n $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 5))) --dist loadfile
+# A process for each core, four at most, as some tests start JVMs: tests that measure time fail where more processes starve them.
+PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
 
 .PHONY: unit
 unit: setup-dev ## The tests of `make test` alone

@@ -86,6 +86,7 @@ def remove(runner: SystemRunner, *wipe: str) -> None:
     take_away(found, facts, runner)
 
 
+@pytest.mark.slow  # kills at every step, on loop devices
 @needs_disks
 def test_killed_at_every_step_and_gone_on_with(tmp_path: Path) -> None:
     def body(devices: list[str]) -> None:
