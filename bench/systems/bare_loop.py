@@ -40,7 +40,10 @@ class BareLoopClient(BrokerClient):
         replication: int | None = None,
     ) -> None:
         """Every topic is there already; the loop only has to know how many partitions its topics have from now on."""
-        (self._directory / "partitions").write_text(f"{partitions}\n", encoding="ascii")
+        # Renamed into place: the loop reads the file at each metadata request, and must never find it half-written.
+        written = self._directory / "partitions.new"
+        written.write_text(f"{partitions}\n", encoding="ascii")
+        written.replace(self._directory / "partitions")
 
     def delete_topic(self, name: str) -> None:
         """Of all topics: they share their files."""
