@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark import cloudpickle
+
 _CLONE_NEWNS = 0x00020000
 _FSTAB = (
     "# made by the installer\nproc\t/proc  proc  defaults 0 0 # as ever\n\nUUID=0e0f /boot ext2 defaults,nofail 0 2\n"
@@ -34,12 +36,16 @@ def why_not() -> str | None:
 
 
 def on_private_host(folder: Path, body: Callable[[], None]) -> None:
-    """Run `body` there, in a process of its own; its failure is this one's."""
-    said = folder / "failure"
-    with child(lambda: _enter_and(folder, body, said)) as pid:
-        _, status = os.waitpid(pid, 0)
-    if status:
-        raise AssertionError(said.read_text("utf-8") if said.exists() else f"the process ended with {status}")
+    """Run `body` there, in a process of its own; its failure is this one's.
+
+    A fresh process and no fork: pytest's process has threads of clients that other tests made, and a fork of it may
+    die of them.
+    """
+    (folder / "body").write_bytes(cloudpickle.dumps(body))  # type: ignore[no-untyped-call]
+    command = [sys.executable, "-m", __name__, str(folder)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ended.returncode:
+        raise AssertionError(ended.stderr or f"the process ended with status {ended.returncode}")
 
 
 def run_until_killed(body: Callable[[], None]) -> bool:
@@ -78,19 +84,14 @@ def mount(*arguments: str | Path) -> None:
     subprocess.run(["mount", *arguments], check=True)
 
 
-def _enter_and(folder: Path, body: Callable[[], None], said: Path) -> None:
-    try:
-        unshare_mounts()
-        etc = folder / "etc"
-        shutil.copytree("/etc", etc, symlinks=True)
-        (etc / "fstab").write_text(_FSTAB, encoding="utf-8")
-        mount("--bind", etc, "/etc")
-        for place in ("/var/lib", "/run", "/mnt"):
-            mount("-t", "tmpfs", "tmpfs", place)
-        body()
-    except BaseException:
-        said.write_text(traceback.format_exc(), encoding="utf-8")
-        raise
+def _enter(folder: Path) -> None:
+    unshare_mounts()
+    etc = folder / "etc"
+    shutil.copytree("/etc", etc, symlinks=True)
+    (etc / "fstab").write_text(_FSTAB, encoding="utf-8")
+    mount("--bind", etc, "/etc")
+    for place in ("/var/lib", "/run", "/mnt"):
+        mount("-t", "tmpfs", "tmpfs", place)
 
 
 @contextmanager
@@ -108,3 +109,9 @@ def loop_devices(folder: Path, count: int, size_bytes: int = 32 << 20) -> Iterat
     finally:
         for device in devices:
             subprocess.run(["losetup", "--detach", device], check=True)
+
+
+if __name__ == "__main__":
+    here = Path(sys.argv[1])
+    _enter(here)
+    cloudpickle.loads((here / "body").read_bytes())()

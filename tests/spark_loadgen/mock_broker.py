@@ -37,9 +37,10 @@ class MockBroker:
 
 
 @contextmanager
-def mock_broker() -> Iterator[MockBroker]:
+def mock_broker(delay_ms: int = 0) -> Iterator[MockBroker]:
+    """delay_ms: how long the broker waits before each answer."""
     process = subprocess.Popen(
-        [sys.executable, str(Path(__file__))], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, str(Path(__file__)), str(delay_ms)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         yield MockBroker(process)
@@ -47,8 +48,15 @@ def mock_broker() -> Iterator[MockBroker]:
         process.communicate()
 
 
-def _serve() -> None:
-    cluster = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "unused", "log_level": 0})
+def _serve(delay_ms: int) -> None:
+    cluster = Producer(
+        {
+            "test.mock.num.brokers": 1,
+            "test.mock.broker.rtt": delay_ms,
+            "bootstrap.servers": "unused",
+            "log_level": 0,
+        }
+    )
     (broker,) = cluster.list_topics(timeout=10).brokers.values()
     sys.stdout.write(f"{broker.host}:{broker.port}\n")
     sys.stdout.flush()
@@ -56,4 +64,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(int(sys.argv[1]))

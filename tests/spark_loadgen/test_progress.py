@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from highwater.spark_loadgen.progress import ProgressTracker
 
@@ -41,6 +43,13 @@ def test_before_t0_there_is_only_a_phase() -> None:
     progress = ProgressTracker(PLAN).progress()
     assert (progress.phase, progress.elapsed_s, progress.left_s, progress.offered) == ("start", 0.0, 3.0, 0)
     assert progress.generator_cpu_ratio_max is None
+
+
+@pytest.mark.parametrize(("elapsed_s", "phase"), [(0.5, "warmup"), (1.5, "measure"), (30.0, "drain")])
+def test_phases_follow_the_plan(elapsed_s: float, phase: str) -> None:
+    tracker = ProgressTracker(PLAN)
+    tracker.t0_ns = time.monotonic_ns() - int(elapsed_s * 1e9)
+    assert tracker.progress().phase == phase
 
 
 def test_a_second_is_told_once_everybody_has_reported_it() -> None:
