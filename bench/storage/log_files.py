@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.storage.page_cache import CacheState, cache_state
+from highwater.common.topic_partition import parse_partition_name
 
 # How long writing out the rest may take; a slow disk behind a large page cache would need minutes.
 FLUSH_WITHIN_S: Final = 10.0
@@ -57,8 +58,8 @@ def segments(directories: Iterable[Path], topics: Sequence[str]) -> list[Path]:
 
 
 def _is_partition(folder: str, topics: Sequence[str]) -> bool:
-    topic, _, partition = folder.rpartition("-")
-    return topic in topics and partition.isdecimal()
+    partition = parse_partition_name(folder)
+    return partition is not None and partition[0] in topics
 
 
 def log_state(directories: Iterable[Path], topics: Sequence[str], flush: bool) -> LogState | None:

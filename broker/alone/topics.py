@@ -13,7 +13,6 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.runtime import Runtime
@@ -40,6 +39,7 @@ from highwater.broker.topics.internal_topic import plan_of
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
 from highwater.broker.topics.topic_names import metric_name
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

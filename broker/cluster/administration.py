@@ -35,7 +35,6 @@ from highwater.broker.cluster.zookeeper import (
 from highwater.broker.cluster.zookeeper import (
     Node as Znode,
 )
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, topic_override_warnings
 from highwater.broker.topics.administration import (
@@ -57,6 +56,7 @@ from highwater.broker.topics.administration import (
 )
 from highwater.broker.topics.topic import random_topic_id
 from highwater.broker.topics.topic_names import metric_name, topic_name_problem
+from highwater.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.controller.controller import Controller

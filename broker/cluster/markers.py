@@ -21,7 +21,7 @@ from highwater.broker.protocol.cold import Answer
 from highwater.broker.records.record import TransactionMarker
 from highwater.broker.runtime import Runtime
 from highwater.broker.txn.markers import LocalMarkers, Marked
-from highwater.broker.txn.transaction import TopicPartition
+from highwater.common.topic_partition import TopicPartition
 
 _VERSION: Final = 1
 """The same as Kafka's at inter.broker.protocol.version 3.9."""

@@ -19,7 +19,7 @@ from highwater.broker.cluster.state import (
     PartitionView,
     TopicView,
 )
-from highwater.broker.log.checkpoint import TopicPartition
+from highwater.common.topic_partition import TopicPartition
 
 _SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """Security protocols by number (org.apache.kafka.common.security.auth.SecurityProtocol)."""

@@ -20,7 +20,8 @@ from highwater.broker.protocol.apis import ADD_PARTITIONS_TO_TXN
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC
-from highwater.broker.txn.transaction import Producer, TopicPartition
+from highwater.broker.txn.transaction import Producer
+from highwater.common.topic_partition import TopicPartition
 
 _VERSION: Final = 5
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from highwater.broker.log.checkpoint import TopicPartition, decode_topic_id
+from highwater.broker.log.checkpoint import decode_topic_id
 from highwater.broker.settings.metadata_tree import (
     BROKER_CONFIGS,
     CLIENT_CONFIGS,
@@ -31,6 +31,7 @@ from highwater.broker.settings.metadata_tree import (
     text_of,
     topic_value,
 )
+from highwater.common.topic_partition import TopicPartition
 
 CONTROLLER: Final = "/controller"
 BROKER_IDS: Final = "/brokers/ids"

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # ty
 
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import ConfigError, read_properties_file
+from highwater.common import topic_partition
 from highwater.common.nearest import did_you_mean
 
 CONNECT_TIMEOUT_S: Final = 5.0
@@ -37,7 +38,8 @@ CommandConfigOption = Annotated[
 _GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 _Result = TypeVar("_Result")
 
-Partition: TypeAlias = tuple[str, int]
+Partition: TypeAlias = topic_partition.TopicPartition
+"""A short name, because confluent_kafka's TopicPartition is another type: it has an offset."""
 
 
 class Cluster:

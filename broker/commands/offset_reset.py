@@ -13,6 +13,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.broker.commands.client import Cluster, Partition
 from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.common.topic_partition import partition_name
 
 # ISO 8601's durations, as java.time.Duration reads them: no years or months, whose length varies.
 _DURATION: Final = re.compile(
@@ -72,7 +73,7 @@ def targets(
         later = cluster.offsets(partitions, OffsetSpec.for_timestamp(target.number))
     found = {}
     for partition in partitions:
-        name = f"{partition[0]}-{partition[1]}"
+        name = partition_name(*partition)
         if partition not in ranges:
             raise CommandError(f"{name}: its leader does not return its offsets")
         low, high = ranges[partition]

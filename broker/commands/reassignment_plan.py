@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from highwater.broker.commands.client import Partition
+from highwater.common.topic_partition import partition_name
 
 Assignment = dict[Partition, list[int]]
 """Replicas by partition, the preferred leader first."""
@@ -81,7 +82,7 @@ def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignmen
     """
     if short := next((place for place, replicas in current.items() if len(replicas) > len(racks)), None):
         raise ValueError(
-            f"{short[0]}-{short[1]} has {len(current[short])} replicas, and there are {len(racks)} brokers"
+            f"{partition_name(*short)} has {len(current[short])} replicas, and there are {len(racks)} brokers"
         )
     planned = {place: [broker for broker in replicas if broker in racks] for place, replicas in sorted(current.items())}
     replicas_held = _Loads((topic, broker) for (topic, _), replicas in planned.items() for broker in replicas)
@@ -116,7 +117,7 @@ def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignmen
 class _Loads:
     """The number of replicas or leaders per broker, by topic and in total."""
 
-    def __init__(self, held: Iterable[tuple[str, int]]) -> None:
+    def __init__(self, held: Iterable[Partition]) -> None:
         self.of_topics: defaultdict[str, Counter[int]] = defaultdict(Counter)
         self.total: Counter[int] = Counter()
         for topic, broker in held:

@@ -34,7 +34,7 @@ from highwater.broker.group.events import (
 )
 from highwater.broker.group.kept import KeptGroups, kept_groups
 from highwater.broker.group.members import CONSUMER
-from highwater.broker.group.offsets import CommittedOffset, GroupOffsets, TopicPartition
+from highwater.broker.group.offsets import CommittedOffset, GroupOffsets
 from highwater.broker.group.rebalance import GroupSettings, State
 from highwater.broker.group.schemas import (
     GroupKey,
@@ -51,6 +51,7 @@ from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from highwater.broker.group.events import StoredGroup
-from highwater.broker.group.offsets import CommittedOffset, TopicPartition
+from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.group.schemas import GroupKey, OffsetKey, decode_group, decode_key, decode_offset
 from highwater.broker.group.settling import SettledRecords
+from highwater.common.topic_partition import TopicPartition
 
 
 class UndecidedOffset(NamedTuple):

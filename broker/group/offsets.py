@@ -27,8 +27,7 @@ from typing import NamedTuple
 
 from highwater.broker.group.members import CONSUMER
 from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP, Rebalance, State
-
-TopicPartition = tuple[str, int]
+from highwater.common.topic_partition import TopicPartition
 
 
 class CommittedOffset(NamedTuple):

@@ -24,7 +24,8 @@ from highwater.broker.handlers.fencing import as_known
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.txn.transaction import Producer, TopicPartition
+from highwater.broker.txn.transaction import Producer
+from highwater.common.topic_partition import TopicPartition
 
 Outcomes = dict[TopicPartition, ErrorCode]
 

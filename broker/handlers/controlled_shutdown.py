@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.member import member_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.node import Node
+from highwater.common.topic_partition import TopicPartition
 
 _UNKNOWN_EPOCH = -1
 

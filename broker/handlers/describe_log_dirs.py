@@ -13,12 +13,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.moving import Move
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.topics.topic import Topic
+from highwater.common.topic_partition import TopicPartition
 
 _UNKNOWN: Final = (-1, -1)
 

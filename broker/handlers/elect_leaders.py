@@ -11,10 +11,10 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.topics.administration import ElectionType, Problem
+from highwater.common.topic_partition import TopicPartition
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.topics.administration import Problem, Reassignment
+from highwater.common.topic_partition import TopicPartition
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

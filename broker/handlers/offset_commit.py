@@ -18,10 +18,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.group.offsets import CommittedOffset, TopicPartition
+from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
+from highwater.common.topic_partition import TopicPartition
 
 _NO_RETENTION_MS: Final = -1
 

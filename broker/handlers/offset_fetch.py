@@ -15,10 +15,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.group.offsets import GroupOffsets, TopicPartition
+from highwater.broker.group.offsets import GroupOffsets
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.common.topic_partition import TopicPartition
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -32,7 +32,6 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Timer
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.node import Node
@@ -52,6 +51,7 @@ from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
+from highwater.common.topic_partition import TopicPartition
 
 decode = decode_request
 

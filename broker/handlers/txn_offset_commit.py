@@ -21,12 +21,13 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.group.offsets import CommittedOffset, TopicPartition
+from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.txn.transaction import Producer
+from highwater.common.topic_partition import TopicPartition
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

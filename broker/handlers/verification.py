@@ -16,7 +16,8 @@ from highwater.broker.handlers.fencing import as_known
 from highwater.broker.handlers.member import member_of
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
-from highwater.broker.txn.transaction import Producer, TopicPartition
+from highwater.broker.txn.transaction import Producer
+from highwater.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.verification import Verdicts

@@ -12,9 +12,10 @@ import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import Final
 
 from highwater.common.java_properties import MalformedEscape, format_properties, parse_properties
+from highwater.common.topic_partition import TopicPartition
 
 RECOVERY_POINT_CHECKPOINT: Final = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
@@ -24,8 +25,6 @@ LEADER_EPOCH_CHECKPOINT: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 _VERSION: Final = "0"
 

@@ -10,11 +10,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
+from highwater.common.topic_partition import TopicPartition, partition_name
 
 _logger = logging.getLogger(__name__)
 
@@ -63,7 +63,8 @@ class LogDirectories:
                     continue
                 if directory.has_moved_here(key) == other.has_moved_here(key):
                     raise LogDirectoryError(
-                        f"{other.path} and {directory.path} both hold {key[0]}-{key[1]}; move one of the folders away"
+                        f"{other.path} and {directory.path} both hold {partition_name(*key)}; "
+                        "move one of the folders away"
                     )
                 old, places[key] = (other, directory) if directory.has_moved_here(key) else (directory, other)
                 old.delete_partition(*key)

@@ -8,7 +8,6 @@ first.
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.broker.clock import Clock
+from highwater.broker.log import partition_folder
 from highwater.broker.log.checkpoint import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
@@ -27,7 +27,6 @@ from highwater.broker.log.checkpoint import (
     REPLICATION_OFFSET_CHECKPOINT,
     MalformedFile,
     NewerVersion,
-    TopicPartition,
     decode_offsets,
     decode_partition_metadata,
     decode_properties,
@@ -43,21 +42,16 @@ from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.recovery import LogLoader
+from highwater.common.topic_partition import TopicPartition, parse_partition_name, partition_name
 
 _logger = logging.getLogger(__name__)
 
 DEFAULT_PRODUCER_EXPIRATION_MS: Final = 86_400_000
 
 _LOCK: Final = ".lock"
-_PARTITION_NAME: Final = re.compile(r"([a-zA-Z0-9._-]+)-(\d+)")
-_DELETED_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-delete")
-# Kafka's names of folders that hold a partition in an unusual state; the broker leaves them as they are.
-_SET_ASIDE_NAME: Final = re.compile(r"\S+-\d+\.[0-9a-f]{32}-stray")
-_FUTURE_NAME: Final = re.compile(r"(\S+)-(\d+)\.[0-9a-f]{32}-future")
 MOVED: Final = ".moved"
 """A file in the folder of a log that moved here; the folder in the other directory may still be there."""
 _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
-_MAX_NAME_LENGTH: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +165,7 @@ class LogDirectory:
             ) from error
 
     def _load(self, config_of: Callable[[str], LogConfig] | None, progress: Callable[[int, int], None] | None) -> None:
-        names = self._partition_names()
+        keys = self._find_partitions()
         recovery_points = self._read_checkpoint(RECOVERY_POINT_CHECKPOINT)
         log_start_offsets = self._read_checkpoint(LOG_START_OFFSET_CHECKPOINT)
         self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
@@ -182,23 +176,24 @@ class LogDirectory:
         if is_clean:
             self._files.remove(self.path / CLEAN_SHUTDOWN)
             self._files.sync_directory(self.path)
-        for done, ((topic, partition), name) in enumerate(names.items()):
+        for done, (topic, partition) in enumerate(keys):
             if progress is not None:
-                progress(done, len(names))
+                progress(done, len(keys))
+            directory = self.path / partition_name(topic, partition)
             recovery_point = recovery_points.get((topic, partition), 0)
             self.logs[topic, partition] = self._open_log(
                 topic,
                 partition,
-                self.path / name,
+                directory,
                 config_of(topic) if config_of is not None else self.defaults,
-                topic_id=self._read_topic_id(self.path / name, was_flushed=recovery_point > 0),
+                topic_id=self._read_topic_id(directory, was_flushed=recovery_point > 0),
                 is_clean=is_clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offsets.get((topic, partition), 0),
                 clean_offset=self.clean_offsets.get((topic, partition), 0),
             )
         if progress is not None:
-            progress(len(names), len(names))
+            progress(len(keys), len(keys))
 
     # Partitions
 
@@ -209,7 +204,7 @@ class LogDirectory:
 
         Nothing is synced before the first flush: after a power cut the log may be there, or not, or in part.
         """
-        directory = self.path / f"{topic}-{partition}"
+        directory = self.path / partition_name(topic, partition)
         if (topic, partition) in self.logs:
             raise ValueError(f"{directory} is there already")
         if (topic, partition) in self._checkpointed:
@@ -255,21 +250,19 @@ class LogDirectory:
     def set_aside_unfinished(self, topic: str) -> None:
         """Rename the folders of those partitions of a topic that are deleted or could not be made."""
         for key in [key for key in self._unfinished if key[0] == topic]:
-            directory = self.path / f"{topic}-{key[1]}"
+            directory = self.path / partition_name(*key)
             if self._files.exists(directory):
                 self._set_aside(directory, *key)
             self._unfinished.discard(key)
 
     def _set_aside(self, directory: Path, topic: str, partition: int) -> None:
-        suffix = f"-{partition}.{uuid.uuid4().hex}-delete"
-        name = topic[: _MAX_NAME_LENGTH - len(suffix)] + suffix
-        self._files.rename(directory, self.path / name)
+        self._files.rename(directory, self.path / partition_folder.deleted_name(topic, partition))
         self._files.sync_directory(self.path)
 
     def purge_deleted(self) -> None:
         """Remove the files of deleted partitions; blocks, and may run in any thread."""
         for entry in self._files.list(self.path):
-            if entry.is_directory and _DELETED_NAME.fullmatch(entry.name):
+            if entry.is_directory and partition_folder.is_deleted(entry.name):
                 directory = self.path / entry.name
                 for file in self._files.list(directory):
                     self._files.remove(directory / file.name)
@@ -293,7 +286,7 @@ class LogDirectory:
         The folder has the mark MOVED until `forget_move`, and is durable after `sync_names`. After an OSError all is
         as before.
         """
-        place = self.path / f"{key[0]}-{key[1]}"
+        place = self.path / partition_name(*key)
         self.logs[key] = log
         try:
             self.checkpoint(high_watermarks)
@@ -311,7 +304,7 @@ class LogDirectory:
         del self.logs[key]
         self.high_watermarks.pop(key, None)
         clean_offset = self.clean_offsets.pop(key, None)
-        self._set_aside(self.path / f"{key[0]}-{key[1]}", *key)
+        self._set_aside(self.path / partition_name(*key), *key)
         return {} if clean_offset is None else {key: clean_offset}
 
     def has_moved_here(self, key: TopicPartition) -> bool:
@@ -407,26 +400,26 @@ class LogDirectory:
                 )
         return properties["cluster.id"]
 
-    def _partition_names(self) -> dict[TopicPartition, str]:
+    def _find_partitions(self) -> list[TopicPartition]:
         self.purge_deleted()
-        names: dict[TopicPartition, str] = {}
+        keys = []
         for entry in sorted(self._files.list(self.path)):
             if not entry.is_directory or entry.name in _FOREIGN_BUT_HARMLESS:
                 continue
-            if (future := _FUTURE_NAME.fullmatch(entry.name)) is not None:
-                self.futures.append(((future[1], int(future[2])), self.path / entry.name))
+            if (moving := partition_folder.partition_of_future(entry.name)) is not None:
+                self.futures.append((moving, self.path / entry.name))
                 continue
-            if _SET_ASIDE_NAME.fullmatch(entry.name):
+            if partition_folder.is_stray(entry.name):
                 _logger.warning("%s is left as it is", self.path / entry.name)
                 continue
-            found = _PARTITION_NAME.fullmatch(entry.name)
-            if found is None:
+            key = parse_partition_name(entry.name)
+            if key is None:
                 raise LogDirectoryError(
                     f"{self.path / entry.name} is not a partition's folder (topic-number); move it out of the log "
                     "directory"
                 )
-            names[found[1], int(found[2])] = entry.name
-        return names
+            keys.append(key)
+        return keys
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         """A damaged checkpoint counts as none: the load then reads and checks all segments, and nothing is lost."""

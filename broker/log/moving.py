@@ -13,17 +13,17 @@ the one with the mark counts (broker.log.log_directories). Both are whole, as no
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_durably
 from highwater.broker.log.log_directory import MOVED, LogDirectory
+from highwater.broker.log.partition_folder import future_name
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from highwater.common.topic_partition import TopicPartition
 
 ROUND_BYTES: Final = 16 * 1024 * 1024
 """At most so much is copied in one round, because others use the thread too."""
@@ -32,7 +32,6 @@ LAST_BYTES: Final = 256 * 1024
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, MOVED)
-_MAX_NAME_LENGTH: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +164,3 @@ class Move:
 
     def give_up(self) -> None:
         self.destination.give_up_future(self.path, *self.key)
-
-
-def future_name(topic: str, partition: int) -> str:
-    return f"{topic}-{partition}.{uuid.uuid4().hex}-future"
-
-
-def is_too_long(topic: str, partition: int) -> bool:
-    """Whether the name of the future folder would be too long."""
-    return len(future_name(topic, partition)) > _MAX_NAME_LENGTH

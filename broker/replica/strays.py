@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 
 from highwater.broker.cluster.metadata import MetadataCache
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.topics.partitions import Partitions
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

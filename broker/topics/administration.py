@@ -13,9 +13,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
 from highwater.broker.topics.topic_names import metric_name, topic_name_problem
+from highwater.common.topic_partition import TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""

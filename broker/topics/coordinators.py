@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic
+from highwater.common.topic_partition import TopicPartition
 
 
 class Coordinator(Protocol):

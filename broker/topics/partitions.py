@@ -12,10 +12,11 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.log.checkpoint import TopicPartition, encode_topic_id
+from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.log.moving import Move, is_too_long
+from highwater.broker.log.moving import Move
+from highwater.broker.log.partition_folder import has_too_long_future_name
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
@@ -25,6 +26,7 @@ from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from highwater.broker.topics.topic import Topic, TopicRecord
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -215,7 +217,7 @@ class Partitions:
             return ErrorCode.log_dir_not_found
         if partition.has_failed or destination not in self.log_directories.live:
             return ErrorCode.kafka_storage_error
-        if is_too_long(*key):
+        if has_too_long_future_name(*key):
             return ErrorCode.invalid_topic_exception
         source = self.log_directories.of(partition.log)
         under_way = self.moves.get(key)

@@ -39,9 +39,9 @@ from highwater.broker.txn.transaction import (
     State,
     Store,
     StoredTransaction,
-    TopicPartition,
     Transaction,
 )
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

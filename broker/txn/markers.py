@@ -14,7 +14,7 @@ from highwater.broker.records.record import TransactionMarker
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.refusal import refusal
-from highwater.broker.txn.transaction import TopicPartition
+from highwater.common.topic_partition import TopicPartition
 
 Marked = Callable[[TopicPartition, ErrorCode], None]
 

@@ -20,7 +20,8 @@ from typing import Final
 
 from highwater.broker.protocol.primitives import Decoder, MalformedRequestError, string
 from highwater.broker.records.batch import CorruptBatch
-from highwater.broker.txn.transaction import Producer, State, StoredTransaction, TopicPartition
+from highwater.broker.txn.transaction import Producer, State, StoredTransaction
+from highwater.common.topic_partition import TopicPartition
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -26,6 +26,8 @@ from typing import Final, NamedTuple, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
+from highwater.common.topic_partition import TopicPartition
+
 NO_PRODUCER_ID: Final = -1
 NO_EPOCH: Final = -1
 NO_TIMESTAMP: Final = -1
@@ -35,8 +37,6 @@ LAST_EPOCH: Final = 32767 - 1
 _FIRST_RETRY_MS: Final = 100
 _LONGEST_RETRY_MS: Final = 1000
 """Short: the producer waits, and missing in-sync replicas may be back at any moment."""
-
-TopicPartition: TypeAlias = tuple[str, int]
 
 
 class State(IntEnum):

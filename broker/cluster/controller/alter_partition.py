@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.controller.storage import Rounds, write_states
 from highwater.broker.cluster.state import LeaderAndIsr
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
+from highwater.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.controller.term import Term

@@ -19,7 +19,7 @@ from highwater.broker.cluster.state import (
     LeaderAndIsr,
     ReplicaAssignment,
 )
-from highwater.broker.log.checkpoint import TopicPartition
+from highwater.common.topic_partition import TopicPartition
 
 
 class PartitionState(Enum):

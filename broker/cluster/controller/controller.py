@@ -47,11 +47,11 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeper,
 )
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.administration import NOT_CONTROLLER, ElectionType, Problem
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from highwater.broker.cluster.controller.requests import RequestBatch
 from highwater.broker.cluster.controller.storage import Rounds, ask, create_states, write_states
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.cluster.zookeeper import Get, Node
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings import metadata_tree
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

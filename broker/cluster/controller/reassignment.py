@@ -37,8 +37,8 @@ from highwater.broker.cluster.controller.storage import Rounds, ask, write, writ
 from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, Set, ZooKeeperError
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.topics.administration import Problem
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from highwater.broker.cluster.controller.storage import Rounds, Submit, ask, wri
 from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import NO_LEADER
 from highwater.broker.cluster.zookeeper import Delete, Exists, Get, Node, ZooKeeperError
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.administration import Problem
+from highwater.common.topic_partition import TopicPartition, partition_name
 
 _logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Rebalance:
         for key in wanted:
             result = results.get(key, "it cannot be elected for now")
             outcomes[key] = (
-                Problem(failure, f"Failed to elect leader for partition {key[0]}-{key[1]}: {result}")
+                Problem(failure, f"Failed to elect leader for partition {partition_name(*key)}: {result}")
                 if isinstance(result, str)
                 else result.leader
             )

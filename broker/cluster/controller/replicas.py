@@ -22,7 +22,7 @@ from highwater.broker.cluster.controller.context import ControllerContext, Repli
 from highwater.broker.cluster.controller.requests import RequestBatch
 from highwater.broker.cluster.controller.storage import Rounds, write_states
 from highwater.broker.cluster.state import NO_LEADER, LeaderAndIsr
-from highwater.broker.log.checkpoint import TopicPartition
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from highwater.broker.cluster.controller.channels import Channels
 from highwater.broker.cluster.controller.context import ControllerContext
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ from highwater.broker.cluster.zookeeper import (
     Transaction,
     ZooKeeperError,
 )
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings import metadata_tree
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

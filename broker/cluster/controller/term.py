@@ -28,10 +28,10 @@ from highwater.broker.cluster.controller.storage import Rounds, Submit, ask, chi
 from highwater.broker.cluster.controller.watches import Watches
 from highwater.broker.cluster.state import BrokerInfo, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Children, Create, Exists, Get, Node, Set
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.topic import random_topic_id
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 

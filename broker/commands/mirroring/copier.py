@@ -33,6 +33,7 @@ from highwater.broker.commands.mirroring.progress import (
     encode_key,
 )
 from highwater.broker.commands.terminal import CommandError
+from highwater.common.topic_partition import partition_name
 
 _BATCH: Final = 1000
 _POLL_S: Final = 0.1
@@ -194,9 +195,9 @@ class Copier:
             KafkaError._UNKNOWN_TOPIC,
             KafkaError._UNKNOWN_PARTITION,
         ):
-            raise CommandError(f"{partition[0]}-{partition[1]} is gone from the source")
+            raise CommandError(f"{partition_name(*partition)} is gone from the source")
         elif error.code() not in _PASSING and not error.retriable():
-            raise refusal(f"{partition[0]}-{partition[1]} of the source", KafkaException(error))
+            raise refusal(f"{partition_name(*partition)} of the source", KafkaException(error))
 
     def _skip_deleted(self, partition: Partition) -> None:
         """Continue at the log start offset, when retention deleted the next records. Raises CommandError for loss."""
@@ -204,11 +205,11 @@ class Copier:
         position = self._position(partition)
         if position > end:
             raise CommandError(
-                f"{partition[0]}-{partition[1]} of the source ends at offset {end}, and the mirror is at {position}: "
+                f"{partition_name(*partition)} of the source ends at offset {end}, and the mirror is at {position}: "
                 "the source has lost records or the topic was created again: use another --name and --prefix"
             )
         self._say(
-            f"warning: the source deleted offsets {position} to {start - 1} of {partition[0]}-{partition[1]} before "
+            f"warning: the source deleted offsets {position} to {start - 1} of {partition_name(*partition)} before "
             "they were copied (retention)"
         )
         self._pending_of(partition).source_offset = start

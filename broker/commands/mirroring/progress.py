@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from highwater.common.topic_partition import TopicPartition
+
 _MOST_RUNS: Final = 128
 _VERSION: Final = 1
 
@@ -100,7 +102,7 @@ def encode_key(topic: str, partition: int) -> bytes:
     return json.dumps([topic, partition], separators=(",", ":")).encode()
 
 
-def decode_key(key: bytes) -> tuple[str, int]:
+def decode_key(key: bytes) -> TopicPartition:
     """Raises DamagedProgress."""
     try:
         topic, partition = json.loads(key)

@@ -183,8 +183,10 @@ def test_what_is_no_partition_is_named(tmp_path: Path) -> None:
     aside = tmp_path / f"t-0.{uuid.uuid4().hex}-stray"
     aside.mkdir()
     opened(tmp_path).close()
-    (tmp_path / "holiday photos").mkdir()
-    assert "holiday photos is not a partition's folder" in refusal(tmp_path)
+    for name in ("holiday photos", "t-07"):
+        (tmp_path / name).mkdir()
+        assert f"{name} is not a partition's folder" in refusal(tmp_path)
+        (tmp_path / name).rmdir()
     assert aside.exists()
 
 

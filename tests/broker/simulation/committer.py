@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
+from highwater.common.topic_partition import TopicPartition
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Client
 from tests.broker.simulation.peers import SimulatedPeer

@@ -13,10 +13,10 @@ from highwater.broker.cluster.administration import ClusterAdministration
 from highwater.broker.cluster.controller.context import ControllerContext
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.state import BrokerInfo
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.settings import metadata_tree
+from highwater.common.topic_partition import TopicPartition
 from tests.broker.cluster.controller.harness import ControllerCluster, FakeBroker
 
 

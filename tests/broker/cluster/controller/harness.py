@@ -13,7 +13,6 @@ from highwater.broker.cluster.member import take_up_cluster
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Create, Created, WatchEvent, run
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import api_of
 from highwater.broker.protocol.frame import Parts
@@ -21,6 +20,7 @@ from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, Setting
 from highwater.broker.topics.topic import random_topic_id
+from highwater.common.topic_partition import TopicPartition
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper

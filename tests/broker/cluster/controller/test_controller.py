@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import NO_BROKER, NO_LEADER
 from highwater.broker.cluster.zookeeper import Create, Delete, Set
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings import metadata_tree
 from highwater.broker.topics.administration import ElectionType, Problem
+from highwater.common.topic_partition import TopicPartition
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Outcome = tuple[ErrorCode, list[TopicPartition]]

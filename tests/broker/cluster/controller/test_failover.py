@@ -9,9 +9,9 @@ import pytest
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Create, Request
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.settings import metadata_tree
 from highwater.broker.topics.topic import random_topic_id
+from highwater.common.topic_partition import TopicPartition
 from tests.broker.cluster.controller.harness import ControllerCluster
 
 Act = Callable[[ControllerCluster], None]

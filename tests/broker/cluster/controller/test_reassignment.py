@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
-from highwater.broker.log.checkpoint import TopicPartition
 from highwater.broker.topics.administration import Problem, Reassignment
+from highwater.common.topic_partition import TopicPartition
 from tests.broker.cluster.controller.administered import AdministeredCluster, partitions_of
 
 T0 = ("t", 0)
