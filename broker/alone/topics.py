@@ -210,10 +210,9 @@ class LocalTopics:
             if partition_count > MAX_PARTITIONS_PER_REQUEST:
                 results.append(too_many_partitions(partition_count))
                 continue
-            config = {name: text for name, text in (topic.config or {}).items() if text is not None}
-            record = TopicRecord(topic.name, random_topic_id(), assignment, config)
+            record = TopicRecord(topic.name, random_topic_id(), assignment, topic.overrides)
             records.append(record)
-            results.append(Topic(record, TopicConfig(self._config, config), TopicCounters()))
+            results.append(Topic(record, TopicConfig(self._config, record.config), TopicCounters()))
             names[metric_name(topic.name)] = topic.name
         if validate_only or not records:
             return results

@@ -139,14 +139,13 @@ class ClusterAdministration:
                 continue
             assignments[topic.name] = assignment
             names[metric_name(topic.name)] = topic.name
-            overrides = {name: text for name, text in (topic.config or {}).items() if text is not None}
             results.append(
                 CreatedTopic(
                     topic.name,
                     None if validate_only else random_topic_id(),
                     len(assignment),
                     len(assignment[0]),
-                    TopicConfig(self._config, overrides),
+                    TopicConfig(self._config, topic.overrides),
                 )
             )
         if not validate_only:

@@ -50,7 +50,6 @@ from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from highwater.broker.topics.partitions import Partitions
-from highwater.broker.topics.topic import Topic
 from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ class GroupCoordinator:
         self._config = config
         self._clock = runtime.clock
         self._scheduler = runtime.scheduler
-        self._topic = InternalTopic(
+        self.topic = InternalTopic(
             runtime,
             partitions,
             cluster,
@@ -123,31 +122,19 @@ class GroupCoordinator:
 
     # The topic
 
-    def take_up(self, topic: Topic) -> None:
-        """Start to lead all partitions of `__consumer_offsets`, in a broker that runs alone."""
-        self._topic.take_up(topic)
-
     def topic_deleted(self, name: str) -> None:
         """Remove the offsets of a deleted topic; when it is `__consumer_offsets`, remove all groups."""
         if name != OFFSETS_TOPIC:
             for group_id, group in tuple(self._groups.items()):
                 self._bury(group_id, group, group.offsets.remove_topic(name))
             return
-        self._topic.forget()
+        self.topic.forget()
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Remove the offsets of partitions that the cluster deleted."""
         for group_id, group in tuple(self._groups.items()):
             self._bury(group_id, group, group.offsets.remove(partitions))
-        self._topic.forget_if_gone()
-
-    def on_leader(self, index: int, leader_epoch: int) -> None:
-        """Start to coordinate the groups of a partition of `__consumer_offsets` that this broker now leads."""
-        self._topic.on_leader(index, leader_epoch)
-
-    def on_follower(self, index: int) -> None:
-        """Stop to coordinate the groups of a partition that this broker no longer leads."""
-        self._topic.on_follower(index)
+        self.topic.forget_if_gone()
 
     def _unload(self, index: int) -> None:
         gone = [(group_id, group) for group_id, group in self._groups.items() if group.partition_index == index]
@@ -172,15 +159,15 @@ class GroupCoordinator:
             return ErrorCode.invalid_group_id
         if self._is_closed:
             return ErrorCode.coordinator_not_available
-        return self._topic.refusal(group_id)
+        return self.topic.refusal(group_id)
 
     def partition_of(self, group_id: str) -> int | None:
         """Return the partition of `__consumer_offsets` for a group; None while there is no such topic."""
-        return self._topic.index_of(group_id)
+        return self.topic.index_of(group_id)
 
     def partition(self, group_id: str) -> Partition | None:
         """Return the partition of `__consumer_offsets` for a group, if this broker leads it."""
-        return self._topic.partition(group_id)
+        return self.topic.partition(group_id)
 
     # Members
 
@@ -280,7 +267,7 @@ class GroupCoordinator:
         """
         producer_id = producer[0]
         group = self._groups.get(group_id)
-        partition = self._topic.partition(group_id)
+        partition = self.topic.partition(group_id)
         error = self.refusal(group_id)
         if error is None and partition is not None and not partition.has_open_transaction(producer_id):
             refusal = ErrorCode.not_coordinator if verify is None else verify(*producer)
@@ -379,7 +366,7 @@ class GroupCoordinator:
         error = ErrorCode.none
         if self._is_closed:
             error = ErrorCode.coordinator_not_available
-        elif self._topic.is_loading:
+        elif self.topic.is_loading:
             error = ErrorCode.coordinator_load_in_progress
         return error, [group.members for group in self._groups.values()]
 
@@ -437,7 +424,7 @@ class GroupCoordinator:
 
     def _add(self, group_id: str, index: int | None = None) -> Group:
         if index is None:
-            index = self._topic.index_of(group_id)
+            index = self.topic.index_of(group_id)
             assert index is not None, "a group without a topic"
         group = self._groups[group_id] = Group(ClassicGroup(group_id, self._settings), index)
         self._schedule_expiry()
@@ -467,7 +454,7 @@ class GroupCoordinator:
         producer: tuple[int, int] | None = None,
     ) -> None:
         now_ms = self._clock.now_ms()
-        self._topic.append(group_id, records, now_ms, then, producer, timeout_ms=self._append_timeout_ms)
+        self.topic.append(group_id, records, now_ms, then, producer, timeout_ms=self._append_timeout_ms)
 
     def _schedule(self, group: Group) -> None:
         """Schedule the group's `tick`. An early timer does no harm, so heartbeats do not move the timer."""
@@ -494,7 +481,7 @@ class GroupCoordinator:
 
     def _load(self, partition: Partition) -> Iterator[None]:
         settled = SettledRecords()
-        for header, batch in self._topic.batches(partition):
+        for header, batch in self.topic.batches(partition):
             settled.take(header, batch)
             yield
         self._restore(kept_groups(settled), partition.index)

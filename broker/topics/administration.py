@@ -44,6 +44,10 @@ class NewTopic(NamedTuple):
     assignment: Mapping[int, list[int]] | None = None
     config: Mapping[str, str | None] | None = None
 
+    @property
+    def overrides(self) -> dict[str, str]:
+        return {name: text for name, text in (self.config or {}).items() if text is not None}
+
     def counts(self, config: BrokerConfig) -> tuple[int, int]:
         """Of partitions and of replicas of each, where no assignment says so."""
         partition_count, replication_factor = self.partition_count, self.replication_factor

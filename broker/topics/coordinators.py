@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, InternalTopic
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic
 from highwater.common.topic_partition import TopicPartition
 
 
 class Coordinator(Protocol):
-    """Keeps its state in one internal topic; the partitions of that are meant here, unless others are named."""
+    """Keeps its state in one internal topic."""
 
-    def take_up(self, topic: Topic) -> None:
-        """Lead the whole topic: the broker runs alone."""
-
-    def on_leader(self, index: int, leader_epoch: int) -> None:
-        """This broker leads that partition now, or leads it in a later epoch."""
-
-    def on_follower(self, index: int) -> None:
-        """This broker leads that partition no longer, or has it no longer."""
+    @property
+    def topic(self) -> InternalTopic: ...
 
     def topic_deleted(self, name: str) -> None:
         """Any topic, of a broker that runs alone."""
@@ -45,17 +39,17 @@ class Coordinators:
         """Lead a topic that is new, if it is one of theirs."""
         coordinator = self._by_topic.get(topic.name)
         if coordinator is not None:
-            coordinator.take_up(topic)
+            coordinator.topic.take_up(topic)
 
     def on_leader(self, topic: str, index: int, leader_epoch: int) -> None:
         coordinator = self._by_topic.get(topic)
         if coordinator is not None:
-            coordinator.on_leader(index, leader_epoch)
+            coordinator.topic.on_leader(index, leader_epoch)
 
     def on_follower(self, topic: str, index: int) -> None:
         coordinator = self._by_topic.get(topic)
         if coordinator is not None:
-            coordinator.on_follower(index)
+            coordinator.topic.on_follower(index)
 
     def topic_deleted(self, name: str) -> None:
         for coordinator in self._by_topic.values():

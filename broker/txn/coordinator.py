@@ -23,7 +23,6 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
 from highwater.broker.topics.partitions import Partitions
-from highwater.broker.topics.topic import Topic
 from highwater.broker.txn.markers import Markers
 from highwater.broker.txn.producer_ids import ProducerIds
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
@@ -73,7 +72,7 @@ class TransactionCoordinator:
         self._scheduler = runtime.scheduler
         self._producer_ids = producer_ids
         self._markers = markers
-        self._topic = InternalTopic(
+        self.topic = InternalTopic(
             runtime,
             partitions,
             cluster,
@@ -94,29 +93,17 @@ class TransactionCoordinator:
 
     # The topic
 
-    def take_up(self, topic: Topic) -> None:
-        """Start to lead all partitions of `__transaction_state`, in a broker that runs alone."""
-        self._topic.take_up(topic)
-
     def topic_deleted(self, name: str) -> None:
         """Remove all transactions when `__transaction_state` is deleted. Writing a marker notices other topics."""
         if name == TRANSACTIONS_TOPIC:
-            self._topic.forget()
+            self.topic.forget()
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Note partitions that the cluster deleted."""
-        self._topic.forget_if_gone()
-
-    def on_leader(self, index: int, leader_epoch: int) -> None:
-        """Start to coordinate the ids of a partition of `__transaction_state` that this broker now leads."""
-        self._topic.on_leader(index, leader_epoch)
-
-    def on_follower(self, index: int) -> None:
-        """Stop to coordinate the ids of a partition that this broker no longer leads."""
-        self._topic.on_follower(index)
+        self.topic.forget_if_gone()
 
     def _unload(self, index: int) -> None:
-        for transactional_id in [name for name in self._transactions if self._topic.index_of(name) == index]:
+        for transactional_id in [name for name in self._transactions if self.topic.index_of(name) == index]:
             del self._transactions[transactional_id]
             self._ongoing.pop(transactional_id, None)
             if (timer := self._timers.pop(_retry_of(transactional_id), None)) is not None:
@@ -134,11 +121,11 @@ class TransactionCoordinator:
             return ErrorCode.invalid_request
         if self._is_closed:
             return ErrorCode.coordinator_not_available
-        return self._topic.refusal(transactional_id)
+        return self.topic.refusal(transactional_id)
 
     def partition_of(self, transactional_id: str) -> int | None:
         """Return the partition of `__transaction_state` for an id; None while there is no such topic."""
-        return self._topic.index_of(transactional_id)
+        return self.topic.index_of(transactional_id)
 
     def _find(self, transactional_id: str) -> Transaction | ErrorCode:
         if (error := self._refusal(transactional_id)) is not None:
@@ -206,7 +193,7 @@ class TransactionCoordinator:
     def all_transactions(self) -> list[Listing] | ErrorCode:
         if self._is_closed:
             return ErrorCode.coordinator_not_available
-        if self._topic.is_loading:
+        if self.topic.is_loading:
             return ErrorCode.coordinator_load_in_progress
         return [Listing(name, transaction.kept) for name, transaction in self._transactions.items()]
 
@@ -294,7 +281,7 @@ class TransactionCoordinator:
         if self._is_ours(transactional_id, transaction):
             record = (encode_key(transactional_id), value)
             now_ms, timeout_ms = self._clock.now_ms(), transaction.kept.timeout_ms
-            self._topic.append(transactional_id, [record], now_ms, stored, timeout_ms=timeout_ms)
+            self.topic.append(transactional_id, [record], now_ms, stored, timeout_ms=timeout_ms)
         else:
             stored(ErrorCode.not_coordinator)
 
@@ -303,7 +290,7 @@ class TransactionCoordinator:
         return self._transactions.get(transactional_id) is transaction
 
     def _mark(self, transactional_id: str, transaction: Transaction, mark: Mark) -> None:
-        coordinator_epoch = self._topic.leader_epoch(transactional_id)
+        coordinator_epoch = self.topic.leader_epoch(transactional_id)
         marker = TransactionMarker(*mark.producer, coordinator_epoch, mark.is_commit)
 
         def marked(key: TopicPartition, error: ErrorCode) -> None:
@@ -324,7 +311,7 @@ class TransactionCoordinator:
 
     def _load(self, partition: Partition) -> Iterator[None]:
         latest: dict[bytes, bytes] = {}
-        for header, batch in self._topic.batches(partition):
+        for header, batch in self.topic.batches(partition):
             if not header.is_control:
                 _keep_last(decode_batch(batch, header), latest)
             yield
