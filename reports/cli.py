@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from highwater.common.atomic_files import write_atomically
+
 USAGE_ERROR = 2
 
 
@@ -58,12 +60,9 @@ def report(
         raise _failed(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise _failed(f"cannot read {last}: {error}") from error
-    temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.write_text(text, "utf-8")
-        temporary.replace(path)
+        write_atomically(path, text)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         reason = error.strerror or error
         raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
     typer.echo(path)

@@ -36,11 +36,12 @@ from highwater.bench.gate.reasoning import (
 )
 from highwater.bench.gate.sides import Measured, Recorded
 from highwater.bench.results import AaPair, ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
-from highwater.bench.results.files import dump, write_atomically
+from highwater.bench.results.files import dump
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import Specification, specify
+from highwater.common.atomic_files import write_atomically
 
 GATE_FILE: Final = "gate.json"
 _CONFIRMATION: Final = "confirmation"

@@ -27,7 +27,7 @@ from highwater.bench.history.otava import ChangePoint
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import RunResult
 from highwater.bench.results.analysis import Better
-from highwater.bench.results.files import write_atomically
+from highwater.common.atomic_files import write_atomically
 from highwater.common.nearest import nearest
 
 WORKLOAD_COLUMN: Final = "workload_sha256"

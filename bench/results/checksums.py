@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.files import write_atomically
+from highwater.common.atomic_files import write_atomically
 
 FILE_NAME: Final = "checksums.sha256"
 # Files that are derived from the others and may be written again at any time.

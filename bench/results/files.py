@@ -1,9 +1,8 @@
-"""The files of a result directory: names, atomic writes, errors of damaged files."""
+"""The files of a result directory: names, errors of damaged files."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,15 +23,6 @@ M = TypeVar("M", bound=BaseModel)
 CLUSTER_HOSTS = "hosts"
 """The folder in a trial's folder with the samples of hosts that carry an external cluster."""
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
-
-
-def write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def dump(model: BaseModel) -> str:

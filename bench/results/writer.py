@@ -9,10 +9,11 @@ from typing import Final
 
 from highwater.bench.results.analysis import Analysis, Search
 from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
-from highwater.bench.results.files import CLUSTER_HOSTS, ResultDirectoryError, dump, is_trial_id, write_atomically
+from highwater.bench.results.files import CLUSTER_HOSTS, ResultDirectoryError, dump, is_trial_id
 from highwater.bench.results.host import HostSample
 from highwater.bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
 from highwater.bench.results.storage import StorageProbes
+from highwater.common.atomic_files import write_atomically
 
 _FILES_OF_A_RUN: Final = (
     "manifest.json",

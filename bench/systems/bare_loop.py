@@ -16,6 +16,7 @@ from highwater.bench.native.programs import program
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.process import SystemProcess, ready_line
 from highwater.bench.systems.running import StartedSystem
+from highwater.common.atomic_files import write_atomically
 
 BARE_LOOP: Final = "bare-loop"
 _LENGTH_AT: Final = 8
@@ -40,10 +41,8 @@ class BareLoopClient(BrokerClient):
         replication: int | None = None,
     ) -> None:
         """Every topic is there already; the loop only has to know how many partitions its topics have from now on."""
-        # Renamed into place: the loop reads the file at each metadata request, and must never find it half-written.
-        written = self._directory / "partitions.new"
-        written.write_text(f"{partitions}\n", encoding="ascii")
-        written.replace(self._directory / "partitions")
+        # The loop reads the file at each metadata request, and must never find half of it.
+        write_atomically(self._directory / "partitions", f"{partitions}\n")
 
     def delete_topic(self, name: str) -> None:
         """Of all topics: they share their files."""

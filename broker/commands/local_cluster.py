@@ -24,6 +24,7 @@ from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.detached import Detached, last_line, start, wait_until
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.common.atomic_files import write_atomically
 from highwater.common.ports import free_ports
 
 STATE_FILE: Final = "cluster.json"
@@ -178,9 +179,7 @@ class LocalCluster:
             "settings": self.settings,
             "processes": {name: process.as_json() for name, process in self.processes.items()},
         }
-        unfinished = self.directory / f".{STATE_FILE}"
-        unfinished.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
-        unfinished.replace(self.directory / STATE_FILE)
+        write_atomically(self.directory / STATE_FILE, json.dumps(document, indent=2) + "\n")
 
     def _keep(self, process: Detached) -> None:
         self.processes[process.name] = process

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import re
 import threading
 import time
@@ -33,6 +32,7 @@ from highwater.broker.metrics.counters import ZooKeeperCounters
 from highwater.broker.server.kazoo_client import Answer, Client
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
+from highwater.common.atomic_files import write_atomically
 
 _logger = logging.getLogger(__name__)
 
@@ -113,15 +113,8 @@ class SessionFile:
             "session_id": f"{session_id:x}",
             "password": password.hex(),
         }
-        temporary = self.path.with_name(self.path.name + ".tmp")
         try:
-            temporary.unlink(missing_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(json.dumps(fields).encode())
-                file.flush()
-                os.fsync(descriptor)
-            temporary.rename(self.path)
+            write_atomically(self.path, json.dumps(fields), mode=0o600)
         except OSError as error:
             _logger.warning(
                 "cannot write %s: %s; after a crash the next start waits for the session's end", self.path, error

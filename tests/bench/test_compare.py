@@ -11,7 +11,8 @@ import pytest
 from highwater.bench.compare import Limits, Trials, compare, judge, noise_of_both
 from highwater.bench.environment_key import key_of
 from highwater.bench.results import AaPair, Analysis, MetricComparison, Noise, RunResult, Scalar, TrialSummary
-from highwater.bench.results.files import dump, write_atomically
+from highwater.bench.results.files import dump
+from highwater.common.atomic_files import write_atomically
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import Sample, write_sample
 

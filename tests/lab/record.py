@@ -18,8 +18,9 @@ from pydantic import Field, ValidationError
 
 from highwater.bench.errors import UsageError
 from highwater.bench.results.base import Model
-from highwater.bench.results.files import dump, write_atomically
+from highwater.bench.results.files import dump
 from highwater.bench.user_cache import cache_directory
+from highwater.common.atomic_files import write_atomically
 
 DEFAULT_LAB: Final = "lab"
 DISKS: Final = ("hdd", "ssd")

@@ -18,7 +18,6 @@ import pytest
 
 from highwater.bench.errors import NotComparableError, TrialError, UsageError
 from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
-from highwater.bench.results.files import write_atomically
 from highwater.bench.results.run_lock import LOCK_NAME, RunLock
 from highwater.bench.runs import execution
 from highwater.bench.runs.launchers import LauncherKind
@@ -28,6 +27,7 @@ from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.atomic_files import write_atomically
 from highwater.spark_loadgen import LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 
