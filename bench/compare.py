@@ -8,12 +8,12 @@ its interval is completely within the floor; otherwise it is undecided.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from highwater.bench import environment_key
+from highwater.bench import comparison_answer, environment_key
 from highwater.bench.analysis.conclusions import noise_between
 from highwater.bench.analysis.statistics import (
     CONFIDENCE,
@@ -118,15 +118,43 @@ def compare(
             "how much runs of the same thing differ here is not known (it takes three A/A pairs): each interval that "
             "leaves out 1 counts as a change"
         )
+    asked = list(metrics or _asked(base, head))
+    about = {
+        cell: comparison_answer.shown_first([item for item in found if item.cell == cell], asked)
+        for cell in dict.fromkeys(item.cell for item in found)
+    }
+    environment = [] if paired else environment_key.differences(base, head)
+    answer = comparison_answer.sentence_of_cells(about) if about else "nothing can be compared"
     return ResultComparison(
         base=side_of(base, base_cell),
         head=side_of(head, head_cell),
         paired=paired,
         metrics=found,
-        environment=[] if paired else environment_key.differences(base, head),
+        asked=asked,
+        answer="; ".join([answer, *_doubts(cells, environment)]),
+        answers={cell: comparison_answer.sentence(items) for cell, items in about.items()},
+        environment=environment,
         workload=[] if paired else list(_workload_differences(base, head)),
         warnings=warnings,
     )
+
+
+def _asked(base: RunResult, head: RunResult) -> list[str]:
+    """The metrics of both workloads' questions, those of head first."""
+    asked = (
+        comparison_answer.asked_metrics(result.manifest.workload, at_once=bool(result.sharing_notes()))
+        for result in (head, base)
+    )
+    return list(dict.fromkeys(name for names in asked for name in names))
+
+
+def _doubts(cells: Sequence[Trials], environment: Sequence[EnvironmentDifference]) -> Iterator[str]:
+    """What keeps the answer from being sure."""
+    used = [summary for trials in cells for summary in (*trials.base, *trials.head)]
+    if doubtful := sum(summary.verdict.state == "inconclusive" for summary in used):
+        yield f"in doubt: {doubtful} of {len(used)} trials inconclusive"
+    if any(difference.decides for difference in environment):
+        yield "in doubt: the two were measured under different conditions"
 
 
 def matched_cells(
@@ -270,7 +298,8 @@ def _p_value(p_value: float | None) -> float:
 
 
 def _side(values: list[float], seed: int) -> SideEstimate:
-    return SideEstimate(value=median(values), ci95=bootstrap_median_ci(values, seed=seed), n_trials=len(values))
+    interval = bootstrap_median_ci(values, seed=seed)
+    return SideEstimate(value=median(values), ci95=interval, n_trials=len(values), most=max(values))
 
 
 def _paired(trials: Trials) -> Trials:

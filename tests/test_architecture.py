@@ -42,6 +42,7 @@ SANS_IO = (
     "bench/aims.py",
     "bench/analysis",
     "bench/compare.py",
+    "bench/comparison_answer.py",
     "bench/gate/reasoning.py",
     "bench/metrics.py",
     "bench/prove/judging.py",

@@ -5,6 +5,7 @@ Imports are late so that --help is fast.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,18 +28,24 @@ def compare(
     allow_env_diff: Annotated[
         bool, typer.Option("--allow-env-diff", help="Compare although the two environments differ.")
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every metric, not only those of the question.")
+    ] = False,
     as_json: AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown, for a comment.")] = False,
 ) -> None:
-    """Compare two results: ratios with intervals, and a verdict for each.
+    """Compare two results: the answer in one sentence, then ratios with intervals of the metrics of the question.
 
-    Exit code 5 when the two were measured under different conditions.
+    These are the metrics of the workload's question (answer: {best: …}) and of its objectives; without a question, six
+    headline metrics.
+
+    Exit code 4 when no valid trial can be compared, 5 when the two were measured under different conditions.
     """
     with one_line_errors():
         from highwater.bench.compare import compare as compared
         from highwater.bench.display.comparison_text import comparison_markdown
         from highwater.bench.errors import UsageError
-        from highwater.bench.exit_codes import EXIT_ENVIRONMENT
+        from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID
         from highwater.bench.metrics import metric as known_metric
 
         names = [known_metric(name).name for name in metric or []]
@@ -48,12 +55,16 @@ def compare(
             found = compared(base_run, head_run, base_cell, head_cell, names or None)
         except ValueError as error:
             raise UsageError(str(error)) from None
+        found.warnings.extend(_changed_since(base_run, head_run))
         if as_json:
             typer.echo(found.model_dump_json(by_alias=True, indent=2))
-        elif markdown:
+        elif markdown and found.metrics:
             typer.echo(comparison_markdown(found), nl=False)
-        else:
-            _print(found)
+        elif found.metrics:
+            _print(found, everything=everything)
+        if not found.metrics:
+            typer.echo(f"error: {_nothing_to_compare(base_run, head_run, names)}", err=True)
+            raise typer.Exit(EXIT_INVALID)
         if not found.same_environment and not allow_env_diff:
             typer.echo(
                 "error: the two were not measured under the same conditions (bold above); "
@@ -73,17 +84,48 @@ def side_named(text: str) -> tuple[RunResult, str | None]:
     return RunResult(Path(path)), cell
 
 
-def _print(found: ResultComparison) -> None:
+def _changed_since(*results: RunResult) -> Iterator[str]:
+    """A line for each directory whose files are not as its run left them."""
+    from highwater.bench.results import checksums
+
+    for result in {result.directory.resolve(): result for result in results}.values():
+        found = list(checksums.disagreements(result.directory, ended=result.manifest.status == "done"))
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            yield f"{result.directory}: not as its run left it: {found[0]}{more}; see bench verify"
+
+
+def _nothing_to_compare(base: RunResult, head: RunResult, metrics: list[str]) -> str:
+    """Why two directories have no figure in common."""
+    reasons = []
+    for result in {result.directory: result for result in (base, head)}.values():
+        measured = [trial.summary for trial in result.trials if trial.summary.role == "measure"]
+        invalid = [summary for summary in measured if summary.verdict.state == "invalid"]
+        if not measured:
+            reasons.append(f"no trial of {result.directory} has finished")
+        elif len(invalid) == len(measured):
+            first = f" ({invalid[0].verdict.reasons[0].text})" if invalid[0].verdict.reasons else ""
+            reasons.append(f"none of the {len(measured)} trials of {result.directory} is valid{first}")
+    if not reasons:
+        what = f"a figure for {', '.join(metrics)}" if metrics else "a valid trial of the same cell"
+        reasons.append(f"the two sides do not both have {what}")
+    return f"nothing to compare: {'; '.join(reasons)}"
+
+
+def _print(found: ResultComparison, *, everything: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from highwater.bench.display.comparison_text import difference_text, side_text
-    from highwater.bench.display.tables import comparison_table
+    from highwater.bench.display.comparison_text import difference_text, header_lines
+    from highwater.bench.display.tables import print_metrics
 
     console = Console(highlight=False)
-    console.print(f"base  {escape(side_text(found.base))}", soft_wrap=True)
-    console.print(f"head  {escape(side_text(found.head))}", soft_wrap=True)
-    console.print(comparison_table(found.metrics))
+    for line in header_lines(found):
+        console.print(escape(line), soft_wrap=True)
+    console.print(f"[bold]{escape(found.answer)}[/]")
+    print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
+    if found.paired:
+        console.print("[dim]base, head: medians; change: of the pairs, which need not be that of the medians[/]")
     for title, differences in (("environment", found.environment), ("workload", found.workload)):
         for difference in differences:
             text = escape(difference_text(difference))

@@ -159,7 +159,7 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
     from rich.markup import escape
 
     from highwater.bench.display.comparison_text import how_decided, round_title
-    from highwater.bench.display.tables import comparison_table
+    from highwater.bench.display.tables import print_metrics
     from highwater.bench.gate.annotations import github_lines, style_of
 
     if as_json:
@@ -168,8 +168,7 @@ def _tell(found: Gate, out: Path, *, quiet: bool, as_json: bool, annotations: An
         console = Console(highlight=False)
         for done in found.rounds:
             console.print(f"[dim]{escape(round_title(done))}[/]")
-            if done.metrics:
-                console.print(comparison_table(done.metrics))
+            print_metrics(console, done.metrics)
         for note in found.notes:
             console.print(f"[yellow]note[/] {escape(note)}", soft_wrap=True)
         console.print(f"[dim]{how_decided(found)}[/]", soft_wrap=True)

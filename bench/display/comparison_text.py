@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.compare import ONLY_CELL
+from highwater.bench.comparison_answer import detectable_text, interval_text, is_zero_on_both, shown_first
 from highwater.bench.metrics import value_text
 from highwater.bench.results import (
     ComparedSide,
@@ -15,10 +17,11 @@ from highwater.bench.results import (
     MetricComparison,
     ResultComparison,
 )
-from highwater.common.units import NONE, change_text, percent_text
+from highwater.common.units import NONE, change_text
 
-HEADER: Final = ("metric", "base", "head", "change", "95 %", "detectable", "verdict")
-"""`95 %`: interval of the change; `detectable`: the smallest change that would have been found 4 times in 5."""
+HEADER: Final = ("metric", "base", "head", "change", "95 % interval", "detectable", "verdict")
+"""The interval is that of the change; `detectable`: the smallest change that would have been found 4 times in 5."""
+DETECTABLE: Final = HEADER.index("detectable")
 _VERDICTS: Final = {
     "better": "better",
     "worse": "worse",
@@ -38,18 +41,62 @@ _OUTCOMES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class CellRows:
+    """One cell of a comparison, ready to be shown."""
+
+    cell: str
+    rows: list[MetricComparison]
+    """Those to show first."""
+    others: list[MetricComparison]
+
+    @property
+    def title(self) -> str:
+        """The name of the cell; empty for the only one of a workload without a matrix."""
+        return "" if self.cell == ONLY_CELL else self.cell
+
+
+def cells_of(metrics: Sequence[MetricComparison], asked: Sequence[str] | None = None) -> list[CellRows]:
+    """The rows of each cell without those of `zero_line`. asked: the metrics to show first; None for all."""
+    zero = _zero_on_both(metrics)
+    found = []
+    for cell in dict.fromkeys(item.cell for item in metrics):
+        left = in_order([item for item in metrics if item.cell == cell and item.metric not in zero])
+        rows = left if asked is None else shown_first(left, asked)
+        found.append(CellRows(cell, rows, [item for item in left if item not in rows]))
+    return found
+
+
+def zero_line(metrics: Sequence[MetricComparison]) -> str:
+    """The metrics that are 0 in every trial of every cell; empty without one."""
+    zero = _zero_on_both(metrics)
+    return f"0 on both sides: {', '.join(zero)}" if zero else ""
+
+
+def _zero_on_both(metrics: Sequence[MetricComparison]) -> list[str]:
+    # A gated metric is never left out, whatever it is.
+    other = {item.metric for item in metrics if item.gated or not is_zero_on_both(item)}
+    return list(dict.fromkeys(item.metric for item in metrics if item.metric not in other))
+
+
+def name_of(item: MetricComparison) -> str:
+    """The metric with its cell, where it stands alone."""
+    return item.metric if item.cell == ONLY_CELL else f"{item.metric} [{item.cell}]"
+
+
 def row(item: MetricComparison) -> tuple[str, ...]:
     """One metric under HEADER."""
-    name = item.metric if item.cell == ONLY_CELL else f"{item.metric} [{item.cell}]"
     detectable = item.smallest_detectable_ratio
+    # Only a gated metric has a floor, within which its whole interval is.
+    unseen = item.verdict == "no_change" and not item.gated and item.ratio is not None
     return (
-        name,
+        item.metric,
         value_text(item.base.value, item.unit),
         value_text(item.head.value, item.unit),
         change_text(item.ratio) if item.ratio is not None else NONE,
-        f"{change_text(item.ci95[0])[:-2]} to {change_text(item.ci95[1])}" if item.ci95 else NONE,
-        percent_text(detectable) if detectable is not None else NONE,
-        _VERDICTS[item.verdict],
+        interval_text(item) or NONE,
+        detectable_text(detectable) if detectable is not None else NONE,
+        "not shown" if unseen else _VERDICTS[item.verdict],
     )
 
 
@@ -60,21 +107,58 @@ def in_order(metrics: Sequence[MetricComparison]) -> list[MetricComparison]:
 
 def side_text(side: ComparedSide) -> str:
     """One side as text: its name, then system, commit and environment."""
+    known = _facts(side)
+    return side.given + (f" ({', '.join(known)})" if known else "")
+
+
+def _facts(side: ComparedSide) -> list[str]:
     commit = f"commit {side.commit[:12]}" if side.commit else ""
     key = f"environment {side.environment_key}" if side.environment_key else ""
-    known = [part for part in (side.system, commit, key) if part]
-    return side.given + (f" ({', '.join(known)})" if known else "")
+    return [part for part in (side.system, commit, key) if part]
 
 
 def difference_text(difference: EnvironmentDifference) -> str:
     return f"{difference.fact}: {_fact(difference.base)} → {_fact(difference.head)}"
 
 
+def header_lines(comparison: ResultComparison) -> list[str]:
+    """Both sides with their cell, then what both share: system, commit, environment, and how trials were matched."""
+    sides = (comparison.base, comparison.head)
+    facts = [_facts(side) for side in sides]
+    shared = [fact for fact in facts[0] if fact in facts[1]]
+    names = [
+        side.given if len(side.cells) != 1 or side.cells[0] == ONLY_CELL else f"{side.given}:{side.cells[0]}"
+        for side in sides
+    ]
+    lines = [
+        f"{name}  {', '.join([given, *(fact for fact in known if fact not in shared)])}"
+        for name, given, known in zip(("base", "head"), names, facts, strict=True)
+    ]
+    return [*lines, f"both  {', '.join([*shared, _matching(comparison)])}"]
+
+
+def _matching(comparison: ResultComparison) -> str:
+    """How many trials were compared, and whether they were interleaved."""
+    cells = {item.cell for item in comparison.metrics}
+    # Some metrics are missing in some trials.
+    most = (max(item.n_pairs for item in comparison.metrics if item.cell == cell) for cell in cells)
+    counts = sorted(most) or [0]
+    n = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
+    return f"{n} pairs of trials of one run" if comparison.paired else f"{n} trials of each, not interleaved"
+
+
 def comparison_markdown(comparison: ResultComparison) -> str:
-    """The result of `bench compare` as Markdown, for a comment."""
-    parts = [f"**base** {_code(side_text(comparison.base))}  \n**head** {_code(side_text(comparison.head))}"]
-    parts += [f"> {warning}" for warning in comparison.warnings]
-    parts.append(_table(comparison.metrics))
+    """The result of `bench compare` as Markdown, for a comment: the answer first, the other metrics folded."""
+    parts = [f"**{_escape(comparison.answer)}**", "  \n".join(_code(line) for line in header_lines(comparison))]
+    parts += [f"> {_escape(warning)}" for warning in comparison.warnings]
+    cells = cells_of(comparison.metrics, comparison.asked)
+    for cell in cells:
+        if cell.title and len(cells) > 1:
+            parts.append(f"#### {_escape(cell.title)}\n\n{_escape(comparison.answers.get(cell.cell, ''))}")
+        parts.append(_table(cell.rows))
+        if cell.others:
+            parts.append(_folded(f"{len(cell.others)} other metrics", _table(cell.others)))
+    parts += [_escape(line) for line in (zero_line(comparison.metrics),) if line]
     parts += _differences("Environment", comparison.environment)
     parts += _differences("Workload", comparison.workload)
     return "\n\n".join(parts) + "\n"
@@ -87,7 +171,7 @@ def gate_markdown(gate: Gate) -> str:
     parts += [f"> {note}" for note in gate.notes]
     for number, done in enumerate(gate.rounds):
         title = round_title(done)
-        parts.append(_table(done.metrics) if number == 0 else _folded(title, _table(done.metrics)))
+        parts.append(_tables(done.metrics) if number == 0 else _folded(title, _tables(done.metrics)))
         if number == 0:
             parts.append(f"<sub>{title}. {how_decided(gate)}</sub>")
     parts += _differences("Environment", gate.environment)
@@ -112,15 +196,26 @@ def how_decided(gate: Gate) -> str:
     )
 
 
+def _tables(metrics: Sequence[MetricComparison]) -> str:
+    """A table of each cell, gated metrics first."""
+    cells = cells_of(metrics)
+    parts = []
+    for cell in cells:
+        parts += [f"**{_escape(cell.title)}**"] if cell.title else []
+        parts.append(_table(cell.rows))
+    parts += [_escape(line) for line in (zero_line(metrics),) if line]
+    return "\n\n".join(parts) + ("\n\nBold: gated; the others are only shown." if _mixed(metrics) else "")
+
+
 def _table(metrics: Sequence[MetricComparison]) -> str:
     head = ["| " + " | ".join(HEADER) + " |", "|---|--:|--:|--:|--:|--:|---|"]
     lines = []
-    for item in in_order(metrics):
+    for item in metrics:
         name, *rest = row(item)
         verdict = rest.pop()
         strong = "**" if item.gated else ""
         lines.append(f"| {strong}{_escape(name)}{strong} | {' | '.join(rest)} | {strong}{verdict}{strong} |")
-    return "\n".join(head + lines) + ("\n\nBold: gated; the others are only shown." if _mixed(metrics) else "")
+    return "\n".join(head + lines)
 
 
 def _mixed(metrics: Sequence[MetricComparison]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -15,7 +15,7 @@ from rich.table import Table
 from highwater.bench import aims
 from highwater.bench.aims import AimOutcome
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
-from highwater.bench.display.comparison_text import HEADER, in_order, row
+from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.metrics import metric
 from highwater.bench.results import (
     Analysis,
@@ -325,14 +325,43 @@ def results_as_json(result: RunResult) -> dict[str, Any]:
     }
 
 
-def comparison_table(metrics: Sequence[MetricComparison]) -> Table:
-    """Base against head, a row per metric; gated metrics first and bold."""
+def print_metrics(
+    console: Console,
+    metrics: Sequence[MetricComparison],
+    asked: Sequence[str] | None = None,
+    answers: Mapping[str, str] | None = None,
+) -> None:
+    """Base against head: a table for each cell, gated metrics bold; the metrics that are 0 on both sides in one line.
+
+    asked: the metrics to show; None for all. answers: cell to its answer, said above its table when there are several.
+    """
+    cells = cells_of(metrics, asked)
+    for cell in cells:
+        if cell.title and (len(cells) > 1 or answers is None):
+            answer = f"  {escape(answers[cell.cell])}" if answers and cell.cell in answers else ""
+            console.print(f"[bold]{escape(cell.title)}[/]{answer}")
+        if cell.rows:
+            console.print(_comparison_table(cell.rows))
+    if line := zero_line(metrics):
+        console.print(f"[dim]{escape(line)}[/]")
+    if hidden := len({item.metric for cell in cells for item in cell.others}):
+        console.print(f"[dim]{hidden} more metrics with --all[/]")
+
+
+def _comparison_table(metrics: Sequence[MetricComparison]) -> Table:
+    """A row for each metric, within 80 columns: a long name is folded, figures never are."""
     styles = {"better": "green", "worse": "red", "differs": "yellow"}
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for position, column in enumerate(HEADER):
-        table.add_column(column, justify="left" if position in (0, len(HEADER) - 1) else "right", overflow="fold")
-    for item in in_order(metrics):
-        *cells, verdict = (escape(text) for text in row(item))
+    for position, column in enumerate(_narrow(HEADER)):
+        text = position in (0, len(HEADER) - 2)
+        table.add_column(column, justify="left" if text else "right", overflow="fold", no_wrap=position > 0)
+    for item in metrics:
+        *cells, verdict = (escape(text) for text in _narrow(row(item)))
         style = styles.get(item.verdict)
         table.add_row(*cells, f"[{style}]{verdict}[/]" if style else verdict, style="bold" if item.gated else None)
     return table
+
+
+def _narrow(texts: Sequence[str]) -> Sequence[str]:
+    """Without the smallest detectable change, which the answer names, and Markdown and JSON have."""
+    return (*texts[:DETECTABLE], *texts[DETECTABLE + 1 :])

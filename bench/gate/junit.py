@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from xml.etree import ElementTree
 
-from highwater.bench.display.comparison_text import round_title, row
+from highwater.bench.display.comparison_text import name_of, round_title, row
 from highwater.bench.gate.reasoning import describe
 from highwater.bench.results import Gate, MetricComparison
 
@@ -42,7 +42,7 @@ def _suite(root: ElementTree.Element, name: str, cases: list[ElementTree.Element
 
 
 def _case(item: MetricComparison, stage: str, gate: Gate) -> ElementTree.Element:
-    case = ElementTree.Element("testcase", classname=f"gate.{stage}", name=row(item)[0])
+    case = ElementTree.Element("testcase", classname=f"gate.{stage}", name=name_of(item))
     if not item.gated:
         ElementTree.SubElement(case, "skipped", message="tracked: shown and not gated")
     elif item.verdict == "worse" and gate.state == "regression":

@@ -23,6 +23,7 @@ class SideEstimate(Model):
     value: float
     ci95: tuple[float, float] | None
     n_trials: int
+    most: float | None = Field(default=None, description="the largest value of a trial; None in an older file")
 
 
 class MetricComparison(Model):
@@ -79,6 +80,11 @@ class ResultComparison(Model):
     metrics: list[MetricComparison]
     environment: list[EnvironmentDifference]
     workload: list[EnvironmentDifference] = Field(default=[], description="keys of the two workloads that differ")
+    asked: list[str] = Field(
+        default=[], description="metrics of the workload's question and objectives, or the headline ones"
+    )
+    answer: str = Field(default="", description="the answer in one sentence")
+    answers: dict[str, str] = Field(default={}, description="cell to its answer in one sentence")
     warnings: list[str] = Field(description="what a reader must know before quoting anything")
 
     @property

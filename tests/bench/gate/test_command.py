@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from highwater.bench.cli import app
-from highwater.bench.results import Gate, RunResult, TrialSummary
+from highwater.bench.results import Gate, RunResult, Scalar, TrialSummary, Verdict, checksums
 from tests.bench.fakes import MINIMAL
+from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 
 RATE = "produce.achieved_per_s"
@@ -55,6 +56,74 @@ def test_compare_for_people_comments_and_programs(base: Path, slow: Path) -> Non
     assert "| produce.achieved&#95;per&#95;s |" in call("compare", base, slow, "--metric", RATE, "--markdown").stdout
     document = json.loads(call("compare", base, slow, "--metric", RATE, "--json").stdout)
     assert (document["schema"], [item["verdict"] for item in document["metrics"]]) == ("bench.comparison/1", ["worse"])
+
+
+@pytest.fixture
+def in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_compare_says_the_answer_first_within_80_columns(base: Path, slow: Path, in_80_columns: None) -> None:
+    shown = call("compare", base, slow)
+    lines = shown.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["base", "head", "both"]
+    assert lines[3].startswith(f"head's {RATE} is 30 % lower: worse (95 % interval 29.9 to 30.1 ")
+    table = lines[lines.index(next(line for line in lines if line.startswith("metric"))) :]
+    names = [line.split()[0] for line in table[1:7]]
+    assert names == [RATE, "produce.p50", "produce.p99", "e2e.p50", "e2e.p99", "system.cpu_s_per_gib"]
+    zero = [line for line in lines if line.startswith("0 on both sides: ")]
+    assert len(zero) == 1
+    assert "errors" in zero[0]
+    beyond = [line for line in lines if len(line) > 80 and not line.startswith(("note ", "base ", "head ", "both "))]
+    assert beyond == []
+    everything = call("compare", base, slow, "--all").stdout
+    assert "produce.service.p50" in everything
+    assert "produce.service.p50" not in shown.stdout
+    assert call("compare", base, slow, "--markdown").stdout.startswith(
+        "**head's produce.achieved&#95;per&#95;s is 30 %"
+    )
+
+
+def test_cells_stand_once_above_their_table(tmp_path: Path, in_80_columns: None) -> None:
+    axes: dict[str, list[Scalar]] = {"storage.target": ["default", "hdd"]}
+    run = write_sample(tmp_path / "run", Sample(axes=axes, trials=6, measure_s=3, rate_per_s=200.0))
+    shown = call("compare", f"{run}:target=default", f"{run}:target=hdd").stdout
+    assert shown.partition("\nnote ")[0].count("target=hdd") == 1
+    assert "both  highwater 0.1.0, commit 0123456789ab, environment " in shown
+    assert "6 pairs of trials of one run" in shown
+    other = write_sample(tmp_path / "other", Sample(axes=axes, trials=6, measure_s=3, rate_per_s=200.0))
+    shown = call("compare", run, other).stdout
+    assert "no difference shown in any of 2 cells" in shown
+    assert [shown.partition("\nnote ")[0].count(f"target={name}") for name in ("default", "hdd")] == [1, 1]
+    assert shown.count("0 on both sides") == 1
+
+
+def test_nothing_to_compare_is_one_line_and_not_exit_code_0(base: Path, tmp_path: Path) -> None:
+    def spoil(item: TrialSummary) -> TrialSummary:
+        return item.model_copy(update={"verdict": Verdict(state="invalid", reasons=[LATE])})
+
+    asked = Sample(axes={}, trials=2, measure_s=3, rate_per_s=200.0, change=spoil)
+    invalid = write_sample(tmp_path / "invalid", asked)
+    for options in ([], ["--json"], ["--markdown"]):
+        found = call("compare", base, invalid, *options)
+        assert found.exit_code == 4
+        assert found.stderr == (
+            f"error: nothing to compare: none of the 2 trials of {invalid} is valid ({LATE.text})\n"
+        )
+    assert json.loads(call("compare", base, invalid, "--json").stdout)["answer"] == "nothing can be compared"
+    (invalid / "manifest.json").unlink()
+    found = call("compare", base, invalid)
+    assert (found.exit_code, found.stderr.count("\n")) == (2, 1)
+    assert found.stderr.startswith(f"error: {invalid} is not a result directory")
+
+
+def test_a_changed_directory_is_compared_with_a_warning(base: Path, tmp_path: Path) -> None:
+    other = sample(tmp_path / "other")
+    checksums.write(other)
+    assert "not as its run left it" in call("compare", base, base).stdout, "it has no digests"
+    assert f"{other}: not as" not in call("compare", base, other).stdout
+    (other / "env.json").write_text((other / "env.json").read_text() + " ")
+    assert f"note {other}: not as its run left it: env.json: changed" in call("compare", base, other).stdout
 
 
 def test_other_conditions_are_exit_code_5(base: Path, elsewhere: Path) -> None:
