@@ -95,7 +95,7 @@ def make(
         from highwater.bench.units import parse_size_bytes
         from highwater.tuning.facts import collect
 
-        host = emulated_hdd.Host(collect())
+        host = emulated_hdd.DiskHost(collect())
         limits = None
         if bandwidth is not None or iops is not None:
             now = next((disk.record.limits for disk in emulated_hdd.disks(host) if disk.record.name == name), None)
@@ -119,7 +119,7 @@ def remove(name: DiskName) -> None:
         from highwater.bench.storage import emulated_hdd
         from highwater.tuning.facts import collect
 
-        record = emulated_hdd.remove(emulated_hdd.Host(collect()), name)
+        record = emulated_hdd.remove(emulated_hdd.DiskHost(collect()), name)
         typer.echo(f"removed the emulated disk {name} with its image {record.image}")
 
 
@@ -130,7 +130,7 @@ def list_disks(as_json: AsJson = False) -> None:
         from highwater.bench.storage import emulated_hdd
         from highwater.tuning.facts import collect
 
-        disks = emulated_hdd.disks(emulated_hdd.Host(collect()))
+        disks = emulated_hdd.disks(emulated_hdd.DiskHost(collect()))
         if as_json:
             found = [{**disk.record.model_dump(mode="json"), "status": disk.status} for disk in disks]
             typer.echo(json.dumps(found, indent=2))

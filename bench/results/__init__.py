@@ -58,8 +58,8 @@ from highwater.bench.results.host import (
 from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.results.models import (
     ENVIRONMENT_SCHEMA,
+    LATENCY_METRICS,
     MANIFEST_SCHEMA,
-    METRICS,
     SUMMARY_SCHEMA,
     AtOnce,
     Backlog,
@@ -121,8 +121,8 @@ __all__ = [
     "COMPARISON_SCHEMA",
     "ENVIRONMENT_SCHEMA",
     "GATE_SCHEMA",
+    "LATENCY_METRICS",
     "MANIFEST_SCHEMA",
-    "METRICS",
     "SEARCH_SCHEMA",
     "SUMMARY_SCHEMA",
     "AaPair",

@@ -23,7 +23,7 @@ ENVIRONMENT_SCHEMA: Final = "bench.environment/1"
 SUMMARY_SCHEMA: Final = "bench.summary/1"
 
 Metric = Literal["produce_response", "produce_service", "send_delay", "e2e_response", "txn_commit"]
-METRICS: Final[tuple[Metric, ...]] = ("produce_response", "produce_service", "send_delay", "e2e_response")
+LATENCY_METRICS: Final[tuple[Metric, ...]] = ("produce_response", "produce_service", "send_delay", "e2e_response")
 """The histogram logs that every trial has; `txn_commit` is there when the producers were transactional."""
 
 Scalar = str | int | float | bool

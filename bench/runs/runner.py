@@ -43,7 +43,7 @@ from highwater.bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targ
 from highwater.bench.storage.trial_storage import log_directories
 from highwater.bench.systems import StartSystem, start_system
 from highwater.bench.systems.broker_client import BrokerClient
-from highwater.bench.trials.company import Company
+from highwater.bench.trials.concurrent_trials import ConcurrentTrials
 from highwater.bench.trials.host_profile import check_profile
 from highwater.bench.trials.native_load import build_clients
 from highwater.bench.trials.plan import Plan, PlannedTrial
@@ -199,18 +199,18 @@ class Run:
         self, step: Sequence[PlannedTrial], trials: TrialRunner, doubts: Sequence[Reason]
     ) -> list[_Attempt]:
         """Run each trial in a thread; only the first one reports progress."""
-        company = Company([planned.plan.trial_id for planned in step], max(os.sched_getaffinity(0)))
+        concurrent = ConcurrentTrials([planned.plan.trial_id for planned in step], max(os.sched_getaffinity(0)))
         quiet = replace(trials, observer=Observer())
         running: list[Future[_Attempt]] = []
         with ThreadPoolExecutor(len(step), thread_name_prefix="trial") as threads:
             try:
                 for number, planned in enumerate(step):
                     clock = StepClock(None if number else self.observer.step)
-                    arguments = (quiet if number else trials, planned, clock, doubts, company)
+                    arguments = (quiet if number else trials, planned, clock, doubts, concurrent)
                     running.append(threads.submit(_attempt, *arguments))
             finally:
                 for planned in step[len(running) :]:
-                    company.leave(planned.plan.trial_id)
+                    concurrent.leave(planned.plan.trial_id)
             while not all(attempt.done() for attempt in running):
                 # Signals reach the threads as a stop request; wait, so that the threads clean up.
                 with suppress(KeyboardInterrupt):
@@ -428,19 +428,19 @@ def _attempt(
     planned: PlannedTrial,
     clock: StepClock,
     doubts: Sequence[Reason],
-    company: Company | None = None,
+    concurrent: ConcurrentTrials | None = None,
 ) -> _Attempt:
     try:
-        return _Attempt(planned, clock, trials.run(planned, clock, doubts, company), None)
+        return _Attempt(planned, clock, trials.run(planned, clock, doubts, concurrent), None)
     except (TrialError, OSError) as error:
         return _Attempt(planned, clock, None, error)
     except BaseException as error:
-        if company:
+        if concurrent:
             trials.stop.requested = True  # this error ends the run, so stop the other trials
         return _Attempt(planned, clock, None, error)
     finally:
-        if company:
-            company.leave(planned.plan.trial_id)
+        if concurrent:
+            concurrent.leave(planned.plan.trial_id)
 
 
 def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
@@ -478,7 +478,7 @@ def prepare(plan: Plan, areas: StorageAreas) -> None:
     """
     facts = collect()
     build_clients([trial.cell.workload for trial in plan.trials])
-    host = emulated_hdd.Host(facts)
+    host = emulated_hdd.DiskHost(facts)
     for target, path in storage_targets(plan).items():
         emulated_hdd.require_ready(host, path)
         if plan.lanes > 1 and emulated_hdd.disk_at(host, path) is not None:

@@ -85,7 +85,7 @@ class EmulatedDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class DiskHost:
     """The host that the functions below work on, and the directory of its records of emulated disks."""
 
     facts: Facts
@@ -106,13 +106,13 @@ class Host:
 # --- what is there ----------------------------------------------------------------------------------------------------
 
 
-def disks(host: Host) -> list[EmulatedDisk]:
+def disks(host: DiskHost) -> list[EmulatedDisk]:
     """All recorded disks in order of name. Needs no root."""
     records = [_read(path) for path in sorted(host.state_directory.glob("*.json"))]
     return [_inspect(host, record) for record in records]
 
 
-def disk_at(host: Host, path: Path) -> EmulatedDisk | None:
+def disk_at(host: DiskHost, path: Path) -> EmulatedDisk | None:
     """The emulated disk whose mount point contains `path`, mounted or not."""
     real = path.resolve()
     for disk in disks(host):
@@ -121,20 +121,20 @@ def disk_at(host: Host, path: Path) -> EmulatedDisk | None:
     return None
 
 
-def require_ready(host: Host, path: Path) -> None:
+def require_ready(host: DiskHost, path: Path) -> None:
     """Raises UsageError when `path` belongs to an emulated disk that is not mounted or has lost its limits."""
     disk = disk_at(host, path)
     if disk is not None and disk.problem is not None:
         raise UsageError(disk.problem)
 
 
-def limits_at(host: Host, path: Path) -> dict[str, DiskLimits]:
+def limits_at(host: DiskHost, path: Path) -> dict[str, DiskLimits]:
     """Device number -> limits of the emulated disk of `path`; empty when `path` is on none."""
     disk = disk_at(host, path)
     return {disk.record.device_number: disk.record.limits} if disk and disk.record.device_number else {}
 
 
-def _inspect(host: Host, record: Record) -> EmulatedDisk:
+def _inspect(host: DiskHost, record: Record) -> EmulatedDisk:
     device = block_tools.loop_device_of(Path(record.image)) if record.finished else None
     again = f"run: highwater bench storage emulate-hdd make {record.name}"
     status: Status = "ready"
@@ -155,7 +155,7 @@ def _inspect(host: Host, record: Record) -> EmulatedDisk:
 
 
 def make(
-    host: Host, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
+    host: DiskHost, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
 ) -> EmulatedDisk:
     """Make the disk, complete it, mount it again after a reboot, or change its limits. Raises UsageError.
 
@@ -205,7 +205,7 @@ def make(
         return _inspect(host, record)
 
 
-def remove(host: Host, name: str) -> Record:
+def remove(host: DiskHost, name: str) -> Record:
     """Remove the disk, also an incomplete one. Raises UsageError when there is no such disk, or it is in use."""
     _require_root("removed")
     with _locked(host):
@@ -231,7 +231,9 @@ def remove(host: Host, name: str) -> Record:
         return record
 
 
-def _wanted(host: Host, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None) -> Record:
+def _wanted(
+    host: DiskHost, name: str, directory: Path | None, size_bytes: int | None, limits: DiskLimits | None
+) -> Record:
     path = _record_path(host, name)
     if path.exists():
         record = _read(path)
@@ -322,7 +324,7 @@ def like_a_disk(files: HostFiles, device: LoopDevice, limits: DiskLimits) -> Non
             raise UsageError(f"cannot set {queue}/{name} to {value}: {error.strerror or error}") from None
 
 
-def _clear_limits(host: Host, record: Record) -> None:
+def _clear_limits(host: DiskHost, record: Record) -> None:
     """Remove the limits of the recorded device, unless a reboot or the device's removal has done so."""
     if not host.groups.blkio_v1 or not record.device_number or record.boot_id != host.boot_id():
         return
@@ -362,7 +364,7 @@ def _check_effect(record: Record) -> None:
 # --- the record -------------------------------------------------------------------------------------------------------
 
 
-def _record_path(host: Host, name: str) -> Path:
+def _record_path(host: DiskHost, name: str) -> Path:
     return host.state_directory / f"{name}.json"
 
 
@@ -374,12 +376,12 @@ def _read(path: Path) -> Record:
         raise UsageError(f"{path} is not a readable record of an emulated disk ({line}); move it away") from None
 
 
-def _write(host: Host, record: Record) -> None:
+def _write(host: DiskHost, record: Record) -> None:
     write_atomically(_record_path(host, record.name), dump(record))
 
 
 @contextmanager
-def _locked(host: Host) -> Iterator[None]:
+def _locked(host: DiskHost) -> Iterator[None]:
     host.state_directory.mkdir(parents=True, exist_ok=True)
     with (host.state_directory / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -391,7 +393,7 @@ def _require_root(done: str) -> None:
         raise UsageError(f"an emulated disk can be {done} by root alone (loop device, mount, control group); use sudo")
 
 
-def _is_mounted(host: Host, record: Record, device: LoopDevice) -> bool:
+def _is_mounted(host: DiskHost, record: Record, device: LoopDevice) -> bool:
     """Whether the device is mounted at the mount point now."""
     try:
         number = Path(record.mount_point).stat().st_dev
@@ -400,7 +402,7 @@ def _is_mounted(host: Host, record: Record, device: LoopDevice) -> bool:
     return f"{os.major(number)}:{os.minor(number)}" == host.facts.files.read(f"/sys/block/{device.name}/dev").text
 
 
-def _standing_limits(host: Host, device: LoopDevice) -> DiskLimits | None:
+def _standing_limits(host: DiskHost, device: LoopDevice) -> DiskLimits | None:
     number = host.facts.files.read(f"/sys/block/{device.name}/dev").text
     blkio = host.groups.blkio_v1
     return root_limits(host.facts.files, blkio, number) if blkio and number else None

@@ -69,7 +69,7 @@ def _medium(disks: list[BlockDevice], facts: Facts) -> Medium:
 
 
 def _emulation(path: Path, facts: Facts) -> str:
-    disk = emulated_hdd.disk_at(emulated_hdd.Host(facts), path)
+    disk = emulated_hdd.disk_at(emulated_hdd.DiskHost(facts), path)
     if disk is None:
         return "a file as a disk, without limits of ours"
     return disk.problem or f"a file as a hard disk, limited to {disk.record.limits}"

@@ -39,7 +39,7 @@ class TrialStorage:
         if (cluster := workload.system.external) is not None:
             self.target = cluster_target(workload.system.cluster, cluster)
         else:
-            host = emulated_hdd.Host(facts)
+            host = emulated_hdd.DiskHost(facts)
             path = areas.directories[workload.storage.target]
             emulated_hdd.require_ready(host, path)
             self.target = describe_target(workload.storage.target, path, facts)

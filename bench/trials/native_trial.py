@@ -20,7 +20,7 @@ from highwater.bench.errors import TrialError, text_of
 from highwater.bench.host.sampler import HostSampler
 from highwater.bench.host.use import host_use
 from highwater.bench.results import (
-    METRICS,
+    LATENCY_METRICS,
     Delivery,
     EventLine,
     Generator,
@@ -212,7 +212,7 @@ def phases_of(result: NativeResult) -> list[Phase]:
 
 def write_latencies(result: NativeResult, phases: Sequence[Phase], trial_directory: Path) -> None:
     """One interval for the whole measured load, which is all that is known of when; empty logs of what is not timed."""
-    for name in METRICS:
+    for name in LATENCY_METRICS:
         path = histogram_path(trial_directory, name)
         if name != "produce_response" or result.produced.latencies is None or result.consumed is not None:
             write_histograms(path, {})

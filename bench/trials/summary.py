@@ -15,7 +15,7 @@ from highwater.bench.host.cluster_use import with_cluster
 from highwater.bench.host.use import host_use
 from highwater.bench.metrics import metric
 from highwater.bench.results import (
-    METRICS,
+    LATENCY_METRICS,
     AtOnce,
     Backlog,
     CacheDrop,
@@ -230,7 +230,7 @@ def mean_in(row: Sequence[int], phase: Phase) -> float:
 
 
 def write_histogram_logs(result: LoadResult, trial_directory: Path) -> None:
-    for name in (*METRICS, *(("txn_commit",) if result.transactions is not None else ())):
+    for name in (*LATENCY_METRICS, *(("txn_commit",) if result.transactions is not None else ())):
         series = result.histograms.get(name, {})
         histograms = {second: histogram_of(item.indices, item.counts) for second, item in series.items()}
         write_histograms(histogram_path(trial_directory, name), histograms)

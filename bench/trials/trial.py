@@ -21,7 +21,7 @@ from highwater.bench.storage.trial_storage import TrialStorage, log_directories
 from highwater.bench.systems import StartSystem, System
 from highwater.bench.systems.bare_loop import BareLoop
 from highwater.bench.systems.broker_client import BrokerClient
-from highwater.bench.trials.company import Company
+from highwater.bench.trials.concurrent_trials import ConcurrentTrials
 from highwater.bench.trials.faults import FaultInjector
 from highwater.bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
 from highwater.bench.trials.host_profile import AppliedProfile, applied_profile
@@ -100,11 +100,11 @@ class TrialRunner:
         planned: PlannedTrial,
         steps: StepClock,
         doubts: Sequence[Reason] = (),
-        company: Company | None = None,
+        concurrent: ConcurrentTrials | None = None,
     ) -> TrialSummary:
         """Run one trial and write its files. `steps` is told what it spends its time on; `doubts` go to its verdict.
 
-        company: the trials that run at the same time in other threads; None when there are none.
+        concurrent: the trials that run at the same time in other threads; None when there are none.
 
         Raises TrialError when the system or the load failed, UsageError when no trial of this kind can run,
         StoppedError when the user asked to stop.
@@ -116,7 +116,7 @@ class TrialRunner:
         try:
             steps.begin("start_system", "starting the system")
             with (
-                company.one_processor() if company else nullcontext(),
+                concurrent.one_processor() if concurrent else nullcontext(),
                 applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
                 TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
                 self._coming_up(workload, storage, trial_directory) as (system, coming_up),
@@ -135,11 +135,11 @@ class TrialRunner:
                         return native.run(self.writer, steps, coming_up, self.stop.check_at_once)
                     launcher = self.launcher_of(planned)
                     load_plan = self._load_plan(planned, system, topics)
-                    if company:
+                    if concurrent:
                         steps.begin("meet", "waiting for the trials beside it")
-                        company.introduce(trial_id, system)
-                        company.meet(trial_id, "started", self.stop.check)
-                    others = company.other_process_ids(trial_id) if company else ()
+                        concurrent.add_system(trial_id, system)
+                        concurrent.arrive_and_wait(trial_id, "started", self.stop.check)
+                    others = concurrent.other_process_ids(trial_id) if concurrent else ()
                     steps.begin("start_load", "starting the load")
                     with (
                         ClusterSampler(workload.system.external) as cluster,
@@ -161,7 +161,7 @@ class TrialRunner:
                         )
 
                         def may_start() -> bool:
-                            if company and not company.arrive(trial_id, "ready"):
+                            if concurrent and not concurrent.arrive(trial_id, "ready"):
                                 return False
                             sampler.load_begins()
                             return True
@@ -169,9 +169,9 @@ class TrialRunner:
                         result = self._load(launcher, load_plan, system, storage, injector, client, may_start)
                     if not result.interrupted:
                         injector.finish(self.stop.check)
-                    if company:
-                        company.meet(trial_id, "loaded", self.stop.check)
-                        doubts = [*doubts, *company.doubts(trial_id)]
+                    if concurrent:
+                        concurrent.arrive_and_wait(trial_id, "loaded", self.stop.check)
+                        doubts = [*doubts, *concurrent.doubts(trial_id)]
                     profile.end()
                     _account(steps, result, phases_of(workload, result))
                     ran = _Ran(
@@ -186,7 +186,7 @@ class TrialRunner:
                         doubts,
                         load_plan,
                         injector,
-                        company.facts(trial_id) if company else None,
+                        concurrent.facts(trial_id) if concurrent else None,
                         coming_up,
                     )
                     return self._finish(ran, result, sampler, cluster, steps)

@@ -19,7 +19,7 @@ from hdrh.histogram import HdrHistogram
 
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.results import (
-    METRICS,
+    LATENCY_METRICS,
     Delivery,
     EndToEnd,
     Environment,
@@ -252,7 +252,7 @@ def _write_trial(writer: ResultWriter, plan: TrialPlan, sample: Sample) -> Trial
     rate = float(plan.factors.get("load.rate", sample.rate_per_s))
     seconds = _WARMUP_S + sample.measure_s
     median_ms = latency_scale(plan.factors, rate) * (1 + 0.04 * math.sin(plan.trial * 2.3 + plan.order_in_block))
-    logs = {metric: _Log() for metric in METRICS if metric != "e2e_response" or sample.consumers}
+    logs = {metric: _Log() for metric in LATENCY_METRICS if metric != "e2e_response" or sample.consumers}
     each = max(1, int(rate) // _QUANTILES)
     windows, host = [], []
     for second in range(seconds):

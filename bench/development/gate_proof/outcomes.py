@@ -31,7 +31,7 @@ _RULES: Final = (
     *sorted((_BENCH / "analysis").glob("*.py")),
     _BENCH / "compare.py",
     *(_BENCH / "gate" / f"{name}.py" for name in ("policy", "reasoning", "run")),
-    _BENCH / "trials" / "company.py",
+    _BENCH / "trials" / "concurrent_trials.py",
     _BENCH / "trials" / "verdict.py",
     _HERE / "slow_broker.py",
     POLICY,

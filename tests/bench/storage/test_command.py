@@ -63,7 +63,7 @@ def test_mistakes_are_one_line(
     arguments: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(emulated_hdd, "STATE_DIRECTORY", str(tmp_path / "records"))
-    monkeypatch.setattr(emulated_hdd.Host.__init__, "__defaults__", (str(tmp_path / "records"),))
+    monkeypatch.setattr(emulated_hdd.DiskHost.__init__, "__defaults__", (str(tmp_path / "records"),))
     monkeypatch.setattr(emulated_hdd, "_require_root", lambda _: None)
     code, _, said = call(*arguments)
     assert code == 2
@@ -72,7 +72,7 @@ def test_mistakes_are_one_line(
 
 
 def test_there_are_no_disks_until_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(emulated_hdd.Host.__init__, "__defaults__", (str(tmp_path / "records"),))
+    monkeypatch.setattr(emulated_hdd.DiskHost.__init__, "__defaults__", (str(tmp_path / "records"),))
     assert call("emulate-hdd", "list") == (0, "no emulated disks\n", "")
     code, printed, _ = call("emulate-hdd", "list", "--json")
     assert (code, json.loads(printed)) == (0, [])

@@ -12,7 +12,7 @@ import pytest
 from highwater.bench.errors import UsageError
 from highwater.bench.storage import block_tools, describe_target, emulated_hdd
 from highwater.bench.storage.control_groups import DiskLimits, root_limits
-from highwater.bench.storage.emulated_hdd import Host, Record, disk_at, disks, make, remove, require_ready
+from highwater.bench.storage.emulated_hdd import DiskHost, Record, disk_at, disks, make, remove, require_ready
 from highwater.tuning.facts import collect
 
 SIZE_BYTES = 64 << 20
@@ -20,15 +20,15 @@ LIMITS = DiskLimits(bandwidth_bytes_per_s=32 << 20, operations_per_s=64)
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    return Host(collect(), records=str(tmp_path / "records"))
+def host(tmp_path: Path) -> DiskHost:
+    return DiskHost(collect(), records=str(tmp_path / "records"))
 
 
 def may_make_disks() -> str | None:
     """Why no disk can be emulated on this host; None when one can."""
     if os.geteuid() != 0:
         return "needs root"
-    host = Host(collect())
+    host = DiskHost(collect())
     if host.groups.blkio_v1 is None:
         return "needs the blkio controller of cgroup v1"
     tried = subprocess.run(["losetup", "--find"], capture_output=True, text=True, check=False)
@@ -36,7 +36,7 @@ def may_make_disks() -> str | None:
 
 
 @pytest.fixture
-def real_host(host: Host) -> Iterator[Host]:
+def real_host(host: DiskHost) -> Iterator[DiskHost]:
     """Takes away what a test has made, even when it failed."""
     if (reason := may_make_disks()) is not None:
         pytest.skip(f"no disk can be emulated here: {reason}")
@@ -46,13 +46,13 @@ def real_host(host: Host) -> Iterator[Host]:
     assert not disks(host)
 
 
-def the_directory(host: Host) -> Path:
+def the_directory(host: DiskHost) -> Path:
     path = Path(host.records).parent / "on"
     path.mkdir(exist_ok=True)
     return path
 
 
-def test_a_disk_is_made_slow_and_removed_whole(real_host: Host) -> None:
+def test_a_disk_is_made_slow_and_removed_whole(real_host: DiskHost) -> None:
     on = the_directory(real_host)
     disk = make(real_host, "test", on, SIZE_BYTES, LIMITS)
     assert (disk.status, disk.problem) == ("ready", None)
@@ -85,7 +85,7 @@ def test_a_disk_is_made_slow_and_removed_whole(real_host: Host) -> None:
         remove(real_host, "test")
 
 
-def test_after_a_reboot_it_comes_back_with_what_is_on_it(real_host: Host) -> None:
+def test_after_a_reboot_it_comes_back_with_what_is_on_it(real_host: DiskHost) -> None:
     disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
     mount_point = Path(disk.record.mount_point)
     (mount_point / "file").write_text("kept")
@@ -106,7 +106,7 @@ def test_after_a_reboot_it_comes_back_with_what_is_on_it(real_host: Host) -> Non
     require_ready(real_host, mount_point)
 
 
-def test_limits_do_not_stay_on_a_device_that_is_no_longer_its_own(real_host: Host) -> None:
+def test_limits_do_not_stay_on_a_device_that_is_no_longer_its_own(real_host: DiskHost) -> None:
     disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
     blkio, number = real_host.groups.blkio_v1, disk.record.device_number
     assert blkio is not None
@@ -125,7 +125,7 @@ def test_limits_do_not_stay_on_a_device_that_is_no_longer_its_own(real_host: Hos
         block_tools.detach(taken)
 
 
-def test_an_image_that_was_replaced_is_not_deleted(real_host: Host) -> None:
+def test_an_image_that_was_replaced_is_not_deleted(real_host: DiskHost) -> None:
     disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
     assert disk.device is not None
     block_tools.unmount(Path(disk.record.mount_point))
@@ -138,7 +138,7 @@ def test_an_image_that_was_replaced_is_not_deleted(real_host: Host) -> None:
     image.unlink()
 
 
-def test_a_disk_without_its_limits_is_no_hard_disk(real_host: Host) -> None:
+def test_a_disk_without_its_limits_is_no_hard_disk(real_host: DiskHost) -> None:
     disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
     blkio = real_host.groups.blkio_v1
     assert blkio is not None
@@ -152,7 +152,7 @@ def test_a_disk_without_its_limits_is_no_hard_disk(real_host: Host) -> None:
 
 @pytest.mark.parametrize("step", ["make_ext4", "attach", "mount"])
 def test_what_broke_half_way_is_finished_or_removed(
-    real_host: Host, step: str, monkeypatch: pytest.MonkeyPatch
+    real_host: DiskHost, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise UsageError("the power went")
@@ -170,20 +170,20 @@ def test_what_broke_half_way_is_finished_or_removed(
         assert make(real_host, "test", None, None, None).status == "ready"
 
 
-def test_limits_that_do_not_hold_are_said_not_to(real_host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_that_do_not_hold_are_said_not_to(real_host: DiskHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(emulated_hdd, "set_root_limits", lambda *_: None)
     with pytest.raises(UsageError, match=r"^the limits of the emulated disk test do not hold: .*/s were written where"):
         make(real_host, "test", the_directory(real_host), SIZE_BYTES, DiskLimits(1 << 20, 1))
 
 
-def test_a_disk_in_use_is_not_removed(real_host: Host) -> None:
+def test_a_disk_in_use_is_not_removed(real_host: DiskHost) -> None:
     disk = make(real_host, "test", the_directory(real_host), SIZE_BYTES, LIMITS)
     with (Path(disk.record.mount_point) / "file").open("w"), pytest.raises(UsageError, match=r"^umount failed: .*busy"):
         remove(real_host, "test")
     assert make(real_host, "test", None, None, None).status == "ready"
 
 
-def test_files_of_others_are_not_touched(real_host: Host) -> None:
+def test_files_of_others_are_not_touched(real_host: DiskHost) -> None:
     on = the_directory(real_host)
     (on / "test.hdd.img").write_bytes(b"mine")
     with pytest.raises(UsageError, match=r"test\.hdd\.img is there and not ours; move it away"):
@@ -205,13 +205,13 @@ def test_files_of_others_are_not_touched(real_host: Host) -> None:
         ("test", SIZE_BYTES, DiskLimits(0, 1), r"^--bandwidth: must be more than zero$"),
     ],
 )
-def test_bad_wishes(real_host: Host, name: str, size_bytes: int, limits: DiskLimits, complaint: str) -> None:
+def test_bad_wishes(real_host: DiskHost, name: str, size_bytes: int, limits: DiskLimits, complaint: str) -> None:
     with pytest.raises(UsageError, match=complaint):
         make(real_host, name, the_directory(real_host), size_bytes, limits)
     assert list(the_directory(real_host).iterdir()) == []
 
 
-def test_a_directory_is_needed_once_and_kept(real_host: Host) -> None:
+def test_a_directory_is_needed_once_and_kept(real_host: DiskHost) -> None:
     with pytest.raises(UsageError, match=r"^--on is missing"):
         make(real_host, "test", None, SIZE_BYTES, LIMITS)
     with pytest.raises(UsageError, match=r"^--on: .*/none is not a directory"):
@@ -221,7 +221,7 @@ def test_a_directory_is_needed_once_and_kept(real_host: Host) -> None:
         make(real_host, "test", None, SIZE_BYTES * 2, None)
 
 
-def test_only_root_makes_and_removes(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_root_makes_and_removes(host: DiskHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(UsageError, match=r"^an emulated disk can be made by root alone .*; use sudo$"):
         make(host, "test", None, None, None)
@@ -230,14 +230,14 @@ def test_only_root_makes_and_removes(host: Host, monkeypatch: pytest.MonkeyPatch
     assert disks(host) == []
 
 
-def test_a_record_that_cannot_be_read_is_named(host: Host) -> None:
+def test_a_record_that_cannot_be_read_is_named(host: DiskHost) -> None:
     Path(host.records).mkdir()
     (Path(host.records) / "test.json").write_text("{")
     with pytest.raises(UsageError, match=r"test\.json is not a readable record of an emulated disk"):
         disks(host)
 
 
-def test_a_path_belongs_to_the_disk_that_is_meant_to_be_there(host: Host, tmp_path: Path) -> None:
+def test_a_path_belongs_to_the_disk_that_is_meant_to_be_there(host: DiskHost, tmp_path: Path) -> None:
     record = Record(
         name="test",
         image=str(tmp_path / "test.hdd.img"),

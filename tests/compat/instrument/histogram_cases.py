@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results import METRICS, Latency, Metric, RunResult, TrialSummary
+from highwater.bench.results import LATENCY_METRICS, Latency, Metric, RunResult, TrialSummary
 from highwater.bench.results.histogram_log import empty_histogram, write_histograms
 from tests.compat.apache_kafka.tools import jars_4
 from tests.compat.instrument.case import case, judged_run, printed_by, temporary_directory
@@ -35,7 +35,7 @@ def hdrhistogram_of_java_prints_our_percentiles() -> None:
     """Of each metric of one trial: count, p50 to p99.99 and maximum to the nanosecond, the mean to its 3 decimals."""
     trial = RunResult(judged_run()).trials[0]
     (measured,) = [phase for phase in trial.summary.phases if phase.name == "measure"]
-    for metric in METRICS:
+    for metric in LATENCY_METRICS:
         ours = latency_of(trial.summary, metric)
         theirs = processed(trial.histogram_path(metric), measured.start_s, measured.end_s)
         assert ours.count > 0, metric

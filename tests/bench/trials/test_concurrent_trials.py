@@ -10,7 +10,7 @@ import pytest
 
 from highwater.bench.errors import StoppedError
 from highwater.bench.systems import System
-from highwater.bench.trials.company import Company
+from highwater.bench.trials.concurrent_trials import ConcurrentTrials
 from tests.bench.fakes import FakeSystem
 
 PROCESSOR = max(os.sched_getaffinity(0))
@@ -18,37 +18,37 @@ WITHIN_S = 30
 
 
 def go_on() -> None:
-    """Nobody asks for an end."""
+    """The user does not stop the run."""
 
 
 def together(*members: Callable[[], object]) -> None:
-    """Each in a thread of its own; raises what one of them raises."""
+    """Run each in a thread of its own. Raises what one of them raises."""
     with ThreadPoolExecutor(len(members)) as threads:
         for running in [threads.submit(member) for member in members]:
             running.result(WITHIN_S)
 
 
-def test_nobody_goes_on_before_all_have_come_as_far() -> None:
-    company = Company(["a", "b"], PROCESSOR)
+def test_each_waits_until_all_have_reached_the_stage() -> None:
+    concurrent = ConcurrentTrials(["a", "b"], PROCESSOR)
     came: list[str] = []
     a_waits = threading.Event()
 
     def a() -> None:
-        company.meet("a", "started", a_waits.set)
+        concurrent.arrive_and_wait("a", "started", a_waits.set)
         came.append("a goes on")
 
     def b() -> None:
         assert a_waits.wait(WITHIN_S)
         came.append("b comes")
-        company.meet("b", "started", go_on)
+        concurrent.arrive_and_wait("b", "started", go_on)
 
     together(a, b)
     assert came == ["b comes", "a goes on"]
 
 
-def test_a_thread_and_what_it_starts_are_bound_to_the_processor_for_a_while() -> None:
+def test_a_thread_and_its_children_are_bound_to_the_processor_within_the_block() -> None:
     before = os.sched_getaffinity(0)
-    with Company(["a"], PROCESSOR).one_processor():
+    with ConcurrentTrials(["a"], PROCESSOR).one_processor():
         assert os.sched_getaffinity(0) == {PROCESSOR}
         started: list[set[int]] = []
         thread = threading.Thread(target=lambda: started.append(os.sched_getaffinity(0)))
@@ -58,50 +58,50 @@ def test_a_thread_and_what_it_starts_are_bound_to_the_processor_for_a_while() ->
     assert os.sched_getaffinity(0) == before
 
 
-def test_whoever_leaves_keeps_nobody_waiting_and_leaves_a_doubt() -> None:
-    company = Company(["a", "b", "c"], PROCESSOR)
+def test_a_trial_that_leaves_does_not_block_the_others_and_puts_them_in_doubt() -> None:
+    concurrent = ConcurrentTrials(["a", "b", "c"], PROCESSOR)
 
     def whole(name: str) -> None:
-        company.meet(name, "started", go_on)
-        company.meet(name, "loaded", go_on)
-        (doubt,) = company.doubts(name)
+        concurrent.arrive_and_wait(name, "started", go_on)
+        concurrent.arrive_and_wait(name, "loaded", go_on)
+        (doubt,) = concurrent.doubts(name)
         assert (doubt.check, doubt.value) == ("trials.at_once", "b")
 
     def failing() -> None:
-        company.meet("b", "started", go_on)
-        company.leave("b")
+        concurrent.arrive_and_wait("b", "started", go_on)
+        concurrent.leave("b")
 
     together(lambda: whole("a"), failing, lambda: whole("c"))
 
 
-def test_with_everybody_there_to_the_end_nothing_is_in_doubt() -> None:
-    company = Company(["a", "b"], PROCESSOR)
+def test_no_doubt_when_all_trials_run_to_the_end() -> None:
+    concurrent = ConcurrentTrials(["a", "b"], PROCESSOR)
 
     def whole(name: str) -> None:
-        company.meet(name, "loaded", go_on)
-        assert company.doubts(name) == []
-        company.leave(name)
+        concurrent.arrive_and_wait(name, "loaded", go_on)
+        assert concurrent.doubts(name) == []
+        concurrent.leave(name)
 
     together(lambda: whole("a"), lambda: whole("b"))
-    assert company.facts("a").trials == ["b"]
+    assert concurrent.facts("a").trials == ["b"]
 
 
-def test_a_wait_ends_when_the_user_asks_for_an_end() -> None:
-    company = Company(["a", "b"], PROCESSOR)
+def test_a_wait_ends_when_the_user_stops_the_run() -> None:
+    concurrent = ConcurrentTrials(["a", "b"], PROCESSOR)
 
     def stop() -> None:
         raise StoppedError
 
     with pytest.raises(StoppedError):
-        company.meet("a", "ready", stop)
+        concurrent.arrive_and_wait("a", "ready", stop)
 
 
-def test_the_systems_of_the_others_are_those_that_run_now() -> None:
-    company = Company(["a", "b"], PROCESSOR)
+def test_process_ids_of_the_other_systems_are_current() -> None:
+    concurrent = ConcurrentTrials(["a", "b"], PROCESSOR)
     systems = {name: FakeSystem() for name in "ab"}
     for number, (name, system) in enumerate(systems.items()):
         system.process_ids = [number]
-        company.introduce(name, cast(System, system))
-    assert (company.other_process_ids("a"), company.other_process_ids("b")) == ((1,), (0,))
+        concurrent.add_system(name, cast(System, system))
+    assert (concurrent.other_process_ids("a"), concurrent.other_process_ids("b")) == ((1,), (0,))
     systems["b"].process_ids = [7]
-    assert company.other_process_ids("a") == (7,)
+    assert concurrent.other_process_ids("a") == (7,)
