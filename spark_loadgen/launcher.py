@@ -45,7 +45,10 @@ _CONFIGURATION: Final = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "5",
     "spark.barrier.sync.timeout": "300s",
 }
-_LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+_LOOPBACK: Final = "127.0.0.1"
+_DRIVER_ADDRESSES: Final = ("spark.driver.host", "spark.driver.bindAddress")
+# Without it, Spark's Java asks for the address of the host's own name, which need not have one.
+_LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
 _MASTER: Final = re.compile(
     r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
 )
@@ -82,7 +85,10 @@ class SparkLauncher:
         self.settings: Mapping[str, str] = dict(spark_conf or {})
         self._local = master == "local" or master.startswith(("local[", "local-cluster["))
         self._in_driver_process = self._local and not master.startswith("local-cluster[")
-        self._settings = {**_CONFIGURATION, **(_LOOPBACK if self._local else {}), **self.settings}
+        # One of the two alone would be combined with loopback, which the other address does not reach.
+        on_loopback = self._local and self.settings.keys().isdisjoint(_DRIVER_ADDRESSES)
+        addresses = dict.fromkeys(_DRIVER_ADDRESSES, _LOOPBACK) if on_loopback else {}
+        self._settings = {**_CONFIGURATION, **addresses, **self.settings}
         self._executor_timeout_s = _CONTAINER_TIMEOUT_S if master.startswith(("yarn", "k8s")) else _EXECUTOR_TIMEOUT_S
         self._app_name = app_name
         self._log_path = log_path
@@ -120,8 +126,13 @@ class SparkLauncher:
         self._try_executors()
 
     def _driver_environment(self) -> dict[str, str]:
-        """Make workers run the driver's interpreter; Spark would use the first python3 on the PATH."""
+        """Make workers run the driver's interpreter; Spark would use the first python3 on the PATH.
+
+        A local master uses loopback, unless the user's environment names another address.
+        """
         environment = {"JAVA_HOME": str(self._java.home), "PYSPARK_DRIVER_PYTHON": sys.executable}
+        if self._local:
+            environment[_LOCAL_ADDRESS] = os.environ.get(_LOCAL_ADDRESS, _LOOPBACK)
         archives = "spark.archives" in self._settings or "spark.pyspark.python" in self._settings
         if self._in_driver_process or not (archives or "PYSPARK_PYTHON" in os.environ):
             environment["PYSPARK_PYTHON"] = sys.executable
@@ -148,7 +159,9 @@ class SparkLauncher:
         try:
             gateway = launch.result()
         except PySparkRuntimeError as error:
-            raise LoadSetupError(f"Spark's Java process ({self._java.source}) ended: {self._last_error()}") from error
+            raise LoadSetupError(
+                f"Spark's Java process ({self._java.source}) ended: {_with_way_out(self._last_error())}"
+            ) from error
         watchdog = threading.Timer(self._executor_timeout_s, gateway.proc.kill)
         watchdog.start()
         # SparkContext installs a SIGINT handler that kills all tasks; the previous handler ends a load in order.
@@ -342,6 +355,16 @@ def common_versions(answers: Iterable[_ProbeAnswer], master: str) -> dict[str, s
                     "a load needs the same versions on all of them: install those"
                 )
     return {name: version for name, (_, version) in known.items()}
+
+
+def _with_way_out(java_error: str) -> str:
+    unknown = re.search(r"java\.net\.UnknownHostException: ([^:\s]+)", java_error)
+    if unknown is None:
+        return java_error
+    return (
+        f"this host's own name, {unknown[1]}, has no address: add it to /etc/hosts, or set {_LOCAL_ADDRESS} to the "
+        "address of this host that executors reach"
+    )
 
 
 def _check_master(master: str) -> None:

@@ -69,3 +69,13 @@ def test_a_master_that_does_not_answer() -> None:
 def test_what_is_no_master(master: str) -> None:
     with pytest.raises(LoadSetupError, match=r"not a Spark master.*local\[N\]"):
         SparkLauncher(master).__enter__()
+
+
+def test_the_users_addresses_of_the_driver_replace_loopback(
+    make_plan: PlanMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """127.0.0.2 alone: a driver that listened on 127.0.0.1 would be advertised where it does not listen."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.3")
+    with SparkLauncher("local[2]", {"spark.driver.host": "127.0.0.2"}) as spark:
+        assert spark.run(make_plan(measure_s=1)).delivery.received == 2000
+    assert os.environ["SPARK_LOCAL_IP"] == "127.0.0.3"
