@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +52,7 @@ def find_java(environment: Mapping[str, str], scratch: Path) -> Java:
     )
 
 
+@cache
 def _version(binary: Path) -> int:
     """The feature version; 0 when the binary does not run."""
     try:

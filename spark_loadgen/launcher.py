@@ -97,6 +97,25 @@ class SparkLauncher:
         self._context: SparkContext | None = None
         self._executor_versions: Mapping[str, str] = {}
 
+    # -- before it starts ---------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Find what keeps Spark from starting, as far as that is known without a start. Raises LoadSetupError."""
+        _check_master(self.master)
+        with tempfile.TemporaryDirectory(prefix="highwater-spark-") as scratch:
+            self._find_java(Path(scratch))
+
+    @property
+    def slots_by_master(self) -> int | None:
+        """How many tasks the master's name allows at once; None if only a running Spark knows."""
+        if "spark.task.cpus" in self.settings:
+            return None
+        if match := re.fullmatch(r"local-cluster\[(\d+),(\d+),\d+\]", self.master):
+            return int(match[1]) * int(match[2])
+        if match := re.fullmatch(r"local(?:\[(\*|\d+)(?:,\d+)?\])?", self.master):
+            return len(os.sched_getaffinity(0)) if match[1] == "*" else int(match[1] or 1)
+        return None
+
     # -- life -------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> SparkLauncher:

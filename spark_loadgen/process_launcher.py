@@ -65,6 +65,13 @@ class ProcessLauncher:
         self._end_workers()
         self._cleanup.close()
 
+    def check(self) -> None:
+        """Plain processes can always start."""
+
+    @property
+    def slots_by_master(self) -> int:
+        return _PROCESSES_MAX
+
     @property
     def slots(self) -> int:
         """How many tasks can run at once; more tasks than cores are reported as oversubscription."""

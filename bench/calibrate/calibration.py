@@ -17,8 +17,8 @@ from typing import Final
 from highwater.bench.calibrate.generator import measure_ceilings
 from highwater.bench.calibrate.loopback import measure_loopback
 from highwater.bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
-from highwater.bench.runs.execution import LauncherChoice, run_plan
-from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.runs.execution import run_plan
+from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.probe import probe_target
 from highwater.bench.trials.given_calibration import host_facts

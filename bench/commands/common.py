@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ import typer
 from highwater.bench.runs.launchers import LauncherKind, looks_secret
 
 if TYPE_CHECKING:
-    from highwater.bench.results import Calibration
+    from highwater.bench.results import Calibration, TargetProbe
     from highwater.bench.workload.specification import Specification
     from highwater.bench.workload.yaml_document import Location
 
@@ -77,6 +77,12 @@ def calibration_of(file: Path | None) -> Calibration | None:
     from highwater.bench.trials.given_calibration import load_calibration
 
     return None if file is None else load_calibration(file)
+
+
+def probes_of(file: Path | None, specification: Specification) -> Sequence[TargetProbe]:
+    from highwater.bench.storage.given_probes import load_probes
+
+    return () if file is None else load_probes(file, specification.workload.system.clusters)
 
 
 def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:

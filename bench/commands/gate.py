@@ -74,7 +74,8 @@ def gate(
         from highwater.bench.errors import UsageError
         from highwater.bench.gate.run import judge_recorded, run_gate, write_gate
         from highwater.bench.gate.sides import Recorded, side_named
-        from highwater.bench.runs.execution import LauncherChoice, run_plan
+        from highwater.bench.runs.execution import run_plan
+        from highwater.bench.runs.launchers import LauncherChoice
 
         calibrated = calibration_of(calibration)
         rules = _rules(policy, strict=strict, allow_env_diff=allow_env_diff)

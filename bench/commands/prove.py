@@ -141,7 +141,8 @@ def _subjects(
 
 def _execute(kind: LauncherKind, master: str | None, quiet: bool) -> Execute:
     from highwater.bench.commands.run import observer_of
-    from highwater.bench.runs.execution import LauncherChoice, run_plan
+    from highwater.bench.runs.execution import run_plan
+    from highwater.bench.runs.launchers import LauncherChoice
 
     def execute(plan: Plan, directory: Path, finished_cells: FinishedCells | None) -> Manifest:
         return run_plan(

@@ -1,4 +1,4 @@
-"""`bench run` and `bench plan`: run a workload, or show what would run.
+"""`bench run` and `bench plan`: run a workload, or show and check what would run.
 
 Imports are late so that --help is fast.
 """
@@ -28,22 +28,33 @@ from highwater.bench.commands.common import (
     calibration_of,
     one_line_errors,
     pairs_of,
+    probes_of,
     specification_of,
 )
-from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.commands.planning import Asked, show
+from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
 if TYPE_CHECKING:
-    from highwater.bench.trials.plan import Plan, Price
+    from highwater.bench.trials.plan import Plan
     from highwater.bench.trials.progress import Observer
+    from highwater.bench.workload.specification import Specification
 
 # Written out here, so that --help does not need the import.
 Compat = Literal["kafka"]
 
 
+Resume = Annotated[Path | None, typer.Option(metavar="DIR", help="Continue an interrupted run.")]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")]
+KeepData = Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")]
+Probes = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="What fio measured on the hosts of external clusters.")
+]
+
+
 def run(
     file: WorkloadFile,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue an interrupted run.")] = None,
+    out: Out = None,
+    resume: Resume = None,
     launcher: Launcher = LauncherKind.SPARK,
     master: SparkMaster = None,
     spark_conf: SparkConf = None,
@@ -53,15 +64,13 @@ def run(
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
     command_config: CommandConfig = None,
-    keep_data: Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")] = False,
+    keep_data: KeepData = False,
     calibration: CalibrationFile = None,
-    probes: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What fio measured on the hosts of external clusters.")
-    ] = None,
+    probes: Probes = None,
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Do what bench plan does and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -69,31 +78,34 @@ def run(
     with one_line_errors():
         from highwater.bench.display.tables import print_end, results_as_json
         from highwater.bench.results import RunResult
-        from highwater.bench.runs.execution import LauncherChoice, run_plan
-        from highwater.bench.runs.resume import seed_of
-        from highwater.bench.storage.given_probes import load_probes
-        from highwater.bench.trials.plan import make_plan
+        from highwater.bench.runs.execution import run_plan
 
         specification = specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config)
-        plan = make_plan(specification, seed if resume is None else seed_of(resume, seed))
-        if dry_run:
-            show_plan(plan, None, as_json)
-            return
-        directory = directory_of(out, resume)
-        given = [] if probes is None else load_probes(probes, specification.workload.system.clusters)
-        manifest = run_plan(
-            plan,
-            directory,
+        asked = Asked(
+            plan=_plan_of(specification, seed, resume),
             launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
-            observer=observer_of(plan, quiet, compat),
+            out=out,
+            resume=resume,
+            keep_data=keep_data,
+            calibration=calibration_of(calibration),
+            probes=probes_of(probes, specification),
+        )
+        if dry_run:
+            show(asked, as_json=as_json)
+            return
+        manifest = run_plan(
+            asked.plan,
+            asked.directory,
+            launcher=asked.launcher,
+            observer=observer_of(asked.plan, quiet, compat),
             keep_data=keep_data,
             resume=resume is not None,
-            calibration=calibration_of(calibration),
-            probes=given,
+            calibration=asked.calibration,
+            probes=asked.probes,
         )
         for name, kept in manifest.kept_data.items():
             typer.echo(f"data of storage target {name} kept in {kept}", err=True)
-        result = RunResult(directory)
+        result = RunResult(asked.directory)
         if as_json:
             typer.echo(json.dumps(results_as_json(result), indent=2))
         elif not (quiet or compat):
@@ -101,26 +113,22 @@ def run(
         raise typer.Exit(manifest.exit_code or 0)
 
 
-def directory_of(out: Path | None, resume: Path | None) -> Path:
-    """The result directory. Raises UsageError unless exactly one of the two is given."""
-    from highwater.bench.errors import UsageError
-
-    if out is not None and resume is not None:
-        raise UsageError("--out begins a run and --resume goes on with one; give one of them")
-    directory = out or resume
-    if directory is None:
-        raise UsageError("name a result directory with --out DIR (or go on with an interrupted run: --resume DIR)")
-    return directory
-
-
 def plan(
     file: WorkloadFile,
+    out: Out = None,
+    resume: Resume = None,
+    launcher: Launcher = LauncherKind.SPARK,
+    master: SparkMaster = None,
+    spark_conf: SparkConf = None,
     seed: Seed = None,
     trials: Trials = None,
     payload_file: PayloadFile = None,
     storage: StorageOption = None,
     bootstrap_servers: BootstrapServers = None,
     command_config: CommandConfig = None,
+    keep_data: KeepData = False,
+    calibration: CalibrationFile = None,
+    probes: Probes = None,
     price_per_hour: Annotated[
         float | None,
         typer.Option(metavar="X", min=0, help="Price of the machines per hour, to show the price of the run."),
@@ -128,23 +136,28 @@ def plan(
     currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of --price-per-hour.")] = "USD",
     as_json: AsJson = False,
 ) -> None:
-    """Show the trials in their order, the expected duration, and the disk space needed. Starts nothing."""
+    """Show trials, duration and disk space, and refuse what bench run would refuse. Starts nothing."""
     with one_line_errors():
-        from highwater.bench.trials.plan import Price, make_plan
+        from highwater.bench.trials.plan import Price
 
-        price = None if price_per_hour is None else Price(price_per_hour, currency)
-        made = make_plan(specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config), seed)
-        show_plan(made, price, as_json)
+        specification = specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config)
+        asked = Asked(
+            plan=_plan_of(specification, seed, resume),
+            launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
+            out=out,
+            resume=resume,
+            keep_data=keep_data,
+            calibration=calibration_of(calibration),
+            probes=probes_of(probes, specification),
+        )
+        show(asked, None if price_per_hour is None else Price(price_per_hour, currency), as_json=as_json)
 
 
-def show_plan(plan: Plan, price: Price | None, as_json: bool) -> None:
-    """Print the plan, for people or as JSON."""
-    from highwater.bench.display.tables import plan_as_json, print_plan
+def _plan_of(specification: Specification, seed: int | None, resume: Path | None) -> Plan:
+    from highwater.bench.runs.resume import seed_of
+    from highwater.bench.trials.plan import make_plan
 
-    if as_json:
-        typer.echo(json.dumps(plan_as_json(plan, price), indent=2))
-    else:
-        print_plan(plan, price)
+    return make_plan(specification, seed if resume is None else seed_of(resume, seed))
 
 
 def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:

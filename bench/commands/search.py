@@ -26,8 +26,9 @@ from highwater.bench.commands.common import (
     pairs_of,
     specification_of,
 )
-from highwater.bench.commands.run import directory_of, observer_of, show_plan
-from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.commands.planning import Asked, show
+from highwater.bench.commands.run import observer_of
+from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
 if TYPE_CHECKING:
     from highwater.bench.runs.search import SearchRange
@@ -64,25 +65,25 @@ def search(
     with one_line_errors():
         from highwater.bench.display.tables import print_search
         from highwater.bench.results import Manifest, RunResult
-        from highwater.bench.runs.execution import LauncherChoice, run_plan
+        from highwater.bench.runs.execution import run_plan
         from highwater.bench.runs.resume import seed_of
         from highwater.bench.runs.runner import Run
         from highwater.bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
 
-        asked = specification_of(file, 1, payload_file, storage, bootstrap_servers, command_config, _objectives(slo))
-        specification = searchable(asked, cell)
+        given = specification_of(file, 1, payload_file, storage, bootstrap_servers, command_config, _objectives(slo))
+        specification = searchable(given, cell)
         first_rate = specification.workload.load.rate_per_s or 1
         wanted = _range(lowest, highest, precision, confirm, first_rate)
         if resume is not None:
             seed = seed_of(resume, seed)
             check_same_range(resume, wanted)
         plan = search_plan(specification, wanted, seed)
+        choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
+        asked = Asked(plan, choice, out, resume, calibration=calibration_of(calibration), rates_known=False)
         if dry_run:
-            if not as_json:
-                typer.echo("A search chooses its rates as it goes; about this much, all at the highest rate:")
-            show_plan(plan, None, as_json)
+            estimate = "A search chooses its rates as it goes; about this much, all at the highest rate:"
+            show(asked, as_json=as_json, first_line=estimate)
             return
-        directory = directory_of(out, resume)
 
         def drive(run: Run) -> Manifest:
             agenda = SearchAgenda(specification, wanted, plan.seed, run.writer)
@@ -90,19 +91,19 @@ def search(
 
         manifest = run_plan(
             plan,
-            directory,
-            launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
+            asked.directory,
+            launcher=choice,
             observer=observer_of(plan, quiet),
             resume=resume is not None,
             drive=drive,
-            calibration=calibration_of(calibration),
+            calibration=asked.calibration,
         )
-        found = RunResult(directory).search()
+        found = RunResult(asked.directory).search()
         if found is not None:
             if as_json:
                 typer.echo(json.dumps(found.model_dump(mode="json", by_alias=True), indent=2))
             elif not quiet:
-                print_search(found, directory)
+                print_search(found, asked.directory)
         raise typer.Exit(manifest.exit_code or 0)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,6 +28,10 @@ _FILES_OF_A_RUN: Final = (
 )
 
 
+def _cannot_make(directory: Path, error: OSError) -> ResultDirectoryError:
+    return ResultDirectoryError(f"cannot make the result directory {directory}: {error.strerror or error}")
+
+
 class ResultWriter:
     """Writes one result directory. Single files appear whole or not at all, so an interrupted run stays readable."""
 
@@ -34,12 +40,19 @@ class ResultWriter:
         self.directory = directory
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            occupied = any(directory.iterdir())
         except OSError as error:
-            raise ResultDirectoryError(
-                f"cannot make the result directory {directory}: {error.strerror or error}"
-            ) from error
-        if occupied:
+            raise _cannot_make(directory, error) from error
+        self.check(directory)
+
+    @staticmethod
+    def check(directory: Path) -> None:
+        """Check, and create nothing. Raises ResultDirectoryError when it is not empty or cannot be created."""
+        parent = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+        if not parent.is_dir():
+            raise _cannot_make(directory, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)))
+        if not os.access(parent, os.W_OK | os.X_OK):
+            raise _cannot_make(directory, PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
+        if directory.is_dir() and any(directory.iterdir()):
             raise ResultDirectoryError(
                 f"{directory} is not empty; name a new directory with --out"
                 + (", or go on with what is there: --resume DIR" if (directory / "manifest.json").is_file() else "")

@@ -9,9 +9,8 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import typer
@@ -20,39 +19,17 @@ from highwater.bench.errors import UsageError
 from highwater.bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
 from highwater.bench.results.run_lock import RunLock
 from highwater.bench.runs.agenda import FinishedCells
-from highwater.bench.runs.launchers import LauncherKind, NoLauncher, make_launcher, told_arguments
+from highwater.bench.runs.launchers import LauncherChoice, check_slots, told_arguments
+from highwater.bench.runs.preflight import preflight, storage_targets
 from highwater.bench.runs.resume import check_same_launcher, earlier_run
-from highwater.bench.runs.runner import Run, Surroundings, check_slots, prepare
+from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
-from highwater.bench.trials.given_calibration import check_host, host_facts
 from highwater.bench.trials.host_profile import restore_after_a_killed_run
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher
 from highwater.tuning.facts import collect
-
-
-@dataclass(frozen=True, slots=True)
-class LauncherChoice:
-    """What starts the load tasks. `master` (None: all cores of this host) and `spark_conf` are for Spark."""
-
-    kind: LauncherKind = LauncherKind.SPARK
-    master: str | None = None
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-
-    def check(self, plan: Plan) -> None:
-        """Raises UsageError when the launcher cannot start the load of this plan."""
-        if plan.lanes > 1 and self.kind is not LauncherKind.PROCESS:
-            raise UsageError(
-                "trials.at_once: Spark's executors cannot be bound to one processor; use --launcher process"
-            )
-
-    def open(self, plan: Plan) -> AbstractContextManager[Launcher]:
-        """Start the launcher; leaving the context ends it. Raises UsageError and LoadSetupError."""
-        if not plan.tasks:
-            return NoLauncher()
-        return make_launcher(self.kind, self.master, self.spark_conf)
 
 
 def run_plan(
@@ -78,7 +55,6 @@ def run_plan(
     """
     started_s = time.monotonic()
     choice = launcher or LauncherChoice()
-    choice.check(plan)
     if launcher_of is not None and plan.lanes > 1:
         raise ValueError("trials that run at once need a launcher each")
     observer = observer or Observer()
@@ -96,16 +72,20 @@ def run_plan(
         earlier = earlier_run(out, plan, facts, trials_known=drive is None) if resume else None
         for setting in restore_after_a_killed_run(facts):
             typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
+        calibration = calibration or (RunResult(out).calibration() if resume else None)
+        found = preflight(plan, choice, facts, keep_data=keep_data, calibration=calibration, rates_known=drive is None)
+        found.refuse()
+        for warning in found.warnings:
+            typer.echo(f"warning: {warning}", err=True)
         with StorageAreas(keep_data) as areas, observer:
-            prepare(plan, areas)
+            for target, path in storage_targets(plan).items():
+                areas.add(target, path, plan.log_bytes(target, kept=keep_data))
             with ExitStack() as launchers:
                 started, *beside = [launchers.enter_context(choice.open(plan)) for _ in range(plan.lanes)]
-                check_slots(plan, started)
+                check_slots(plan, started.slots, started.master)
                 if earlier is not None:
                     check_same_launcher(earlier, started, out)
-                calibration = calibration or (RunResult(out).calibration() if resume else None)
                 if calibration is not None:
-                    check_host(calibration, host_facts(facts, started.versions()))
                     writer.write_calibration(calibration)
                 with stop.taking_signals():
                     surroundings = Surroundings(told_arguments(sys.argv), Path.cwd(), started_s)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -11,6 +13,8 @@ from typing import TYPE_CHECKING, Final
 from highwater.bench.errors import UsageError
 
 if TYPE_CHECKING:
+    from highwater.bench.trials.plan import Plan
+    from highwater.bench.trials.trial import Launcher
     from highwater.spark_loadgen import LoadPlan, LoadResult, ProcessLauncher, Progress, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
@@ -25,6 +29,48 @@ class LauncherKind(StrEnum):
 
     SPARK = "spark"
     PROCESS = "process"
+
+
+@dataclass(frozen=True, slots=True)
+class LauncherChoice:
+    """What starts the load tasks. `master` (None: all cores of this host) and `spark_conf` are for Spark."""
+
+    kind: LauncherKind = LauncherKind.SPARK
+    master: str | None = None
+    spark_conf: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, plan: Plan) -> None:
+        """Check, without a start, that the load of this plan can start. Raises UsageError and LoadSetupError."""
+        if plan.lanes > 1 and self.kind is not LauncherKind.PROCESS:
+            raise UsageError(
+                "trials.at_once: Spark's executors cannot be bound to one processor; use --launcher process"
+            )
+        launcher = make_launcher(self.kind, self.master, self.spark_conf)
+        if plan.tasks:
+            launcher.check()
+            check_slots(plan, launcher.slots_by_master, launcher.master)
+
+    def open(self, plan: Plan) -> AbstractContextManager[Launcher]:
+        """Start the launcher; leaving the context ends it. Raises UsageError and LoadSetupError."""
+        if not plan.tasks:
+            return NoLauncher()
+        return make_launcher(self.kind, self.master, self.spark_conf)
+
+    @property
+    def is_on_this_host(self) -> bool:
+        return self.kind is LauncherKind.PROCESS or (self.master or _DEFAULT_MASTER).startswith("local")
+
+
+def check_slots(plan: Plan, slots: int | None, master: str) -> None:
+    """Check that the load fits: a barrier stage with too few slots would wait for ever. Raises UsageError.
+
+    slots: how many tasks `master` runs at once; None: not known yet.
+    """
+    if slots is not None and plan.tasks > slots:
+        raise UsageError(
+            f"the workload needs {plan.tasks} load tasks at once and {master} has slots for {slots}; "
+            f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.per_group"
+        )
 
 
 def make_launcher(

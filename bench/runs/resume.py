@@ -16,7 +16,8 @@ from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.launchers import LauncherKind, told_settings
-from highwater.bench.runs.runner import Earlier, storage_targets
+from highwater.bench.runs.preflight import storage_targets
+from highwater.bench.runs.runner import Earlier
 from highwater.bench.storage import describe_target
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.trial import Launcher

@@ -19,7 +19,6 @@ from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
 from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, text_of
 from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
-from highwater.bench.host.cluster_sampler import check_samplers
 from highwater.bench.results import (
     BlockCanary,
     Calibration,
@@ -38,21 +37,18 @@ from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Skip
 from highwater.bench.runs.canary import reasons as canary_reasons
 from highwater.bench.runs.canary import take as take_canary
 from highwater.bench.runs.launchers import told_settings
-from highwater.bench.storage import StorageAreas, emulated_hdd, target_paths
+from highwater.bench.storage import StorageAreas
 from highwater.bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
-from highwater.bench.storage.trial_storage import log_directories
 from highwater.bench.systems import StartSystem, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.concurrent_trials import ConcurrentTrials
-from highwater.bench.trials.host_profile import check_profile
-from highwater.bench.trials.native_load import build_clients
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.steps import StepClock, overhead_of
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher, TrialRunner, now_utc
 from highwater.bench.trials.verdict import target_at_fault
-from highwater.tuning.facts import Facts, collect
+from highwater.tuning.facts import Facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -453,44 +449,3 @@ def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
     if any(map(target_at_fault, invalid)):
         return EXIT_TARGET
     return EXIT_INVALID if invalid or failed else EXIT_OK
-
-
-def check_slots(plan: Plan, launcher: Launcher) -> None:
-    """Check that the load fits: a barrier stage with too few slots would wait for ever. Raises UsageError."""
-    if plan.tasks > launcher.slots:
-        raise UsageError(
-            f"the workload needs {plan.tasks} load tasks at once and {launcher.master} has slots for {launcher.slots}; "
-            f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.per_group"
-        )
-
-
-def storage_targets(plan: Plan) -> dict[str, Path]:
-    """The storage targets of the plan's systems, by name."""
-    paths = target_paths(plan.specification.workload)
-    workloads = [trial.cell.workload for trial in plan.trials]
-    return {w.storage.target: paths[w.storage.target] for w in workloads if w.system.kind != "external"}
-
-
-def prepare(plan: Plan, areas: StorageAreas) -> None:
-    """Create the run's folders on the storage targets; build native clients; check host profiles, external clusters.
-
-    Raises UsageError.
-    """
-    facts = collect()
-    build_clients([trial.cell.workload for trial in plan.trials])
-    host = emulated_hdd.DiskHost(facts)
-    for target, path in storage_targets(plan).items():
-        emulated_hdd.require_ready(host, path)
-        if plan.lanes > 1 and emulated_hdd.disk_at(host, path) is not None:
-            raise UsageError(f"trials.at_once: each system would have all of the emulated disk at {path} to itself")
-        areas.add(target, path, plan.log_bytes(target, kept=areas.keep_data))
-    for cell in {trial.cell.name: trial.cell for trial in plan.trials}.values():
-        check_profile(cell.workload.host, facts, log_directories(cell.workload, areas))
-    external = {
-        (cluster.bootstrap_servers, cluster.command_config): (trial.cell.workload, cluster)
-        for trial in plan.trials
-        if (cluster := trial.cell.workload.system.external) is not None
-    }
-    for (servers, _), (workload, cluster) in external.items():
-        BrokerClient(servers, plan.specification.command_config(workload)).check_reachable()
-        check_samplers(workload.system.cluster or "external", cluster)

@@ -38,30 +38,18 @@ class StorageAreas:
     def add(self, name: str, target: Path, needed_bytes: int) -> None:
         """Create the run's folder on a target, and remove folders of killed runs.
 
-        Raises UsageError when the target has no room for `needed_bytes`.
+        Raises UsageError as `check_target` does.
         """
-        if not target.is_dir():
-            problem = "is not a directory" if target.exists() else "does not exist"
-            raise UsageError(f"storage target {name}: {target} {problem}; make it first, or name another path")
-        for abandoned in filter(is_abandoned, target.glob(f"{_PREFIX}*")):
-            # An interrupted result directory has the same lock and may have such a name.
-            if not (abandoned / "manifest.json").exists():
-                shutil.rmtree(abandoned, ignore_errors=True)
-        free_bytes = shutil.disk_usage(target).free
-        if free_bytes < needed_bytes + SPARE_BYTES:
-            raise UsageError(
-                f"storage target {name}: {target} has {size_text(free_bytes)} free and the run may write "
-                f"{size_text(needed_bytes)}, beside which {size_text(SPARE_BYTES)} stay free; free some space, or "
-                "lower load.rate or phases.measure"
-            )
+        for abandoned in _abandoned(target):
+            shutil.rmtree(abandoned, ignore_errors=True)
+        check_target(name, target, needed_bytes)
         try:
             directory = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=target))
             self.directories[name] = directory
             # A killed run leaves its data; its lock is then free, by which the next run recognises the data.
             self._locks.append(RunLock.take(directory))
-            _probe(directory / "probe")
         except OSError as error:
-            raise UsageError(f"storage target {name}: cannot write to {target}: {error.strerror or error}") from None
+            raise _unwritable(name, target, error) from None
 
     def trial_directory(self, name: str, trial_id: str) -> Path:
         """A new directory for one trial, named by number only: a comma separates directories in Kafka's log.dirs."""
@@ -75,9 +63,40 @@ class StorageAreas:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def _probe(path: Path) -> None:
-    """Write and sync a file: permissions alone do not show a read-only mount or a quota."""
-    with path.open("wb") as file:
-        file.write(bytes(4096))
-        os.fsync(file.fileno())
-    path.unlink()
+def check_target(name: str, target: Path, needed_bytes: int) -> None:
+    """Check that a run can use a target, and leave it as it was.
+
+    Raises UsageError when the target is no directory, cannot be written, or has no room for `needed_bytes`.
+    """
+    if not target.is_dir():
+        problem = "is not a directory" if target.exists() else "does not exist"
+        raise UsageError(f"storage target {name}: {target} {problem}; make it first, or name another path")
+    # A run removes first what killed runs left.
+    free_bytes = shutil.disk_usage(target).free + sum(map(_bytes_in, _abandoned(target)))
+    if free_bytes < needed_bytes + SPARE_BYTES:
+        raise UsageError(
+            f"storage target {name}: {target} has {size_text(free_bytes)} free and the run may write "
+            f"{size_text(needed_bytes)}, beside which {size_text(SPARE_BYTES)} stay free; free some space, or "
+            "lower load.rate or phases.measure"
+        )
+    try:
+        with tempfile.TemporaryFile(dir=target, prefix=_PREFIX) as file:
+            # Permissions alone do not show a read-only mount or a quota.
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise _unwritable(name, target, error) from None
+
+
+def _unwritable(name: str, target: Path, error: OSError) -> UsageError:
+    return UsageError(f"storage target {name}: cannot write to {target}: {error.strerror or error}")
+
+
+def _abandoned(target: Path) -> list[Path]:
+    """The folders of killed runs. An interrupted result directory has the same lock and may have such a name."""
+    return [path for path in filter(is_abandoned, target.glob(f"{_PREFIX}*")) if not (path / "manifest.json").exists()]
+
+
+def _bytes_in(directory: Path) -> int:
+    return sum(path.stat().st_blocks * 512 for path in directory.rglob("*") if path.is_file())

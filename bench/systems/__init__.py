@@ -14,7 +14,7 @@ from highwater.bench.systems.running import StartedSystem
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.system import SystemUnderTest
 
-__all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "start_system"]
+__all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "check_system", "start_system"]
 
 READY_WITHIN_S: Final = 120.0
 
@@ -104,8 +104,29 @@ def start_system(
         log_directory,
         checkpoint,
         ready_within_s=READY_WITHIN_S,
-        source=expanded(wanted.source).absolute() if wanted.source else None,
+        source=source_of(wanted),
     )
+
+
+def check_system(wanted: SystemUnderTest) -> None:
+    """Check, without a start, that this host has what the system needs. Raises UsageError."""
+    if wanted.kind == "command":
+        from highwater.bench.systems.command_line import check_program
+
+        check_program(wanted.command or "")
+    elif wanted.kind == "apache-kafka":
+        from highwater.bench.systems.apache_kafka import check_distribution
+
+        check_distribution(wanted.version)
+    elif wanted.kind == "highwater":
+        from highwater.bench.systems.highwater import check_highwater
+
+        check_highwater(wanted.nodes, source_of(wanted))
+
+
+def source_of(wanted: SystemUnderTest) -> Path | None:
+    """The checkout whose broker is to run; None: this installation's."""
+    return expanded(wanted.source).absolute() if wanted.source else None
 
 
 class ExternalSystem:

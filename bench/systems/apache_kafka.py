@@ -24,7 +24,7 @@ from highwater.bench.systems.process import SystemProcess, last_words, listening
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper
-from highwater.bench.user_cache import cached, main_of, need, run_step
+from highwater.bench.user_cache import cache_directory, cached, main_of, need, run_step
 from highwater.bench.workload.values import Scalar
 from highwater.common.ports import free_ports
 
@@ -64,6 +64,17 @@ class Distribution:
         return [*command, "-cp", self.class_path, *arguments]
 
 
+def check_distribution(line: str) -> None:
+    """Check that `find_distribution` can find or fetch it. Fetches nothing. Raises UsageError."""
+    java_for("Apache Kafka")
+    if home := os.environ.get("KAFKA_HOME"):
+        found = _of_home(Path(home))
+        if line == "default" or found.version.startswith(f"{line}."):
+            return
+    if not _cache_of(_pom(line)).is_dir():
+        _maven()
+
+
 def find_distribution(line: str) -> Distribution:
     """line: 3.9, 4, or default, which is that of KAFKA_HOME or else the newest. KAFKA_HOME is taken when it fits.
 
@@ -73,8 +84,7 @@ def find_distribution(line: str) -> Distribution:
         found = _of_home(Path(home))
         if line == "default" or found.version.startswith(f"{line}."):
             return found
-    line = LINES[-1] if line == "default" else line
-    pom = Path(__file__).parent / f"apache-kafka-{line}.xml"
+    pom = _pom(line)
     version = re.search(r"<version>(.+)</version>", pom.read_text("utf-8"))
     assert version is not None, f"{pom} names no version"
     return Distribution(version[1], f"{jars(pom)}/*", ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",))
@@ -95,14 +105,24 @@ def _of_home(home: Path) -> Distribution:
 def jars(pom: Path) -> Path:
     """What `pom` depends on, fetched on first use. Raises UsageError when this host lacks what that takes."""
     java_for("Apache Kafka")
-    text = pom.read_bytes()
 
     def fetch(directory: Path) -> None:
-        maven = need("mvn", "maven", "fetches Apache Kafka (or set KAFKA_HOME)")
         goal = "dependency:copy-dependencies"
-        run_step([maven, "-q", "-B", "-f", pom.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
+        run_step([_maven(), "-q", "-B", "-f", pom.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
 
-    return cached(f"apache-kafka-{hashlib.sha256(text).hexdigest()[:12]}", "Apache Kafka: about 60 MB of jars", fetch)
+    return cached(_cache_of(pom).name, "Apache Kafka: about 60 MB of jars", fetch)
+
+
+def _pom(line: str) -> Path:
+    return Path(__file__).parent / f"apache-kafka-{LINES[-1] if line == 'default' else line}.xml"
+
+
+def _cache_of(pom: Path) -> Path:
+    return cache_directory() / f"apache-kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
+
+
+def _maven() -> str:
+    return need("mvn", "maven", "fetches Apache Kafka (or set KAFKA_HOME)")
 
 
 def start_apache_kafka(

@@ -16,6 +16,13 @@ from highwater.common.ports import free_ports
 COMMAND: Final = "command"
 
 
+def check_program(command_line: str) -> None:
+    """Raises UsageError when this host has no such program."""
+    program = shlex.split(command_line)[0]
+    if shutil.which(program) is None:
+        raise UsageError(f"system.command: no program {program} here")
+
+
 def start_command_line(
     command_line: str,
     data_directories: list[Path],
@@ -28,8 +35,7 @@ def start_command_line(
     (port,) = free_ports(1)
     values = {"{port}": str(port), "{data_directory}": ",".join(map(str, data_directories))}
     command = [_filled(word, values) for word in shlex.split(command_line)]
-    if shutil.which(command[0]) is None:
-        raise UsageError(f"system.command: no program {command[0]} here")
+    check_program(command_line)
     process = SystemProcess("the broker", command, log_directory / "system.log", guard=True)
     try:
         process.await_ready(listening(port), checkpoint, ready_within_s)

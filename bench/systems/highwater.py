@@ -14,12 +14,20 @@ from highwater.bench.errors import UsageError
 from highwater.bench.systems.process import SystemProcess, ready_line
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from highwater.bench.systems.running import StartedSystem, await_members
-from highwater.bench.systems.zookeeper import serving, start_zookeeper
+from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeeper_command
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
 from highwater.common.ports import free_ports
 
 HIGHWATER: Final = "highwater"
+
+
+def check_highwater(nodes: int, source: Path | None) -> None:
+    """Raises UsageError when `source` is no checkout, or several brokers lack what their ZooKeeper needs."""
+    if source is not None:
+        _version_of(source)
+    if nodes > 1:
+        zookeeper_command(Path("zookeeper.properties"))
 
 
 def start_highwater(

@@ -23,8 +23,12 @@ def serving(port: int) -> AddressWhenReady:
 def start_zookeeper(data_directory: Path, log_directory: Path, port: int) -> SystemProcess:
     """Ready when it is `serving`. Raises UsageError when this host has no Java or no PySpark."""
     file = write_properties(log_directory / "zookeeper.properties", zookeeper.settings(data_directory, port))
+    return SystemProcess("ZooKeeper", zookeeper_command(file), log_directory / "zookeeper.log")
+
+
+def zookeeper_command(configuration: Path) -> list[str]:
+    """What runs a server with this file of properties. Raises UsageError when this host has no Java or no PySpark."""
     try:
-        command = zookeeper.command(file)
+        return zookeeper.command(configuration)
     except MissingDependencyError as error:
         raise UsageError(str(error)) from None
-    return SystemProcess("ZooKeeper", command, log_directory / "zookeeper.log")

@@ -75,6 +75,11 @@ class Plan:
         return [longest_s.pop(trial.plan.block, 0) for trial in self.trials]
 
     @property
+    def cells(self) -> list[Cell]:
+        """The cells that have trials."""
+        return list({trial.cell.name: trial.cell for trial in self.trials}.values())
+
+    @property
     def lanes(self) -> int:
         """How many trials run at the same time."""
         at_once = self.specification.workload.trials.at_once

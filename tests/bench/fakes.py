@@ -120,7 +120,16 @@ class FakeLauncher:
     name = "spark local[2]"
     master = "local[2]"
     settings: Mapping[str, str] = {}
-    slots = 2
+    slots = slots_by_master = 2
+
+    def __enter__(self) -> FakeLauncher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def check(self) -> None:
+        return None
 
     def __init__(self, outcome: Callable[[LoadPlan], LoadResult] = load_result) -> None:
         self.outcome = outcome

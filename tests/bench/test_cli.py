@@ -40,14 +40,11 @@ class Spark(FakeLauncher):
 
     def __init__(self, master: str, spark_conf: dict[str, str]) -> None:
         super().__init__()
-        if master == "dead":
+        self.dead = master == "dead"
+
+    def check(self) -> None:
+        if self.dead:
             raise LoadSetupError("the Spark master dead does not answer")
-
-    def __enter__(self) -> Spark:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 @pytest.fixture
@@ -363,3 +360,31 @@ def test_settings_of_spark_do_not_go_with_plain_processes(
     assert result.exit_code == 2
     assert f"error: {option[0]} is a setting of Spark and --launcher process uses none" in result.output
     assert not (tmp_path / "out").exists()
+
+
+def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, tmp_path: Path, finished: Path) -> None:
+    options = ["--master", "dead", "--storage", f"disk={tmp_path / 'gone'}", "--out", str(finished)]
+    commands: list[list[str | Path]] = [["plan", workload], ["run", workload, "--dry-run"]]
+    for command in commands:
+        result = call(*command, *options)
+        assert result.exit_code == 2
+        assert "2 trials, in 2 blocks" in result.stdout
+        assert result.stderr.splitlines() == [
+            "error: the Spark master dead does not answer",
+            f"error: storage target disk: {tmp_path}/gone does not exist; make it first, or name another path",
+            (
+                f"error: {finished} is not empty; name a new directory with --out, or go on with what is there: "
+                "--resume DIR"
+            ),
+        ]
+        document = json.loads(call(*command, *options, "--json").stdout)
+        assert len(document["refusals"]) == 3
+    assert not (tmp_path / "gone").exists()
+
+
+def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> None:
+    assert call("plan", workload, "--resume", finished).exit_code == 0
+    workload.write_text(MINIMAL.replace("rate: 100/s", "rate: 200/s"))
+    result = call("plan", workload, "--resume", finished)
+    assert result.exit_code == 2
+    assert "was begun with load.rate: 100/s, and now it is 200/s" in result.stderr

@@ -42,8 +42,8 @@ from highwater.bench.gate.run import Rules, gate_specification, run_gate
 from highwater.bench.gate.sides import Measured
 from highwater.bench.results import GitState, Manifest, RunResult
 from highwater.bench.runs.agenda import FinishedCells
-from highwater.bench.runs.execution import LauncherChoice, run_plan
-from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.runs.execution import run_plan
+from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.yaml_document import Document

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import multiprocessing
 import os
@@ -19,8 +18,8 @@ import pytest
 from highwater.bench.errors import NotComparableError, TrialError, UsageError
 from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
 from highwater.bench.results.run_lock import LOCK_NAME, RunLock
-from highwater.bench.runs import execution
-from highwater.bench.runs.launchers import LauncherKind
+from highwater.bench.runs import execution, launchers
+from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.runs.resume import seed_of
 from highwater.bench.runs.runner import Run
 from highwater.bench.trials.plan import Plan, make_plan
@@ -63,7 +62,7 @@ class Bench:
             run.start, run.connect = self.systems, FakeClient(self.launcher)
             return run.execute()
 
-        choice = execution.LauncherChoice(self.kind)
+        choice = LauncherChoice(self.kind)
         return execution.run_plan(self.plan(), self.out, launcher=choice, resume=resume, drive=drive)
 
     def run_killed(self, prepare: Callable[[], None]) -> None:
@@ -86,7 +85,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench(tmp_path)
-    monkeypatch.setattr(execution, "make_launcher", lambda *_: contextlib.nullcontext(made.launcher))
+    monkeypatch.setattr(launchers, "make_launcher", lambda *_: made.launcher)
     return made
 
 

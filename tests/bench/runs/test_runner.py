@@ -27,7 +27,7 @@ from highwater.bench.results import (
     TrialSummary,
 )
 from highwater.bench.runs import runner
-from highwater.bench.runs.runner import Run, Surroundings, check_slots, prepare
+from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.trials.progress import Observer
@@ -441,39 +441,6 @@ def test_the_topics_of_an_external_cluster_are_removed(tmp_path: Path) -> None:
     assert bench.client.deleted == [plan.topics[0] for plan in bench.launcher.plans]
     assert bench.systems.directories == []
     assert bench.result().trials[0].summary.storage.name == "external"
-
-
-def test_more_tasks_than_slots(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, MINIMAL + "producers: {count: 3}\n")
-    with pytest.raises(
-        UsageError, match=r"needs 4 load tasks at once and local\[2\] has slots for 2; use --master 'local\[4\]'"
-    ):
-        check_slots(bench.plan, bench.launcher)
-
-
-def test_an_external_cluster_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.bench.systems.broker_client._TIMEOUT_S", 0.5)
-    bench = Bench(tmp_path, MINIMAL + "system: {kind: external, bootstrap_servers: '127.0.0.1:1'}\n")
-    with StorageAreas() as areas, pytest.raises(UsageError, match=r"^no broker answers at 127\.0\.0\.1:1 within"):
-        prepare(bench.plan, areas)
-
-
-def test_each_way_into_a_cluster_is_tried_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[tuple[str, str]] = []
-
-    class Client:
-        def __init__(self, servers: str, connection: Mapping[str, str]) -> None:
-            tried.append((servers, connection.get("security.protocol", "")))
-
-        def check_reachable(self) -> None: ...
-
-    monkeypatch.setattr(runner, "BrokerClient", Client)
-    (tmp_path / "SSL").write_text("security.protocol=SSL\n")
-    ways = "{b: {bootstrap_servers: 'a:1'}, c: {bootstrap_servers: 'a:1', command_config: SSL}}"
-    external = f"system: {{kind: external, cluster: b, clusters: {ways}}}\nmatrix: {{system.cluster: [b, c]}}\n"
-    with StorageAreas() as areas:
-        prepare(Bench(tmp_path, MINIMAL + external).plan, areas)
-    assert sorted(tried) == [("a:1", ""), ("a:1", "SSL")]
 
 
 def test_a_decided_cell_gets_no_more_trials_and_the_manifest_says_why(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import pytest
 from highwater.bench.display.tables import print_search, search_answer
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
-from highwater.bench.runs import execution
+from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.runner import Run
 from highwater.bench.runs.search import SearchRange
@@ -103,7 +102,7 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     made = Bench(tmp_path)
-    monkeypatch.setattr(execution, "make_launcher", lambda *_: contextlib.nullcontext(made.launcher))
+    monkeypatch.setattr(launchers, "make_launcher", lambda *_: made.launcher)
     return made
 
 

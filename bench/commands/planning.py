@@ -1,0 +1,92 @@
+"""What a run or a search was asked to do, and the plan of it: shown, checked, and not started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from highwater.bench.results import Calibration, TargetProbe
+    from highwater.bench.runs.launchers import LauncherChoice
+    from highwater.bench.runs.preflight import Preflight
+    from highwater.bench.trials.plan import Plan, Price
+    from highwater.tuning.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A plan and the options it is to run with. rates_known: as for `preflight`."""
+
+    plan: Plan
+    launcher: LauncherChoice
+    out: Path | None = None
+    resume: Path | None = None
+    keep_data: bool = False
+    calibration: Calibration | None = None
+    probes: Sequence[TargetProbe] = ()
+    rates_known: bool = True
+
+    @property
+    def directory(self) -> Path:
+        """The result directory. Raises UsageError unless exactly one of `out` and `resume` is given."""
+        from highwater.bench.errors import UsageError
+
+        if self.out is not None and self.resume is not None:
+            raise UsageError("--out begins a run and --resume goes on with one; give one of them")
+        directory = self.out or self.resume
+        if directory is None:
+            raise UsageError("name a result directory with --out DIR (or go on with an interrupted run: --resume DIR)")
+        return directory
+
+
+def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line: str = "") -> None:
+    """Print the plan, and then all that would keep it from running. Raises typer.Exit if anything would."""
+    from highwater.bench.display.tables import plan_as_json, print_plan
+    from highwater.bench.errors import NotComparableError
+    from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
+    from highwater.tuning.facts import collect
+
+    found = _checked(asked, collect())
+    if as_json:
+        refused = {"refusals": [str(error) for error in found.refusals], "warnings": found.warnings}
+        typer.echo(json.dumps(plan_as_json(asked.plan, price) | refused, indent=2))
+    else:
+        if first_line:
+            typer.echo(first_line)
+        print_plan(asked.plan, price)
+        for warning in found.warnings:
+            typer.echo(f"warning: {warning}", err=True)
+        for error in found.refusals:
+            typer.echo(f"error: {error}", err=True)
+    if found.refusals:
+        elsewhere = all(isinstance(error, NotComparableError) for error in found.refusals)
+        raise typer.Exit(EXIT_ENVIRONMENT if elsewhere else EXIT_USAGE)
+
+
+def _checked(asked: Asked, facts: Facts) -> Preflight:
+    from highwater.bench.results import ResultWriter, RunResult
+    from highwater.bench.runs.preflight import preflight
+    from highwater.bench.runs.resume import earlier_run
+
+    calibration = asked.calibration
+    if asked.resume is not None and calibration is None:
+        calibration = RunResult(asked.resume).calibration()
+    found = preflight(
+        asked.plan,
+        asked.launcher,
+        facts,
+        keep_data=asked.keep_data,
+        calibration=calibration,
+        rates_known=asked.rates_known,
+    )
+    if asked.out is not None:
+        found.ask(partial(ResultWriter.check, asked.out))
+    if asked.resume is not None:
+        found.ask(partial(earlier_run, asked.resume, asked.plan, facts, trials_known=asked.rates_known))
+    return found
