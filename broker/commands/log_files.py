@@ -18,7 +18,7 @@ from highwater.broker.log import checkpoint, offset_index, time_index
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.producer_state import ProducerStates
-from highwater.broker.log.segment import (
+from highwater.broker.log.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,

@@ -32,13 +32,8 @@ from highwater.broker.log.files import FileOperations, sync_file, write_file
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET
 from highwater.broker.log.offset_map import ENTRY_BYTES, OffsetMap
 from highwater.broker.log.open_segments import OpenSegments
-from highwater.broker.log.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    Segment,
-)
+from highwater.broker.log.segment import Segment
+from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from highwater.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
 from highwater.broker.records.batch import (
     CONTROL_BIT,

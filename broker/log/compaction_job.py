@@ -143,7 +143,7 @@ def _aborted_later(segments: Sequence[Segment], end_offset: int) -> list[Aborted
     """Aborted transactions that begin below `end_offset` and end in these segments, which begin there."""
     found = []
     for segment in segments:
-        for transaction in segment.transaction_index.entries() if segment.has_aborted else ():
+        for transaction in segment.transaction_index.entries() if segment.indexes.has_aborted else ():
             if transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:

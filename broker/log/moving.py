@@ -22,7 +22,7 @@ from highwater.broker.log.files import TEMPORARY_SUFFIX, FileOperations, write_d
 from highwater.broker.log.log_directory import MOVED, LogDirectory
 from highwater.broker.log.partition_folder import future_name
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.log.segment import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
+from highwater.broker.log.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name
 from highwater.common.topic_partition import TopicPartition
 
 ROUND_BYTES: Final = 16 * 1024 * 1024

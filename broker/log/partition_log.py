@@ -39,8 +39,9 @@ from highwater.broker.log.recovery import (
 )
 from highwater.broker.log.replicated_batches import runs_of_batches
 from highwater.broker.log.retention import count_expired
-from highwater.broker.log.segment import SNAPSHOT_SUFFIX, Segment, file_name
+from highwater.broker.log.segment import Segment
 from highwater.broker.log.segment_list import SegmentList
+from highwater.broker.log.segment_names import SNAPSHOT_SUFFIX, file_name
 from highwater.broker.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -94,7 +95,7 @@ class PartitionLog:
         self._is_changed = not state.is_clean
         self._unflushed = Unflushed(is_new=state.recovery_point == 0, has_new_names=not state.is_clean)
         for segment in state.segments[self._first_unsynced_slot() : -1]:
-            self._unflushed.paths += segment.index_files
+            self._unflushed.paths += segment.indexes.paths
         self._is_closed = False
         self.segments_must_stay = False
         """A compaction or a move to another directory reads the sealed segments."""
@@ -245,7 +246,7 @@ class PartitionLog:
         except OSError:
             active.is_sealed = False
             raise
-        unflushed.paths += active.index_files
+        unflushed.paths += active.indexes.paths
         unflushed.has_new_names = True
         return segment
 
@@ -256,7 +257,7 @@ class PartitionLog:
             self._files.sync(descriptor)
         finally:
             segment.unpin()
-        for path in segment.index_files:
+        for path in segment.indexes.paths:
             sync_file(self._files, path)
         write_durably(self._files, self.directory / LEADER_EPOCH_CHECKPOINT, encode_epochs(self.leader_epochs.entries))
 
@@ -528,7 +529,7 @@ class PartitionLog:
 
     def write_indexes(self) -> None:
         """Write the entries in memory to the index files, for other programs that read these."""
-        self._segments.active.write_indexes()
+        self._segments.active.indexes.write()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> None:
         self.producer_states.expire(now_ms, expiration_ms)
@@ -552,7 +553,7 @@ class PartitionLog:
             raise RuntimeError(f"{self!r} is closed in the middle of a flush")
         active = self._segments.active
         active.seal()
-        self._unflushed.paths += active.index_files
+        self._unflushed.paths += active.indexes.paths
         self._take_snapshot()
         return self.begin_flush()
 

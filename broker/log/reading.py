@@ -55,7 +55,7 @@ def aborted_transactions(
     first = segments.slot_of(offset)
     is_bounded = False
     # For nearly all logs this list is empty: no transaction was aborted.
-    for segment in [segment for segment in segments.all[first:] if segment.has_aborted]:
+    for segment in [segment for segment in segments.all[first:] if segment.indexes.has_aborted]:
         for aborted in segment.transaction_index.entries(offset):
             if not is_bounded:
                 end_offset = min(end_offset, _end_of_read(segments, first, offset, size_bytes, log_end_offset))

@@ -35,7 +35,8 @@ from highwater.broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, 
 from highwater.broker.log.leader_epochs import LeaderEpochs
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.producer_state import ProducerStates
-from highwater.broker.log.segment import (
+from highwater.broker.log.segment import Segment
+from highwater.broker.log.segment_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -45,7 +46,6 @@ from highwater.broker.log.segment import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
     file_name,
 )
 from highwater.broker.log.transaction_index import AbortedTransaction
@@ -260,18 +260,17 @@ class LogLoader:
     def _mend_transaction_indexes(self, segments: list[Segment], snapshots: list[int], log_start_offset: int) -> None:
         for slot, segment in enumerate(segments):
             try:
-                if segment.has_aborted:
-                    segment.check_transaction_index()
+                segment.indexes.check_transactions()
             except CorruptIndex as error:
                 _logger.warning("%s: making its index of aborted transactions anew: %s", segment, error)
                 states, offset = _read_snapshot(
                     self.files, self.directory, snapshots, log_start_offset, segment.base_offset
                 )
                 _replay(segments[:slot], max(offset, log_start_offset), states)
-                segment.forget_aborted()
+                segment.indexes.forget_aborted()
                 _replay([segment], segment.base_offset, states, is_noted=True)
-                segment.write_indexes()
-                for path in segment.index_files:
+                segment.indexes.write()
+                for path in segment.indexes.paths:
                     sync_file(self.files, path)
 
     def _recover(

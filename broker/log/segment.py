@@ -1,12 +1,9 @@
-"""One segment of a partition's log: a `.log` file of batches, and the indexes that make it searchable.
-
-There are three indexes: by offset, by time, and one of aborted transactions if there are any. The last one can only be
-rebuilt with knowledge of the transactions that were open before the segment (`broker.log.recovery`).
+"""One segment of a partition's log: a `.log` file of batches, which its indexes make searchable.
 
 Invariants:
 - `size_bytes` is where the next batch is written; bytes after it are leftovers of a failed write, to be overwritten.
-- An index entry names a batch of the log file. The entries of an active segment are in memory, and are written to their
-  files when it is sealed, closed or checkpointed. After a crash they are rebuilt from the log file.
+- An index entry names a batch of the log file. An index that does not is rebuilt from the log file (broker.log.recovery
+  does this for aborted transactions).
 - A pinned segment keeps its descriptor: another thread syncs it.
 """
 
@@ -18,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
 
-from highwater.broker.log import offset_index, time_index, transaction_index
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex
-from highwater.broker.log.files import FileOperations, sync_file, write_file
+from highwater.broker.log.files import FileOperations, write_file
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.segment_indexes import SegmentIndexes
+from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from highwater.broker.records.batch import (
@@ -37,16 +35,6 @@ from highwater.broker.records.batch import (
 )
 from highwater.broker.records.record import decode_batch
 
-LOG_SUFFIX: Final = ".log"
-INDEX_SUFFIX: Final = ".index"
-TIME_INDEX_SUFFIX: Final = ".timeindex"
-TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
-SNAPSHOT_SUFFIX: Final = ".snapshot"
-SEGMENT_SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
-DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
-
 # How much is read at once: for headers about the distance of two index entries, for whole batches more.
 _HEADER_WINDOW_BYTES: Final = 8 * 1024
 _BATCH_WINDOW_BYTES: Final = 1024 * 1024
@@ -54,10 +42,6 @@ _BATCH_WINDOW_BYTES: Final = 1024 * 1024
 _logger = logging.getLogger(__name__)
 
 _Result = TypeVar("_Result")
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
@@ -78,26 +62,17 @@ class Segment:
         self.base_offset = base_offset
         self.size_bytes = size_bytes
         self.is_sealed = False
-        self.has_aborted = has_aborted
-        """Whether a transaction was aborted in it, so that it has a transaction index."""
+        names = SegmentNames(directory, base_offset, aside)
+        self.indexes = SegmentIndexes(files, names, index_interval_bytes, has_aborted=has_aborted)
         self._files = files
-        self._directory = directory
-        self._aside = aside
-        self._path = self.file(LOG_SUFFIX)
+        self._path = names.path(LOG_SUFFIX)
         self._open_segments = open_segments
-        self._index_interval_bytes = index_interval_bytes
         self._created_ms = created_ms
         self._jitter = random.random()
         self._first_batch_timestamp_ms: int | None = None
         self._descriptor: int | None = None
         self._pins = 0
         self._release_when_unpinned = False
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._transaction_index: TransactionIndex | None = None
-        self._indexes_are_sound = False
-        self._largest_timestamp: tuple[int, int] | None = None
-        self._bytes_since_index_entry = 0
 
     @classmethod
     def create(
@@ -120,7 +95,7 @@ class Segment:
             created_ms=now_ms,
             aside=aside,
         )
-        segment._start_indexes()
+        segment.indexes.begin()
         try:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
                 write_file(files, segment.file(suffix), b"")
@@ -146,7 +121,7 @@ class Segment:
         return f"Segment({str(self._path)!r}, {self.size_bytes} bytes)"
 
     def file(self, suffix: str) -> Path:
-        return self._directory / (file_name(self.base_offset, suffix) + self._aside)
+        return self.indexes.names.path(suffix)
 
     # Appending
 
@@ -166,7 +141,7 @@ class Segment:
         if first_ms is None:
             first_ms = self.first_batch_timestamp_ms
         age_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self._created_ms
-        by_offset, by_time = self._offset_index, self._time_index
+        by_offset, by_time = self.indexes.by_offset, self.indexes.by_time
         if by_offset is None or by_time is None:
             by_offset, by_time = self.offset_index, self.time_index
         return (
@@ -179,18 +154,24 @@ class Segment:
 
     def append(self, batch: ReadableBuffer, last_offset: int, max_timestamp_ms: int) -> None:
         """Add one whole batch. After an OSError nothing has changed, but for bytes past the end."""
+        indexes = self.indexes
+        if indexes.by_offset is None:
+            self._load_indexes()
         position = self._write(batch)
         if position == 0:
             self._first_batch_timestamp_ms = max_timestamp_ms
-        self._index(position, len(batch), last_offset, max_timestamp_ms)
+        indexes.add(position, len(batch), last_offset, max_timestamp_ms)
 
     def extend(self, batches: ReadableBuffer, headers: Iterable[BatchHeader]) -> None:
         """Add whole batches in one write. After an OSError nothing has changed, but for bytes past the end."""
+        indexes = self.indexes
+        if indexes.by_offset is None:
+            self._load_indexes()
         position = self._write(batches)
         for header in headers:
             if position == 0:
                 self._first_batch_timestamp_ms = header.max_timestamp_ms
-            self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
+            indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
             position += header.size_bytes
 
     def _write(self, data: ReadableBuffer) -> int:
@@ -209,18 +190,19 @@ class Segment:
         return position
 
     def load_transaction_index(self) -> None:
-        """Read the index of aborted transactions into memory. Raises OSError, CorruptIndex."""
-        self._transaction_index = self.transaction_index
+        """Read the index of aborted transactions into memory, unless it is there. Raises OSError, CorruptIndex."""
+        if self.indexes.of_transactions is None:
+            self.indexes.read_transactions()
+            self._open_segments.used(self)
 
     def note_aborted(self, transaction: AbortedTransaction) -> None:
         """Note a transaction that the last batch aborted."""
         self.transaction_index.append(transaction)
-        self.has_aborted = True
+        self.indexes.has_aborted = True
 
     def seal(self) -> None:
         """Finish the segment's files: nothing is appended any more."""
-        self.time_index.append_if_later(*self.largest_timestamp)
-        self.write_indexes()
+        self._loaded_indexes().finish()
         # This frees the blocks that were reserved past the end; the size stays.
         self._files.truncate(self._open(), self.size_bytes)
         self.is_sealed = True
@@ -241,67 +223,21 @@ class Segment:
             position, header = found
             offset = min(offset, header.base_offset)
             # Load the indexes first: their files describe the log as it was.
-            indexes = self.offset_index, self.time_index, self.transaction_index if self.has_aborted else None
+            indexes = self._loaded_indexes()
+            if indexes.has_aborted:
+                self.load_transaction_index()
             self._files.truncate(self._open(), position)
             self._files.sync(self._open())
             self.size_bytes = position
-            self._truncate_indexes(indexes, position, offset)
+            if position == 0:
+                self._first_batch_timestamp_ms = None
+            indexes.truncate(position, offset, self.headers)
         self.is_sealed = False
         return offset
-
-    def _truncate_indexes(
-        self, indexes: tuple[OffsetIndex, TimeIndex, TransactionIndex | None], position: int, offset: int
-    ) -> None:
-        by_offset, by_time, of_transactions = indexes
-        by_offset.truncate(position)
-        by_time.truncate(offset)
-        if of_transactions is not None:
-            of_transactions.truncate(offset)
-            self.has_aborted = len(of_transactions) > 0
-        for suffix, index, entry_size in (
-            (INDEX_SUFFIX, by_offset, offset_index.ENTRY_SIZE),
-            (TIME_INDEX_SUFFIX, by_time, time_index.ENTRY_SIZE),
-            (TRANSACTION_INDEX_SUFFIX, of_transactions, transaction_index.ENTRY_SIZE),
-        ):
-            if index is not None and index.written_entries > len(index):
-                index.written_entries = len(index)
-                descriptor = self._files.open(self.file(suffix))
-                try:
-                    self._files.truncate(descriptor, len(index) * entry_size)
-                    if index is of_transactions:
-                        # Without aborted transactions `index_files` does not name this index, so no flush syncs it.
-                        self._files.sync(descriptor)
-                finally:
-                    self._files.close(descriptor)
-        if position == 0:
-            self._first_batch_timestamp_ms = None
-        largest = by_time.last_entry
-        _, indexed_to = by_offset.last_entry
-        for _, header in self.headers(indexed_to):
-            if header.largest_timestamp_ms > largest[0]:
-                largest = header.largest_timestamp_ms, header.last_offset
-        self._largest_timestamp = largest
-        self._bytes_since_index_entry = position - indexed_to
 
     @property
     def created_ms(self) -> int:
         return self._created_ms
-
-    def write_indexes(self) -> None:
-        """Write the entries that are in memory to the index files, without fsync."""
-        for suffix, index, entry_size in (
-            (INDEX_SUFFIX, self._offset_index, offset_index.ENTRY_SIZE),
-            (TIME_INDEX_SUFFIX, self._time_index, time_index.ENTRY_SIZE),
-            (TRANSACTION_INDEX_SUFFIX, self._transaction_index, transaction_index.ENTRY_SIZE),
-        ):
-            if index is None or len(index) == index.written_entries:
-                continue
-            descriptor = self._files.open(self.file(suffix), create=True)
-            try:
-                self._files.pwrite(descriptor, index.unwritten(), index.written_entries * entry_size)
-            finally:
-                self._files.close(descriptor)
-            index.written_entries = len(index)
 
     # Reading
 
@@ -340,9 +276,12 @@ class Segment:
     @property
     def largest_timestamp(self) -> tuple[int, int]:
         """(largest timestamp or NO_TIMESTAMP, last offset of the batch that has it)."""
-        if self._largest_timestamp is None:
-            self._largest_timestamp = self.time_index.last_entry
-        return self._largest_timestamp
+        largest = self.indexes.largest_timestamp
+        if largest is None:
+            self._load_indexes()
+            largest = self.indexes.largest_timestamp
+            assert largest is not None
+        return largest
 
     @property
     def first_batch_timestamp_ms(self) -> int:
@@ -413,23 +352,15 @@ class Segment:
             next_offset = header.next_offset
         return next_offset
 
-    def check_transaction_index(self) -> None:
-        """CorruptIndex if the file is no index of this segment."""
-        TransactionIndex.decode(self._files.read(self.file(TRANSACTION_INDEX_SUFFIX)), self.base_offset)
-
-    def forget_aborted(self) -> None:
-        """Empty the index of aborted transactions; the caller notes them again."""
-        self._transaction_index = TransactionIndex()
-        if self.has_aborted:
-            write_file(self._files, self.file(TRANSACTION_INDEX_SUFFIX), b"")
-
     def recover(self, observe: Callable[[BatchHeader, memoryview], None]) -> CorruptBatch | None:
         """Check every batch, remove all from the first bad one on, and rebuild the indexes; returns the damage, if any.
 
         `observe` is called with each good batch, in order.
         """
-        self._start_indexes()
-        self.forget_aborted()
+        indexes = self.indexes
+        indexes.begin()
+        indexes.forget_aborted()
+        self._first_batch_timestamp_ms = None
         damage: CorruptBatch | None = None
         end = 0
         next_offset = self.base_offset
@@ -443,7 +374,7 @@ class Segment:
                     )
                 if header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
                     raise CorruptBatch(f"offset {header.last_offset} is too far from the segment's {self.base_offset}")
-                self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
+                indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
                 observe(header, batch)
                 next_offset = header.next_offset
                 end = position + header.size_bytes
@@ -453,7 +384,7 @@ class Segment:
             # If a power cut brought back what is removed here, it might fit after what is written meanwhile.
             self._files.sync(self._open())
             self.size_bytes = end
-        self._rewrite_indexes()
+        indexes.finish_anew()
         return damage
 
     # Files
@@ -476,15 +407,14 @@ class Segment:
     def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
         """Use the files in another folder, which are equal, from now on; not while the segment is pinned."""
         self.release()
-        self._directory = directory
+        self.indexes.names = self.indexes.names._replace(directory=directory)
         self._path = self.file(LOG_SUFFIX)
         self._open_segments = open_segments
 
     def release(self) -> None:
         self._open_segments.released(self)
         if self.is_sealed:
-            self._offset_index = self._time_index = self._transaction_index = None
-            self._indexes_are_sound = False
+            self.indexes.release()
         self._release_when_unpinned = self._pins > 0
         if self._pins == 0 and self._descriptor is not None:
             self._files.close(self._descriptor)
@@ -495,32 +425,26 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        if self._offset_index is None:
-            self._load_indexes()
-            assert self._offset_index is not None
-        return self._offset_index
+        index = self.indexes.by_offset
+        if index is None:
+            index = self._loaded_indexes().by_offset
+            assert index is not None
+        return index
 
     @property
     def time_index(self) -> TimeIndex:
-        if self._time_index is None:
-            self._load_indexes()
-            assert self._time_index is not None
-        return self._time_index
-
-    @property
-    def index_files(self) -> list[Path]:
-        """The index files of a sealed segment."""
-        suffixes = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, *([TRANSACTION_INDEX_SUFFIX] if self.has_aborted else []))
-        return [self.file(suffix) for suffix in suffixes]
+        index = self.indexes.by_time
+        if index is None:
+            index = self._loaded_indexes().by_time
+            assert index is not None
+        return index
 
     @property
     def transaction_index(self) -> TransactionIndex:
         """Raises CorruptIndex if the file is no index of this segment, and OSError."""
-        if self._transaction_index is None:
-            data = self._files.read(self.file(TRANSACTION_INDEX_SUFFIX)) if self.has_aborted else b""
-            self._transaction_index = TransactionIndex.decode(data, self.base_offset)
-            self._open_segments.used(self)
-        return self._transaction_index
+        self.load_transaction_index()
+        assert self.indexes.of_transactions is not None
+        return self.indexes.of_transactions
 
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
         for position, header in self._headers_from_entry(*self.offset_index.lookup(offset)):
@@ -569,39 +493,22 @@ class Segment:
         try:
             return look_up()
         except (CorruptIndex, CorruptBatch) as error:
-            if self._indexes_are_sound:
+            if self.indexes.are_sound:
                 raise
             _logger.warning("%s: making the indexes anew: %s", self._path, error)
             self._rebuild_indexes()
             return look_up()
 
-    def _index(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
-        """Note a batch for the indexes: they get an entry after every `index.interval.bytes`."""
-        largest = self._largest_timestamp or self.largest_timestamp
-        if max_timestamp_ms > largest[0]:
-            largest = self._largest_timestamp = (max_timestamp_ms, last_offset)
-        if self._bytes_since_index_entry > self._index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.append_if_later(*largest)
-            self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += size
-
-    def _start_indexes(self) -> None:
-        self._offset_index = OffsetIndex(self.base_offset)
-        self._time_index = TimeIndex(self.base_offset)
-        self._largest_timestamp = NO_TIMESTAMP, self.base_offset
-        self._first_batch_timestamp_ms = None
-        self._bytes_since_index_entry = 0
-        self._indexes_are_sound = True
+    def _loaded_indexes(self) -> SegmentIndexes:
+        """The indexes, those by offset and time in memory."""
+        if self.indexes.by_offset is None:
+            self._load_indexes()
+        return self.indexes
 
     def _load_indexes(self) -> None:
         try:
-            offset_data, time_data = (
-                self._files.read(self.file(suffix)) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-            )
-            self._offset_index = OffsetIndex.decode(offset_data, self.base_offset, self.size_bytes)
-            self._time_index = TimeIndex.decode(time_data, self.base_offset)
-            self._check_largest_timestamp(self._time_index)
+            self.indexes.read(self.size_bytes)
+            self._check_largest_timestamp(self.time_index)
         except (CorruptIndex, CorruptBatch, FileNotFoundError) as error:
             _logger.warning("%s: making the indexes anew: %s", self._path, error)
             self._rebuild_indexes()
@@ -621,22 +528,17 @@ class Segment:
 
     def _rebuild_indexes(self) -> None:
         """Rebuild the indexes from the log file, up to the first damage: lookups find nothing after it."""
-        self._start_indexes()
+        indexes = self.indexes
+        indexes.begin()
+        self._first_batch_timestamp_ms = None
         try:
             for position, header in self.headers():
-                self._index(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
+                indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
         except CorruptBatch as error:
             _logger.error("%s is damaged: %s", self._path, error)
-        self._rewrite_indexes()
+        indexes.finish_anew()
         # The segment may be below the recovery point, where a recovery trusts the files.
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            sync_file(self._files, self.file(suffix))
-
-    def _rewrite_indexes(self) -> None:
-        self.time_index.append_if_later(*self.largest_timestamp)
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            write_file(self._files, self.file(suffix), b"")
-        self.write_indexes()
+        indexes.sync()
 
     def _pread(self, size: int, position: int) -> bytes:
         data = self._files.pread(self._open(), size, position)

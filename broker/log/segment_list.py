@@ -16,13 +16,13 @@ from highwater.broker.log.compaction_job import CleanedGroup
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.open_segments import OpenSegments
-from highwater.broker.log.segment import (
+from highwater.broker.log.segment import Segment
+from highwater.broker.log.segment_names import (
     DELETED_SUFFIX,
     SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
-    Segment,
     file_name,
 )
 

@@ -24,14 +24,14 @@ import logging
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
-from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
-from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
+from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure
+from highwater.broker.protocol.apis import FETCH
 from highwater.broker.protocol.fetch import (
     FOLLOWER_VERSION,
     FetchPartition,
@@ -45,6 +45,7 @@ from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.replica.follower_session import FollowerSession
 from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from highwater.broker.replica.log_bounds import ask_for_log_bounds
 
 _logger = logging.getLogger(__name__)
 
@@ -53,9 +54,6 @@ BREAK_OFF_AFTER_MS: Final = 10
 """A leader that has records to send answers in less time."""
 THROTTLED_MS: Final = 100
 """How long a throttled partition is left out of the requests."""
-_LIST_OFFSETS_VERSION: Final = 7
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 
 
 class _State(Enum):
@@ -422,40 +420,26 @@ class Fetcher:
         self._looked_up.add(followed)
         self._changed.pop(followed.key, None)
         self._session.forget(followed.key)
-        found: dict[int, int] = {}
 
-        def answered(timestamp: int, answer: Any) -> None:
+        def answered(bounds: tuple[int, int] | ErrorCode) -> None:
             if followed not in self._looked_up:
                 return
-            error_code, offset = _offset_in(answer)
-            if error_code is ErrorCode.fenced_leader_epoch:
+            self._looked_up.discard(followed)
+            if bounds is ErrorCode.fenced_leader_epoch:
                 self._give_up(followed)
-            elif error_code:
-                self._looked_up.discard(followed)
+            elif isinstance(bounds, ErrorCode):
                 self._ask_again_later(followed)
             else:
-                found[timestamp] = offset
-                if len(found) == 2:
-                    self._looked_up.discard(followed)
-                    self._begin_again(followed, found[_EARLIEST], found[_LATEST])
+                self._begin_again(followed, *bounds)
 
-        for timestamp in (_EARLIEST, _LATEST):
-            partition = {
-                "partition_index": followed.replica.index,
-                "current_leader_epoch": followed.leader_epoch,
-                "timestamp": timestamp,
-            }
-            ask(
-                peer,
-                LIST_OFFSETS,
-                _LIST_OFFSETS_VERSION,
-                {
-                    "replica_id": self._settings.broker_id,
-                    "topics": [{"name": followed.replica.topic, "partitions": [partition]}],
-                },
-                partial(answered, timestamp),
-                timeout_ms=self._settings.timeout_ms,
-            )
+        ask_for_log_bounds(
+            peer,
+            (followed.replica.topic, followed.replica.index),
+            answered,
+            leader_epoch=followed.leader_epoch,
+            broker_id=self._settings.broker_id,
+            timeout_ms=self._settings.timeout_ms,
+        )
 
     def _begin_again(self, followed: _Followed, start_offset: int, end_offset: int) -> None:
         replica = followed.replica
@@ -509,13 +493,3 @@ def _truncate(replica: FollowerReplica, leaders_epoch: int, leaders_end_offset: 
         return False
     replica.truncate_to(end_offset)
     return True
-
-
-def _offset_in(answer: Any) -> tuple[ErrorCode, int]:
-    """(error, offset) of the one partition in an answer to ListOffsets."""
-    if isinstance(answer, PeerFailure):
-        return ErrorCode.network_exception, -1
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            return partition.error_code, partition.offset
-    return ErrorCode.unknown_server_error, -1

@@ -19,7 +19,7 @@ from highwater.broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.log.segment import CLEANED_SUFFIX
+from highwater.broker.log.segment_names import CLEANED_SUFFIX
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.server.log_keeper import RunInThread

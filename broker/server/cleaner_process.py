@@ -20,7 +20,7 @@ from highwater.broker.log.compaction import compact
 from highwater.broker.log.compaction_job import CleanedGroup, Job
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import RealFiles
-from highwater.broker.log.segment import CLEANED_SUFFIX
+from highwater.broker.log.segment_names import CLEANED_SUFFIX
 from highwater.broker.records.batch import CorruptBatch
 
 _PR_SET_PDEATHSIG: Final = 1

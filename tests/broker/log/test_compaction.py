@@ -16,7 +16,7 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.offset_map import OffsetMap
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.log.segment import file_name
+from highwater.broker.log.segment_names import file_name
 from highwater.broker.log.transaction_index import AbortedTransaction, decode_aborted
 from highwater.broker.records.batch import HEADER, HEADER_SIZE, Codec, CorruptBatch, headers, read_header, update_crc
 from highwater.broker.records.record import Record, TransactionMarker, decode_batch

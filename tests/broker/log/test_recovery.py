@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.log.segment import file_name
+from highwater.broker.log.segment_names import file_name
 from highwater.broker.records.batch import headers
 from tests.broker.log.building import (
     NOW_MS,

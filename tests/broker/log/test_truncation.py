@@ -113,7 +113,7 @@ def check(log: PartitionLog, given: list[Given]) -> None:
         known = log.producer_states.get(id_)
         assert known is not None
         assert known.transaction_first_offset == state.transaction_first_offset
-    indexes = [segment.transaction_index for segment in log._segments.all if segment.has_aborted]
+    indexes = [segment.transaction_index for segment in log._segments.all if segment.indexes.has_aborted]
     assert [(entry.producer_id, entry.first_offset) for index in indexes for entry in index.entries()] == aborted
     assert log.size_bytes == sum(len(each.data) for each in given)
 
