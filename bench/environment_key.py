@@ -2,14 +2,16 @@
 
 Two results with one key were taken under conditions that are the same as far as this table knows. Facts that do not
 decide (host names, load average, versions of what only reads results) are shown by `differences` and change no key.
-The system under test is never part of it: it is what is compared.
+The system under test is never part of it: it is what is compared. Nor is a name that somebody gave, such as that of a
+storage target.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +27,42 @@ _VOLATILE: Final = (
 _MEMORY_STEP_BYTES: Final = 1 << 30
 
 Scalar = str | int | float | bool | None
+
+# Fact of the key -> what people call it.
+_HUMAN_NAMES: Final = {
+    "kernel.release": "kernel",
+    "machine": "machine type",
+    "cpu.model": "processor",
+    "cpu.count": "number of CPUs",
+    "cpu.allowed": "CPUs that this process may use",
+    "memory.gib": "memory in GiB",
+    "memory.cgroup_limit_bytes": "memory limit in bytes",
+    "virtual_machine": "virtual machine",
+    "container": "container",
+    "cpu.governor": "CPU governor",
+    "cpu.scaling_driver": "CPU frequency driver",
+    "cpu.no_turbo": "turbo switched off",
+    "cpu.smt": "simultaneous multithreading",
+    "clock.source": "clock source",
+    "memory.transparent_hugepage": "transparent huge pages",
+    "cgroup.cpu_max": "CPU limit",
+    "tuning": "fingerprint of the kernel's settings",
+    "kernel": "kernel",
+    "runs_in": "runs in",
+    "python": "Python",
+}
+_STORAGE: Final = "storage"
+_STORAGE_NAMES: Final = {
+    "medium": "medium",
+    "emulated": "emulated",
+    "model": "model",
+    "scheduler": "I/O scheduler",
+    "filesystem": "filesystem",
+    "mount_options": "mount options",
+}
+_STORAGE_FACT: Final = re.compile(rf"{_STORAGE}(?:\.(?P<target>.+))?\.(?P<fact>{'|'.join(_STORAGE_NAMES)})")
+_HOST_FACT: Final = re.compile(r"host\.(?P<host>.+)\.(?P<fact>cpu\.count|cpu\.model|memory\.gib|kernel|runs_in|tuning)")
+_FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
 
 # The connection of a trial that recorded nothing about TLS and SASL.
 _PLAIN_CONNECTION: Final = {"security.protocol": "PLAINTEXT"}
@@ -70,10 +108,22 @@ def environment_key(environment: Environment, storage: list[StorageTarget]) -> E
         "librdkafka": versions.get("librdkafka"),
         "python": ".".join(str(versions["python"]).split(".")[:2]) if "python" in versions else None,
     }
-    for target in sorted(storage, key=lambda item: item.name):
-        for name, value in _storage_facts(target).items():
-            key[f"storage.{target.name}.{name}"] = value
-    return EnvironmentKey(key)
+    return EnvironmentKey(key | storage_facts(storage))
+
+
+def storage_facts(targets: Iterable[StorageTarget]) -> dict[str, Scalar]:
+    """The facts of a key about storage targets, whatever their names."""
+    return _numbered(
+        {
+            "medium": target.medium,
+            "emulated": target.emulated,
+            "model": target.model,
+            "scheduler": target.scheduler,
+            "filesystem": target.filesystem,
+            "mount_options": ",".join(sorted(target.mount_options)),
+        }
+        for target in targets
+    )
 
 
 def key_of(result: RunResult) -> EnvironmentKey:
@@ -91,29 +141,74 @@ def differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]
         # A run without a finished trial does not know its disks, which is no difference.
         both = base_key.keys() & head_key.keys()
         base_key, head_key = ({fact: key[fact] for fact in key if fact in both} for key in (base_key, head_key))
-    decisive = list(_unequal(base_key, head_key, decides=True))
-    shown = _unequal(flat(base.environment.facts), flat(head.environment.facts), decides=False)
+    decisive = unequal(base_key, head_key, decides=True)
+    shown = unequal(flat(base.environment.facts), flat(head.environment.facts), decides=False)
     return [*decisive, *shown]
 
 
-def _unequal(
-    base: Mapping[str, Scalar], head: Mapping[str, Scalar], *, decides: bool
-) -> Iterator[EnvironmentDifference]:
-    for fact in dict.fromkeys([*base, *head]):
-        one, other = base.get(fact), head.get(fact)
-        if one != other:
-            yield EnvironmentDifference(fact=fact, base=one, head=other, decides=decides)
+def unequal(
+    base: Mapping[str, Scalar], head: Mapping[str, Scalar], *, decides: bool = True
+) -> list[EnvironmentDifference]:
+    """The facts that differ, in the order of base. decides: they are facts of a key."""
+    return [
+        EnvironmentDifference(
+            fact=fact,
+            name=human_name(fact) if decides else "",
+            base=base.get(fact),
+            head=head.get(fact),
+            decides=decides,
+        )
+        for fact in dict.fromkeys([*base, *head])
+        if base.get(fact) != head.get(fact)
+    ]
 
 
-def _storage_facts(target: StorageTarget) -> dict[str, Scalar]:
-    return {
-        "medium": target.medium,
-        "emulated": target.emulated,
-        "model": target.model,
-        "scheduler": target.scheduler,
-        "filesystem": target.filesystem,
-        "mount_options": ",".join(sorted(target.mount_options)),
-    }
+def human_name(fact: str) -> str:
+    """What people call a fact of a key: `storage.filesystem` -> `storage: filesystem`; its own name if it has none."""
+    if (storage := _STORAGE_FACT.fullmatch(fact)) is not None:
+        return f"{' '.join(filter(None, (_STORAGE, storage['target'])))}: {_STORAGE_NAMES[storage['fact']]}"
+    if (host := _HOST_FACT.fullmatch(fact)) is not None:
+        return f"host {host['host']}: {_HUMAN_NAMES[host['fact']]}"
+    if fact.startswith("connection."):
+        return f"connection of clients: {fact.removeprefix('connection.')}"
+    return _HUMAN_NAMES.get(fact, fact)
+
+
+def difference_text(difference: EnvironmentDifference) -> str:
+    """`storage: filesystem ext4 → xfs`, `processor: A → B`."""
+    name = difference.name or difference.fact
+    colon = "" if ": " in name else ":"
+    return f"{name}{colon} {_value_text(difference.base)} → {_value_text(difference.head)}"
+
+
+def _value_text(value: Scalar) -> str:
+    if value is None:
+        return "not known"
+    text = str(value)
+    return text[:KEY_LENGTH] if _FINGERPRINT.fullmatch(text) else text
+
+
+def renamed(facts: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The facts of a key of any version as this version names them: formerly they had the names of storage targets."""
+    targets: dict[str, dict[str, Scalar]] = {}
+    others: dict[str, Scalar] = {}
+    for fact, value in facts.items():
+        found = _STORAGE_FACT.fullmatch(fact)
+        if found is None:
+            others[fact] = value
+        else:
+            targets.setdefault(found["target"] or "", {})[found["fact"]] = value
+    return others | _numbered(targets.values())
+
+
+def _numbered(targets: Iterable[Mapping[str, Scalar]]) -> dict[str, Scalar]:
+    """The facts of storage targets by what they are: `storage.medium`, and of a second kind `storage.2.medium`."""
+    different = {json.dumps(facts, sort_keys=True): facts for facts in targets}
+    numbered: dict[str, Scalar] = {}
+    for number, (_, facts) in enumerate(sorted(different.items()), start=1):
+        place = _STORAGE if number == 1 else f"{_STORAGE}.{number}"
+        numbered |= {f"{place}.{name}": value for name, value in facts.items()}
+    return numbered
 
 
 def _connection_facts(result: RunResult) -> dict[str, Scalar]:

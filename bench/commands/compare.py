@@ -116,8 +116,9 @@ def _print(found: ResultComparison, *, everything: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from highwater.bench.display.comparison_text import difference_text, header_lines
+    from highwater.bench.display.comparison_text import header_lines
     from highwater.bench.display.tables import print_metrics
+    from highwater.bench.environment_key import difference_text
 
     console = Console(highlight=False)
     for line in header_lines(found):

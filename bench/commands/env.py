@@ -33,14 +33,17 @@ def show(
 ) -> None:
     """Show an environment key and its facts."""
     with one_line_errors():
+        from highwater.bench.environment_key import human_name
+
         key = _key(directory, storage)
         if as_json:
             typer.echo(json.dumps({"key": key.name, "facts": key.facts}, indent=2))
             return
         typer.echo(f"environment {key.name}")
-        width = max(map(len, key.facts))
-        for fact, value in key.facts.items():
-            typer.echo(f"  {fact:{width}}  {'not known' if value is None else value}")
+        names = {human_name(fact): value for fact, value in key.facts.items()}
+        width = max(map(len, names))
+        for name, value in names.items():
+            typer.echo(f"  {name:{width}}  {'not known' if value is None else value}")
 
 
 @app.command()
@@ -51,8 +54,7 @@ def diff(
 ) -> None:
     """Show the differences between two environments. Exit code 5 when the results are not comparable."""
     with one_line_errors():
-        from highwater.bench.display.comparison_text import difference_text
-        from highwater.bench.environment_key import differences
+        from highwater.bench.environment_key import difference_text, differences
         from highwater.bench.exit_codes import EXIT_ENVIRONMENT
         from highwater.bench.results import RunResult
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from highwater.bench.compare import ONLY_CELL
 from highwater.bench.comparison_answer import detectable_text, interval_text, is_zero_on_both, shown_first
+from highwater.bench.environment_key import difference_text
 from highwater.bench.metrics import value_text
 from highwater.bench.results import (
     ComparedSide,
@@ -115,10 +116,6 @@ def _facts(side: ComparedSide) -> list[str]:
     commit = f"commit {side.commit[:12]}" if side.commit else ""
     key = f"environment {side.environment_key}" if side.environment_key else ""
     return [part for part in (side.system, commit, key) if part]
-
-
-def difference_text(difference: EnvironmentDifference) -> str:
-    return f"{difference.fact}: {_fact(difference.base)} → {_fact(difference.head)}"
 
 
 def header_lines(comparison: ResultComparison) -> list[str]:
@@ -232,10 +229,6 @@ def _differences(title: str, found: Sequence[EnvironmentDifference]) -> list[str
 
 def _folded(title: str, body: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
-
-
-def _fact(value: object) -> str:
-    return "not known" if value is None else str(value)
 
 
 def _code(text: str) -> str:

@@ -1,11 +1,12 @@
 """Results over time: a CSV for each workload and environment, and acknowledged changes.
 
-    HISTORY/<environment key>/environment.json        the facts of the key
+    HISTORY/<environment key>/environment.json        the facts of the key, from which it is computed
     HISTORY/<environment key>/<workload>.csv          time, commit, branch, workload_sha256, a column per metric
     HISTORY/<environment key>/<workload>.noise.json   metric -> what A/A pairs of the newest run differed by
     HISTORY/<environment key>/<workload>.acknowledged.jsonl
 
-Rows are appended and never changed; a metric that is new gets a column, empty in the rows before. There is no baseline
+A folder keeps its name, although a later version may compute another key from the same facts. Rows are appended and
+never changed; a metric that is new gets a column, empty in the rows before. There is no baseline
 to freeze: a change is looked for in the whole series, and what is known and accepted is acknowledged with a reason.
 """
 
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from highwater.bench import environment_key
 from highwater.bench.errors import NotComparableError, UsageError
@@ -76,7 +77,18 @@ class Series:
 
     @property
     def environment(self) -> str:
-        return self.directory.name
+        """The key of the facts, as this version computes it; the folder's name if the facts are not there."""
+        facts = self.facts()
+        return environment_key.EnvironmentKey(facts).name if facts else self.directory.name
+
+    def facts(self) -> dict[str, environment_key.Scalar]:
+        """The facts of the environment as this version names them; empty if they are not there."""
+        path = self.directory / "environment.json"
+        with _readable(path):
+            known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+            if not isinstance(known, dict):
+                raise ValueError("it is no JSON object")
+            return environment_key.renamed(known)
 
     @property
     def path(self) -> Path:
@@ -184,10 +196,11 @@ def add(result: RunResult, history: Path, *, branch: str, commit: str | None, ne
     if not any(trial.summary.verdict.state != "invalid" for trial in result.trials):
         raise UsageError(f"{result.directory}: no trial is a valid measurement; nothing to keep")
     key = environment_key.key_of(result)
-    series = Series(history / key.name, result.manifest.name)
-    others = [other for other in all_series(history) if other.workload == series.workload and other.path != series.path]
-    if others and not series.path.is_file() and not new_environment:
-        raise NotComparableError(_another_environment(series, others, key.facts))
+    others = [other for other in all_series(history) if other.workload == result.manifest.name]
+    begun = next((other for other in others if other.environment == key.name), None)
+    if others and begun is None and not new_environment:
+        raise NotComparableError(_another_environment(others, key))
+    series = begun or Series(history / key.name, result.manifest.name)
     cells = row(result, branch, commit)
     added = {name: cells[name] for name in COLUMNS} | {WORKLOAD_COLUMN: result.manifest.workload_sha256[:12]}
     added |= {name: value for name, value in cells.items() if name not in COLUMNS}
@@ -211,7 +224,8 @@ def chosen(history: Path, workload: str | None, environment: str | None) -> Seri
     found = [
         series
         for series in all_series(history)
-        if workload in (None, series.workload) and (environment is None or series.environment.startswith(environment))
+        if workload in (None, series.workload)
+        if environment is None or series.environment.startswith(environment) or series.directory.name == environment
     ]
     if len(found) == 1:
         return found[0]
@@ -261,14 +275,11 @@ def _csv(rows: list[dict[str, str]]) -> str:
     return text.getvalue()
 
 
-def _another_environment(series: Series, others: list[Series], facts: Mapping[str, Any]) -> str:
+def _another_environment(others: list[Series], key: environment_key.EnvironmentKey) -> str:
     latest = max(others, key=lambda other: other.rows()[-1]["time"])
-    path = latest.directory / "environment.json"
-    with _readable(path):
-        known = json.loads(path.read_text("utf-8")) if path.is_file() else {}
-    differing = [name for name in dict.fromkeys([*known, *facts]) if known.get(name) != facts.get(name)]
+    differing = environment_key.unequal(latest.facts(), key.facts)
     return (
-        f"{series.workload} was measured in environment {latest.environment} so far, and this run in "
-        f"{series.environment} ({', '.join(differing)} differ): they cannot be one series; "
+        f"{latest.workload} was measured in environment {latest.environment} so far, and this run in {key.name} "
+        f"({'; '.join(map(environment_key.difference_text, differing))}): they cannot be one series; "
         "--new-environment begins another"
     )

@@ -56,6 +56,7 @@ class EnvironmentDifference(Model):
     """A fact that two environments do not share. `decides`: it is part of the environment key."""
 
     fact: str
+    name: str = Field(default="", description="what people call it; empty if it has no other name")
     base: str | int | float | bool | None
     head: str | int | float | bool | None
     decides: bool

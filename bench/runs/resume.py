@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from highwater.bench.environment import describe_environment, versions
-from highwater.bench.environment_key import connection_text, environment_key
+from highwater.bench.environment_key import connection_text, difference_text, environment_key, storage_facts, unequal
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import TrialOutcome
@@ -124,14 +124,15 @@ def _check_same_host(result: RunResult, plan: Plan, facts: Facts, directory: Pat
     summaries = [trial.summary for trial in result.trials if trial.summary.cell in plain]
     before = {summary.storage.name: summary.storage for summary in summaries}
     today = [describe_target(name, paths[name], facts) for name in before if name in paths]
-    then = environment_key(result.environment, [before[target.name] for target in today]).facts
-    now = environment_key(describe_environment(facts, {}, paths.values()), today).facts
-    for name, value in then.items():
-        if now.get(name) != value:
-            raise NotComparableError(
-                f"--resume: {directory} was begun with {name} {value}, and now it is {now.get(name)}; begin anew "
-                "with --out"
-            )
+    # Target by target, so that two disks that changed places are found.
+    now = environment_key(describe_environment(facts, {}, paths.values()), []).facts
+    then = environment_key(result.environment, []).facts
+    pairs = [(then, now), *((storage_facts([before[target.name]]), storage_facts([target])) for target in today)]
+    changed = next((found for one, other in pairs for found in unequal(one, other)), None)
+    if changed is not None:
+        raise NotComparableError(
+            f"--resume: {directory} was begun under other conditions: {difference_text(changed)}; begin anew with --out"
+        )
 
 
 def _check_same_connection(result: RunResult, plan: Plan, directory: Path) -> None:

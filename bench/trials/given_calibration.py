@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from highwater.bench.environment import describe_environment
-from highwater.bench.environment_key import environment_key
+from highwater.bench.environment_key import Scalar, difference_text, environment_key, unequal
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
 from highwater.bench.results.files import parse
@@ -36,16 +36,14 @@ def host_facts(facts: Facts, launcher_versions: Mapping[str, str]) -> dict[str, 
     return environment_key(describe_environment(facts, launcher_versions, []), []).facts
 
 
-def check_host(calibration: Calibration, host: Mapping[str, object]) -> None:
+def check_host(calibration: Calibration, host: Mapping[str, Scalar]) -> None:
     """Raises NotComparableError when it was taken under conditions other than `host` (`host_facts`)."""
-    names = dict.fromkeys([*calibration.environment, *host])
-    different = [name for name in names if calibration.environment.get(name) != host.get(name)]
+    different = unequal(calibration.environment, host)
     if different:
-        name = different[0]
         more = f", and {len(different) - 1} more facts" if len(different) > 1 else ""
         raise NotComparableError(
-            f"the calibration of {calibration.created_utc} was taken elsewhere or before a change: {name} was "
-            f"{calibration.environment.get(name)!r} and is {host.get(name)!r}{more}; calibrate anew"
+            f"the calibration of {calibration.created_utc} was taken elsewhere or before a change: "
+            f"{difference_text(different[0])}{more}; calibrate anew"
         )
 
 

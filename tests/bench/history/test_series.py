@@ -84,7 +84,7 @@ def test_a_metric_that_is_new_gets_a_column(sample: Path, tmp_path: Path) -> Non
 
 def test_other_conditions_are_another_series(sample: Path, tmp_path: Path) -> None:
     first = keep(run(sample, 1), tmp_path)
-    with pytest.raises(NotComparableError, match=rf"{first.environment} so far, and this run in .*kernel.release diff"):
+    with pytest.raises(NotComparableError, match=rf"{first.environment} so far, and this run in .*kernel: 6.1 → 6.2"):
         keep(run(sample, 2, kernel="6.2"), tmp_path)
     other = keep(run(sample, 2, kernel="6.2"), tmp_path, new_environment=True)
     assert other.environment != first.environment
@@ -93,6 +93,21 @@ def test_other_conditions_are_another_series(sample: Path, tmp_path: Path) -> No
     with pytest.raises(UsageError, match="several series; name one with --workload and --environment"):
         chosen(tmp_path, None, None)
     assert chosen(tmp_path, "quickstart", other.environment[:6]) == other
+
+
+def test_a_history_of_an_older_version_goes_on(sample: Path, tmp_path: Path) -> None:
+    """Keys contained the names of storage targets; the folder stays, and the key is that of its facts."""
+    first = keep(run(sample, 1), tmp_path)
+    key = first.environment
+    facts = json.loads((first.directory / "environment.json").read_text())
+    older = {fact.replace("storage.", "storage.temporary."): value for fact, value in facts.items()}
+    folder = tmp_path / "0123456789ab"
+    first.directory.rename(folder)
+    (folder / "environment.json").write_text(json.dumps(older))
+    series = keep(run(sample, 2), tmp_path)
+    assert (series.directory, series.environment, len(series.rows())) == (folder, key, 2)
+    assert chosen(tmp_path, None, key[:6]) == chosen(tmp_path, None, folder.name) == series
+    assert json.loads((folder / "environment.json").read_text()) == facts
 
 
 def test_a_run_without_a_valid_trial_is_not_kept(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_hosts_are_told_with_what_they_did(tmp_path: Path) -> None:
     assert summary.durability_trades == ["nobarrier (node1)"]
     assert result.emulation_notes() == ["emulated disk: slow: a file"]
     facts = key_of(result).facts
-    assert (facts["host.node1.cpu.count"], facts["storage.slow.medium"]) == (4, "hdd")
+    assert (facts["host.node1.cpu.count"], facts["storage.medium"]) == (4, "hdd")
     checksums = (bench.out / "checksums.sha256").read_text()
     assert "/hosts/node1.jsonl" in checksums
 
