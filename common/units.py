@@ -62,6 +62,11 @@ def count_text(count: float) -> str:
     return f"{round(count):,}"
 
 
+def exact_text(value: float) -> str:
+    """A number that somebody chose, with all of its digits: 4000 -> `4,000`, 0.5 -> `0.5`."""
+    return f"{value:,.10f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
+
+
 def rate_text(rate_per_s: float) -> str:
     """Events per second: 19962.4 -> `19,962/s`."""
     return f"{significant(rate_per_s)}/s"
@@ -123,6 +128,16 @@ def change_text(ratio: float) -> str:
     return f"{sign}{change} %"
 
 
+def change_span_text(low: float, high: float) -> str:
+    """An interval of ratios as changes: 0.91 and 1.06 -> `−9 to +6 %`."""
+    below, above = change_text(low), change_text(high)
+    return f"{below.removesuffix(' %')} to {above}" if above.endswith(" %") else f"{below} to {above}"
+
+
 def ratio_text(ratio: float) -> str:
     """A ratio of two measurements: `1.61×`; three decimals next to 1, where all ratios would look alike."""
     return f"{significant(ratio, _SIGNIFICANT_DIGITS + (1 <= ratio < _NEXT_TO_ONE))}×"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"

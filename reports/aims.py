@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.aims import AimOutcome, outcomes
+from highwater.bench.analysis.aims import AimOutcome, outcomes
 from highwater.common.units import NONE, significant
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
 from highwater.reports.cells import Run
@@ -48,19 +48,19 @@ def aim_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
 def _row(run: Run, outcome: AimOutcome, workload: str | None) -> Row:
     measured = outcome.measured
     ratio = Field(NONE)
-    if measured is not None and measured.ratio is not None:
-        interval = "–".join(map(significant, measured.ci95)) if measured.ci95 else ""
-        ratio = Field(significant(measured.ratio), interval, measured.ratio)
+    if measured is not None:
+        interval = "–".join(map(significant, measured.ratio.interval)) if measured.ratio.interval else ""
+        ratio = Field(significant(measured.ratio.ratio), interval, measured.ratio.ratio)
     return Row(
         [
             *([Field(workload)] if workload else []),
             Field(run.label(outcome.cell)),
             Field(_variant(run, outcome.beside)),
             Field(metric_name(outcome.metric)),
-            Field(metric_text(outcome.metric, measured.head.value, measured.unit) if measured else NONE),
-            Field(metric_text(outcome.metric, measured.base.value, measured.unit) if measured else NONE),
+            Field(metric_text(outcome.metric, measured.value) if measured else NONE),
+            Field(metric_text(outcome.metric, measured.beside_value) if measured else NONE),
             ratio,
-            Field(outcome.bound),
+            Field(str(outcome.bound)),
             Field(outcome.state, tone=_TONES[outcome.state]),
         ]
     )

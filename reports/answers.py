@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.results import Gate, Search, TrialSummary
-from highwater.common.units import NONE, count_text, percent_text
+from highwater.common.units import NONE, count_text, percent_text, plural
 from highwater.reports.blocks import Block, Column, Facts, Field, Paragraph, Row, Section, Table, Tone, table
 from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
 from highwater.reports.measures import metric_name, metric_text
-from highwater.reports.quantity import plural, scalar_words
+from highwater.reports.quantity import scalar_words
 
 _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
     "pass": ("Gate: pass", "good"),

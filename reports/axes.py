@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.reports.quantity import axis_number
+from highwater.common.units import exact_text
 
 Kind = Literal["linear", "log", "percentile", "category"]
 _LOG_STEPS: Final = (1.0, 2.0, 5.0)
@@ -46,7 +46,7 @@ def linear(label: str, unit: str, values: Iterable[float], most_ticks: int = 6) 
     magnitude = 10.0 ** math.floor(math.log10(rough))
     step = next(s * magnitude for s in (1, 2, 2.5, 5, 10) if s * magnitude >= rough * 0.999)
     count = math.ceil(top / step * 0.999)
-    ticks = tuple((i * step, axis_number(i * step)) for i in range(count + 1))
+    ticks = tuple((i * step, exact_text(i * step)) for i in range(count + 1))
     return Axis(label, unit, "linear", 0.0, count * step, ticks)
 
 
@@ -61,7 +61,7 @@ def seconds(label: str, start_s: float, end_s: float, most_ticks: int = 6) -> Ax
     steps = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
     step = next((s for s in steps if span / s <= most_ticks), steps[-1])
     first = math.ceil(start_s / step) * step
-    ticks = tuple((float(t), axis_number(t)) for t in range(first, math.floor(start_s + span) + 1, step))
+    ticks = tuple((float(t), exact_text(t)) for t in range(first, math.floor(start_s + span) + 1, step))
     return Axis(label, "s", "linear", start_s, start_s + span, ticks)
 
 
@@ -80,7 +80,7 @@ def logarithmic(label: str, unit: str, values: Iterable[float]) -> Axis:
     marks = [m * 10.0**e for e in range(first, last + 1) for m in mantissas]
     if len([m for m in marks if low * 0.999 <= m <= high * 1.001]) > 8:
         marks = marks[::2]
-    ticks = tuple((m, axis_number(m)) for m in marks if low * 0.999 <= m <= high * 1.001)
+    ticks = tuple((m, exact_text(m)) for m in marks if low * 0.999 <= m <= high * 1.001)
     return Axis(label, unit, "log", low, high, ticks)
 
 
@@ -89,7 +89,7 @@ def percentile(label: str, highest: float) -> Axis:
     nines = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 99.999, 99.9999, 99.99999]
     shown = [p for p in nines if p <= highest]
     end = max(highest, 90.0)
-    ticks = tuple((p, f"{axis_number(p)} %") for p in shown)
+    ticks = tuple((p, f"{exact_text(p)} %") for p in shown)
     return Axis(label, "%", "percentile", 0.0, end, ticks)
 
 

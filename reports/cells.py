@@ -6,8 +6,19 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from highwater.bench.analysis.cells import (
+    cell_label,
+    cell_labels,
+    factors_of,
+    kept_up,
+    levels,
+    load_axes,
+    offered_per_s,
+    short_names,
+    varying_factors,
+)
 from highwater.bench.results import (
     Analysis,
     Comparison,
@@ -20,28 +31,6 @@ from highwater.bench.results import (
 )
 from highwater.common.units import NONE
 from highwater.reports.measures import PRODUCE_P99, Measure
-from highwater.reports.quantity import axis_number
-
-# Sections of the workload file that labels leave out: the factor's own name is enough.
-_SECTIONS: Final = (
-    "producers.client.",
-    "consumers.client.",
-    "topics.config.",
-    "system.config.",
-    "producers.",
-    "consumers.",
-    "topics.",
-    "records.",
-    "storage.",
-    "load.",
-    "system.",
-)
-# Last parts of names that labels leave out: compression.type and batch.size are plain without them.
-_NEEDLESS_ENDS: Final = (".type", ".size")
-_LONGEST_LABEL: Final = 36
-
-KEPT_UP: Final = 0.995
-"""A cell carried the offered load if achieved ÷ offered is at least this: the constant of the validity check."""
 
 
 class Spread(NamedTuple):
@@ -110,14 +99,8 @@ class Cell:
 
     @property
     def kept_up(self) -> bool:
-        """Whether every shown trial carried the offered load: its throughput then says nothing about the system.
-
-        A closed loop has no offered load; its throughput is always that of the system.
-        """
-        return all(
-            t.summary.offered_per_s is not None and t.summary.achieved_per_s >= KEPT_UP * t.summary.offered_per_s
-            for t in self.shown
-        )
+        """Whether every shown trial carried the offered load: its throughput then says nothing about the system."""
+        return kept_up(t.summary for t in self.shown)
 
     @property
     def emulated(self) -> bool:
@@ -126,8 +109,7 @@ class Cell:
     @property
     def offered_per_s(self) -> float | None:
         """The offered load; None when no trial finished, and in a closed loop."""
-        offered = [t.summary.offered_per_s for t in self.trials if t.summary.offered_per_s is not None]
-        return statistics.median(offered) if offered else None
+        return offered_per_s(t.summary for t in self.trials)
 
     def spread(self, measure: Measure) -> Spread | None:
         return Spread.of(values(self.shown, measure))
@@ -178,24 +160,18 @@ class Run:
 
     @classmethod
     def of(cls, result: RunResult) -> Run:
-        by_cell = result.cells()
-        planned: dict[str, list[TrialPlan]] = {key: [] for key in by_cell}
-        factors_of: dict[str, Mapping[str, Scalar]] = {}
+        planned: dict[str, list[TrialPlan]] = {key: [] for key in result.cells()}
         for plan in result.manifest.trials:
-            factors_of.setdefault(plan.cell, plan.factors)
             if plan.role == "measure":
                 planned[plan.cell].append(plan)
-        axes = list(result.manifest.axes) or list(dict.fromkeys(f for factors in factors_of.values() for f in factors))
-        varying = [a for a in axes if len({repr(factors.get(a)) for factors in factors_of.values()}) > 1]
-        names = short_names(varying)
-        labels = {key: _label(factors_of[key], names, named=True) for key in by_cell}
-        named = max(map(len, labels.values()), default=0) <= _LONGEST_LABEL
+        names = short_names(varying_factors(result.manifest))
+        factors = factors_of(result.manifest)
+        labels, named = cell_labels(factors, names)
         cells = []
-        for key, trials in by_cell.items():
-            emulated = any(trial.summary.storage.emulated for trial in trials)
-            label = _label(factors_of[key], names, named, emulated)
-            short = _label(factors_of[key], names, named=False)
-            cells.append(Cell(key, label, short, factors_of[key], trials, planned[key]))
+        for key, trials in result.cells().items():
+            emulated = " (emulated)" if any(trial.summary.storage.emulated for trial in trials) else ""
+            short = cell_label(factors[key], names, named=False)
+            cells.append(Cell(key, labels[key] + emulated, short, factors[key], trials, planned[key]))
         return cls(result, names, cells, "" if named else " · ".join(names.values()), result.analysis())
 
     @property
@@ -232,18 +208,11 @@ class Run:
     @cached_property
     def load_axes(self) -> list[str]:
         """The factors that change how much load is offered when nothing else changes."""
-        return [axis for axis in self.factors if self._changes_load(axis)]
+        return load_axes(list(self.factors), self._factors, {cell.key: cell.offered_per_s for cell in self.cells})
 
-    def _changes_load(self, axis: str) -> bool:
-        alike: dict[str, list[float]] = {}
-        for cell in self.cells:
-            if cell.offered_per_s is not None:
-                alike.setdefault(repr(self._without(cell, [axis])), []).append(cell.offered_per_s)
-        return any(max(offered) > min(offered) * 1.001 for offered in alike.values())
-
-    def _without(self, cell: Cell, axes: Iterable[str]) -> list[Scalar | None]:
-        left_out = set(axes)
-        return [cell.factors.get(axis) for axis in self.factors if axis not in left_out]
+    @cached_property
+    def _factors(self) -> dict[str, Mapping[str, Scalar]]:
+        return {cell.key: cell.factors for cell in self.cells}
 
     @cached_property
     def curves(self) -> dict[str, list[Cell]]:
@@ -257,41 +226,14 @@ class Run:
     def common_label(self, cell: Cell) -> str:
         """The label of the cell without its offered load."""
         others = {axis: name for axis, name in self.factors.items() if axis not in self.load_axes}
-        return _label(cell.factors, others, not self.naming, cell.emulated)
+        return cell_label(cell.factors, others, named=not self.naming) + (" (emulated)" if cell.emulated else "")
 
     @cached_property
     def levels(self) -> list[tuple[str, list[Cell]]]:
         """Cells grouped by offered load: only cells of one group may be compared. Without a load axis, one group."""
-        grouped: dict[str, list[Cell]] = {}
-        for cell in self.cells:
-            name = ", ".join(f"{self.factors[axis]} {scalar_text(cell.factors.get(axis))}" for axis in self.load_axes)
-            grouped.setdefault(name, []).append(cell)
-        return list(grouped.items())
-
-
-def _label(factors: Mapping[str, Scalar], names: Mapping[str, str], named: bool, emulated: bool = False) -> str:
-    parts = [
-        f"{name} {scalar_text(factors.get(f))}" if named else scalar_text(factors.get(f)) for f, name in names.items()
-    ]
-    return (" · ".join(parts) or "all trials") + (" (emulated)" if emulated else "")
-
-
-def short_names(factors: Sequence[str]) -> dict[str, str]:
-    """A short name for each factor, without its section of the workload file unless names would become equal."""
-    short = {}
-    for factor in factors:
-        name = next((factor.removeprefix(s) for s in _SECTIONS if factor.startswith(s)), factor) or factor
-        short[factor] = next((name.removesuffix(end) for end in _NEEDLESS_ENDS if name.endswith(end)), name) or factor
-    taken = list(short.values())
-    return {f: name if taken.count(name) == 1 else f for f, name in short.items()}
-
-
-def scalar_text(value: Scalar | None) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return axis_number(value) if isinstance(value, int | float) else value
+        by_key = {cell.key: cell for cell in self.cells}
+        found = levels(self.factors, self.load_axes, self._factors)
+        return [(level, [by_key[key] for key in keys]) for level, keys in found.items()]
 
 
 def delivery_total(trials: Iterable[TrialSummary], field: str) -> int:

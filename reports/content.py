@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.results import ResultDirectoryError, RunResult
+from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_blocks
 from highwater.reports.answers import gate_section, search_section, slo_blocks
@@ -32,7 +33,7 @@ from highwater.reports.intervals import interval_figures
 from highwater.reports.lifetime import lifetime_blocks
 from highwater.reports.overview import overview_blocks
 from highwater.reports.phases import phase_blocks
-from highwater.reports.quantity import as_sentence, plural
+from highwater.reports.quantity import as_sentence
 from highwater.reports.roofline import roofline_figures
 from highwater.reports.spectrum import spectrum_figures
 from highwater.reports.storage import storage_blocks

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.bench.analysis.cells import scalar_text
 from highwater.bench.results import Scalar
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
-from highwater.reports.cells import Cell, Run, scalar_text, values
+from highwater.reports.cells import Cell, Run, values
 from highwater.reports.downsample import Point
 from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
 from highwater.reports.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.results import Comparison
-from highwater.common.units import count_text, ratio_text, significant
+from highwater.common.units import count_text, plural, ratio_text, significant
 from highwater.reports.blocks import Block, Bullet, Bullets, Heading, Paragraph
 from highwater.reports.cells import Cell, Run, paired_ratios
 from highwater.reports.measures import ACHIEVED, HEADLINES, PRODUCE_P99, Measure
-from highwater.reports.quantity import plural
 
 
 @dataclass(frozen=True)

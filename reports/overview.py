@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from highwater.bench.analysis.cells import scalar_text
 from highwater.bench.results import Scalar
-from highwater.common.units import NONE, count_text
+from highwater.common.units import NONE, count_text, plural
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
-from highwater.reports.cells import Cell, Run, Spread, delivery_total, scalar_text
+from highwater.reports.cells import Cell, Run, Spread, delivery_total
 from highwater.reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
-from highwater.reports.quantity import plural
 
 _DELIVERY: Final = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
 STATE_TONES: Final[dict[str, Tone]] = {"valid": "good", "invalid": "bad", "no result": "bad", "none finished": "bad"}

@@ -16,10 +16,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from highwater.bench.results import RunResult
+from highwater.common.units import plural
 from highwater.reports.blocks import Section
 from highwater.reports.content import sections
 from highwater.reports.facets import FacetKeys
-from highwater.reports.quantity import plural
 from highwater.reports.svg import readable
 
 _ASSETS: Final = Path(__file__).parent

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.common.units import NONE, count_text
+from highwater.common.units import NONE, exact_text
 
 NS_PER_US: Final = 1e3
 NS_PER_MS: Final = 1e6
 NS_PER_S: Final = 1e9
 BYTES_PER_MIB: Final = 1 << 20
-
-
-def axis_number(value: float) -> str:
-    """A tick's label: no more digits than the tick needs."""
-    return f"{value:,.10f}".rstrip("0").rstrip(".") if value % 1 else f"{value:,.0f}"
 
 
 def interval_text(value: str, low: str, high: str) -> str:
@@ -36,12 +31,8 @@ def scalar_words(value: str | float | bool | None) -> str:
         return NONE
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return value if isinstance(value, str) else axis_number(value)
+    return value if isinstance(value, str) else exact_text(value)
 
 
 def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
-
-
-def plural(count: int, noun: str) -> str:
-    return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from highwater.bench.results import RunResult
+from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_rows, aim_table
 from highwater.reports.answers import slo_blocks
@@ -13,7 +14,6 @@ from highwater.reports.cells import Run
 from highwater.reports.lifetime import lifetime_blocks
 from highwater.reports.overview import overview_blocks
 from highwater.reports.page import Document
-from highwater.reports.quantity import plural
 from highwater.reports.verdict import verdict_section
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from highwater.bench.compare import compare
 from highwater.bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
-from highwater.common.units import NONE, significant
+from highwater.common.units import NONE, plural, significant
 from highwater.reports import axes, settings
 from highwater.reports.blocks import (
     Block,
@@ -31,7 +31,7 @@ from highwater.reports.intervals import MARKS_NOTE, dot_group
 from highwater.reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
 from highwater.reports.page import Document
 from highwater.reports.plot import DotRow, dot_panel
-from highwater.reports.quantity import as_sentence, plural, scalar_words
+from highwater.reports.quantity import as_sentence, scalar_words
 from highwater.reports.spectrum import spectrum_points
 from highwater.reports.verdict import overall
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from highwater.bench.results import CacheUse, StorageTarget, TargetProbe, TrialSummary, WritebackUse
-from highwater.common.units import NONE, count_text, duration_text, percent_text, size_text
+from highwater.common.units import NONE, count_text, duration_text, percent_text, plural, size_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
-from highwater.reports.quantity import NS_PER_S, plural
+from highwater.reports.quantity import NS_PER_S
 
 _JOBS: Final = {
     "sequential_append": "append, in order",

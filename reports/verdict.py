@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.results import TrialPlan, TrialSummary
-from highwater.common.units import significant
+from highwater.common.units import plural, significant
 from highwater.reports.answers import slo_sentence
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Section, Table
 from highwater.reports.cells import Run
 from highwater.reports.overview import STATE_TONES
 from highwater.reports.phases import skipped_sentences
-from highwater.reports.quantity import as_sentence, plural
+from highwater.reports.quantity import as_sentence
 from highwater.reports.storage import emulated_targets, emulation_text
 
 Tone = Literal["good", "warn", "bad"]

@@ -32,14 +32,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": ("common", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
     "bench/development": ("bench", "broker", "common", "reports", "spark_loadgen", "tests.broker"),
-    # bench.aims, bench.compare, bench.metrics take results and return values: one definition of ratios and figures.
-    "reports": ("bench.aims", "bench.compare", "bench.metrics", "bench.results", "common"),
+    # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.
+    "reports": ("bench.analysis", "bench.compare", "bench.metrics", "bench.results", "common"),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),
 }
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
-    "bench/aims.py",
     "bench/analysis",
     "bench/compare.py",
     "bench/comparison_answer.py",

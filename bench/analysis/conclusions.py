@@ -59,9 +59,9 @@ def analyse(
     summaries: of all finished trials, including A/A twins, in the order of running.
     """
     measured = {cell: [s for s in summaries if s.cell == cell and s.role == "measure"] for cell in factors}
-    used = {cell: [s for s in trials if s.verdict.state != "invalid"] for cell, trials in measured.items()}
-    values = {cell: {s.block: values_of(s) for s in trials} for cell, trials in used.items()}
-    noise = _noise(list(_a_a_pairs(summaries, values)), single_cell=len(factors) == 1)
+    used = {cell: usable(trials) for cell, trials in measured.items()}
+    values = {cell: values_by_block(trials) for cell, trials in used.items()}
+    noise = noise_of(summaries, values)
     cells = [
         CellAnalysis(
             cell=cell,
@@ -88,6 +88,15 @@ def analyse(
     )
 
 
+def usable(trials: Iterable[TrialSummary]) -> list[TrialSummary]:
+    """The trials that figures may come from: all but the invalid ones."""
+    return [trial for trial in trials if trial.verdict.state != "invalid"]
+
+
+def values_by_block(trials: Iterable[TrialSummary]) -> dict[int, Values]:
+    return {trial.block: values_of(trial) for trial in trials}
+
+
 def estimate(definition: MetricDefinition, values: Sequence[float], seed: int) -> MetricEstimate:
     """One metric from the values of its trials."""
     cov_ratio = coefficient_of_variation(values)
@@ -109,7 +118,7 @@ def estimate(definition: MetricDefinition, values: Sequence[float], seed: int) -
 
 def halfwidth_ratio(summaries: Iterable[TrialSummary], metric: str, seed: int) -> float | None:
     """Half of the metric's 95 % interval ÷ its median, over trials that are not invalid; None without an interval."""
-    found = [METRICS[metric].read(summary) for summary in summaries if summary.verdict.state != "invalid"]
+    found = [METRICS[metric].read(summary) for summary in usable(summaries)]
     values = [value for value in found if value is not None]
     interval = bootstrap_median_ci(values, seed=seed)
     if interval is None or not (middle := median(values)):
@@ -142,7 +151,9 @@ def _a_a_pairs(
             yield twin.cell, values[twin.cell][twin.block], values_of(twin)
 
 
-def _noise(pairs: Sequence[tuple[str, Values, Values]], *, single_cell: bool) -> list[Noise]:
+def noise_of(summaries: Sequence[TrialSummary], values: Mapping[str, Mapping[int, Values]]) -> list[Noise]:
+    """What trials of the same thing differ by. values: figures of the usable trials by cell and block."""
+    pairs, single_cell = list(_a_a_pairs(summaries, values)), len(values) == 1
     noise = []
     for name in METRICS:
         found = [(cell, one[name], other[name]) for cell, one, other in pairs if name in one and name in other]
@@ -166,40 +177,54 @@ def _noise(pairs: Sequence[tuple[str, Values, Values]], *, single_cell: bool) ->
 def _comparisons(
     values: Mapping[str, Mapping[int, Values]], a_a_pairs: Mapping[str, Sequence[AaPair]], seed: int
 ) -> list[Comparison]:
-    base, *heads = values
-    comparisons = []
-    for definition in METRICS.values():
-        pairs = a_a_pairs.get(definition.name, ())
-        found = {
-            head: compared
-            for head in heads
-            if (
-                compared := _compare(
-                    values[base], values[head], definition.name, noise_between(pairs, {base, head}), seed
-                )
+    base = next(iter(values))
+    return [
+        comparison
+        for definition in METRICS.values()
+        for comparison in comparisons_with(base, values, definition, a_a_pairs.get(definition.name, ()), seed)
+    ]
+
+
+def comparisons_with(
+    base: str,
+    values: Mapping[str, Mapping[int, Values]],
+    definition: MetricDefinition,
+    a_a_pairs: Sequence[AaPair],
+    seed: int,
+) -> list[Comparison]:
+    """Every other cell of `values` against `base` in one metric, with p-values corrected for the number of cells.
+
+    values: figures by cell and block. A cell that has no ratio to `base` is left out.
+    """
+    found = {
+        head: compared
+        for head in values
+        if head != base
+        and (
+            compared := _compare(
+                values[base], values[head], definition.name, noise_between(a_a_pairs, {base, head}), seed
             )
-            is not None
-        }
-        corrected = iter(holm([p_value for *_, p_value in found.values()]))
-        for head, (ratio, delta_ratio, p_value) in found.items():
-            p_value_holm = next(corrected)
-            comparisons.append(
-                Comparison(
-                    base=base,
-                    head=head,
-                    metric=definition.name,
-                    better=definition.better,
-                    n_pairs=ratio.n,
-                    ratio=ratio.ratio,
-                    ci95=ratio.interval,
-                    delta_ratio=delta_ratio,
-                    smallest_detectable_ratio=smallest_detectable_ratio(ratio, delta_ratio),
-                    p_value=p_value,
-                    p_value_holm=p_value_holm,
-                    verdict=_verdict(definition, ratio, delta_ratio, p_value_holm),
-                )
-            )
-    return comparisons
+        )
+        is not None
+    }
+    corrected = holm([p_value for *_, p_value in found.values()])
+    return [
+        Comparison(
+            base=base,
+            head=head,
+            metric=definition.name,
+            better=definition.better,
+            n_pairs=ratio.n,
+            ratio=ratio.ratio,
+            ci95=ratio.interval,
+            delta_ratio=delta_ratio,
+            smallest_detectable_ratio=smallest_detectable_ratio(ratio, delta_ratio),
+            p_value=p_value,
+            p_value_holm=p_value_holm,
+            verdict=_verdict(definition, ratio, delta_ratio, p_value_holm),
+        )
+        for (head, (ratio, delta_ratio, p_value)), p_value_holm in zip(found.items(), corrected, strict=True)
+    ]
 
 
 def _compare(

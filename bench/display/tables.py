@@ -11,10 +11,12 @@ from typing import Any, Final
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from highwater.bench import aims
-from highwater.bench.aims import AimOutcome
+from highwater.bench.analysis.answer import answer_of
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
+from highwater.bench.analysis.searched import search_statement
+from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.metrics import metric
 from highwater.bench.results import (
@@ -47,6 +49,12 @@ from highwater.common.units import (
 from highwater.tuning.facts import collect
 
 _CPU_PER_GIB: Final = "system.cpu_s_per_gib"
+_STATEMENT_STYLES: Final[dict[StatementState, str]] = {
+    "good": "bold green",
+    "open": "bold yellow",
+    "bad": "bold red",
+    "plain": "bold",
+}
 _COMPARED: Final = {"better": "better than with", "worse": "worse than with", "differs": "another than with"}
 
 
@@ -122,7 +130,7 @@ def _storage(target: StorageTarget) -> str:
 
 
 def print_end(result: RunResult) -> None:
-    """Print the cells, then notes and the next commands."""
+    """Print the cells and notes, then the answer to the workload's question and where the results are."""
     console = Console(highlight=False)
     console.print(results_table(result))
     if not result.manifest.for_measurement:
@@ -136,14 +144,22 @@ def print_end(result: RunResult) -> None:
     headlines = HEADLINES_AT_ONCE if result.sharing_notes() else HEADLINES
     for line in analysis_lines(analysis, headlines) if analysis else ():
         console.print(line, soft_wrap=True, markup=False)
-    for outcome in aims.outcomes(result):
-        console.print(aim_text(outcome), soft_wrap=True, markup=False)
     for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
         console.print(f"note: {line}", soft_wrap=True, markup=False)
     if result.manifest.status == "interrupted":
-        console.print("[yellow]interrupted[/]; what was measured so far is kept: go on with --resume")
+        console.print("[yellow]interrupted[/]; what was measured so far is kept")
+    console.print()
+    for answered in answer_lines(answer_of(result)):
+        console.print(answered, soft_wrap=True)
+    console.print()
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
     console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+
+
+def answer_lines(answer: Answer) -> list[Text]:
+    """The answer as lines that end the output of a run; bold, in the colour of what they say."""
+    lines = [Text(statement.text, _STATEMENT_STYLES[statement.state]) for statement in answer.statements]
+    return [*lines, *([Text(f"next: {answer.next_step}")] if answer.next_step else [])]
 
 
 def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
@@ -166,17 +182,8 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
     return [*lines, *(f"note: {warning}" for warning in analysis.warnings)]
 
 
-def aim_text(outcome: AimOutcome) -> str:
-    """`aim reached: produce.p99 of variant=a is 0.5 of variant=b's, <=0.7 is aimed at`."""
-    measured = "not measured" if outcome.measured is None else "significant(outcome.measured.ratio)"
-    return (
-        f"aim {outcome.state}: {outcome.metric} of {outcome.cell} beside {outcome.beside} is {measured}, "
-        f"{outcome.bound} is aimed at"
-    )
-
-
 def print_search(search: Search, directory: Path) -> None:
-    """Print every probe, then the answer: bracket, the failed limit, confirmations."""
+    """Print every probe, then the answer."""
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("", "rate", "result"):
@@ -185,25 +192,8 @@ def print_search(search: Search, directory: Path) -> None:
         result = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
         table.add_row(probe.stage, rate_text(probe.rate_per_s), result)
     console.print(table)
-    for line in search_answer(search):
-        console.print(line, soft_wrap=True)
+    console.print(search_statement(search).text, soft_wrap=True, markup=False)
     console.print(f"results: {escape(str(directory))}", soft_wrap=True)
-
-
-def search_answer(search: Search) -> list[str]:
-    """The answer in words."""
-    low, high = search.last_passing_per_s, search.first_failing_per_s
-    if search.status != "answered":
-        return ["interrupted; go on with --resume"]
-    if low is None:
-        return [f"not even {rate_text(search.min_per_s)} is sustained ({search.limit}); begin lower with --min"]
-    confirmed = f"confirmed by {search.confirmed} of {search.confirmations} fresh trials"
-    if high is None:
-        return [f"{rate_text(low)}, the highest rate asked for, is sustained; {confirmed}"]
-    lines = [f"sustained: {rate_text(low)} ({confirmed}); {rate_text(high)} is not: {search.limit}"]
-    if search.generator_limited:
-        lines.append("the generator gave out first: the system may sustain more; use more producers on more cores")
-    return lines
 
 
 def results_table(result: RunResult) -> Table:

@@ -18,6 +18,7 @@ from highwater.bench.workload.aims import Aim, check_aims
 from highwater.bench.workload.faults import Fault, check_faults
 from highwater.bench.workload.host import Host
 from highwater.bench.workload.native import check_native_load, check_native_run, check_without_native
+from highwater.bench.workload.question import Question
 from highwater.bench.workload.rules import (
     check_at_once,
     check_consumers,
@@ -69,6 +70,7 @@ class Workload(Part):
     phases: Phases = Field(default=Phases(), validate_default=True)
     trials: Trials = Trials()
     checks: Checks = Checks()
+    answer: Question | None = Field(default=None, description="what the run should say first; see docs/workloads.md")
     slo: dict[str, SloBound] = Field(default={}, description="metric -> bound that every trial should meet")
     system: SystemUnderTest = SystemUnderTest()
     storage: Storage = Storage()
@@ -133,7 +135,7 @@ class Workload(Part):
         check_at_once(self.trials, self.system, self.host, self.faults)
         check_consumers(self.consumers, self.topics, self.producers, self.checks)
         missing = missing_prerequisites(self.consumers, self.producers, self.checks, self.faults, self.restart)
-        check_figures(self.slo, self.trials, self.aims, missing)
+        check_figures(self.slo, self.trials, self.aims, self.answer, missing)
         check_producers(self.producers, self.records, self.load, self.consumers)
         check_faults(self.faults, self.system, self.phases)
         check_aims(self.aims, self.variants)

@@ -11,6 +11,7 @@ from highwater.bench.workload.aims import Aim
 from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.faults import Fault
 from highwater.bench.workload.host import Host
+from highwater.bench.workload.question import Question
 from highwater.bench.workload.sections import (
     Checks,
     Consumers,
@@ -126,7 +127,11 @@ def missing_prerequisites(
 
 
 def check_figures(
-    slo: Mapping[str, Bound], trials: Trials, aims: Sequence[Aim], missing: Sequence[tuple[str, str]]
+    slo: Mapping[str, Bound],
+    trials: Trials,
+    aims: Sequence[Aim],
+    answer: Question | None,
+    missing: Sequence[tuple[str, str]],
 ) -> None:
     """Raises KeyFaultError for a decision that waits for a figure which no trial of this workload can have."""
     stop = trials.stop_when
@@ -137,6 +142,9 @@ def check_figures(
         for name in aim.ratio:
             if (lacking := _lacking(missing, name)) is not None:
                 raise KeyFaultError("aims", number, "ratio", name, text=f"needs {lacking}")
+    for number, name in enumerate((answer.best if answer else None) or []):
+        if (lacking := _lacking(missing, name)) is not None:
+            raise KeyFaultError("answer", "best", number, text=f"{name} needs {lacking}")
     if stop is not None:
         if (lacking := _lacking(missing, stop.of)) is not None:
             raise KeyFaultError("trials", "stop_when", "of", text=f"{stop.of} needs {lacking}")

@@ -320,6 +320,15 @@ def test_the_end_of_a_run_for_people_and_programs(finished: Path, capsys: pytest
     json.dumps(summary)
 
 
+def test_a_run_ends_with_its_answer_and_where_to_read_more(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    print_end(RunResult(finished))
+    *_, answer, following, blank, results, report = capsys.readouterr().out.splitlines()
+    assert answer == "Produce latency p99 is 1 ms (2 trials; an interval needs 5)."
+    assert following.startswith("next: Run about 5 trials of each cell (an estimate): highwater bench run ")
+    assert (blank, results) == ("", f"results: {finished}")
+    assert report == f"report:  highwater report {finished}"
+
+
 def test_the_table_shows_what_the_report_shows_the_valid_trials(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.bench.analysis.cells import scalar_text, short_names
 from highwater.bench.results import RunResult, Scalar, TrialSummary
-from highwater.reports.cells import Run, paired_ratios, scalar_text, short_names
+from highwater.reports.cells import Run, paired_ratios
 from highwater.reports.measures import PRODUCE_P99
 from tests.reports.sample_run import Sample, saturated, write_sample
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.display.tables import print_search, search_answer
+from highwater.bench.analysis.searched import search_statement
+from highwater.bench.display.tables import print_search
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
 from highwater.bench.runs import execution, launchers
@@ -138,7 +139,7 @@ def test_the_answer_is_a_bracket_with_its_reason_and_was_confirmed(
 
     print_search(search, bench.out)
     printed = capsys.readouterr().out
-    assert f"sustained: {search.last_passing_per_s}/s (confirmed by 2 of 2 fresh trials)" in printed
+    assert f"{search.last_passing_per_s}/s is sustained (confirmed by 2 of 2 fresh trials)" in printed
     assert "800/s is not" not in printed
 
 
@@ -168,21 +169,23 @@ def test_a_generator_that_gives_out_first_is_said_to(bench: Bench) -> None:
     bench.launcher.outcome = busy
     manifest, search = bench.search()
     assert (search.limit, search.generator_limited, manifest.exit_code) == ("generator.cpu_ratio_max", True, 0)
-    assert "the generator gave out first" in search_answer(search)[1]
+    assert "The generator is the limit" in search_statement(search).text
 
 
 def test_not_even_the_lowest_rate(bench: Bench) -> None:
     bench.launcher.outcome = holding(50)
     manifest, search = bench.search()
     assert (search.last_passing_per_s, search.first_failing_per_s, manifest.exit_code) == (None, 100, 4)
-    assert search_answer(search) == ["not even 100/s is sustained (load.achieved_ratio); begin lower with --min"]
+    assert search_statement(search).text == "Not even 100/s is sustained (load.achieved_ratio); begin lower with --min."
 
 
 def test_everything_up_to_the_highest_rate(bench: Bench) -> None:
     bench.wanted = replace(WANTED, max_per_s=300)
     _, search = bench.search()
     assert (search.last_passing_per_s, search.first_failing_per_s, search.confirmed) == (300, None, 2)
-    assert search_answer(search)[0].startswith("300/s, the highest rate asked for, is sustained; confirmed by 2 of 2")
+    assert search_statement(search).text.startswith(
+        "300/s, the highest rate asked for, is sustained; confirmed by 2 of 2"
+    )
 
 
 def test_a_system_that_dies_under_load_ends_the_ramp_and_fails_the_run(bench: Bench) -> None:

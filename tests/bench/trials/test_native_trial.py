@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.aims import outcomes
+from highwater.bench.analysis.aims import outcomes
 from highwater.bench.results import RunResult
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.trials.plan import make_plan

@@ -94,8 +94,8 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
             {"goals": "1"},
             (
                 "w.yaml:6: goals: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
-                "consumers, records, load, phases, trials, checks, slo, system, storage, host, faults, restart, "
-                "validity, "
+                "consumers, records, load, phases, trials, checks, answer, slo, system, storage, host, faults, "
+                "restart, validity, "
                 "aims, variants, matrix, exclude"
             ),
         ),

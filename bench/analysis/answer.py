@@ -1,0 +1,176 @@
+"""The answer of a run to its workload's question: what was lost, what is best, what decides the rest. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from highwater.bench.analysis.aims import outcomes
+from highwater.bench.analysis.best import Best, Figures, best_cell
+from highwater.bench.analysis.delivered import delivery_statement
+from highwater.bench.analysis.held import aim_statements, objective_statements
+from highwater.bench.analysis.searched import gate_statement, search_statement
+from highwater.bench.analysis.statement import Answer, Statement, StatementKind
+from highwater.bench.metrics import COUNTS_OF_FATES, METRICS
+from highwater.bench.results import Manifest, RunResult, TrialSummary
+from highwater.bench.workload.question import Question
+from highwater.common.units import plural
+
+__all__ = ["Answer", "Statement", "StatementKind", "answer_of"]
+
+# The kinds whose figures are in doubt when trials were disturbed.
+_OF_FIGURES: Final = ("best", "objective", "aim")
+# Options of `bench run` that a command for more trials sets itself or does without.
+_WITH_VALUE: Final = ("--out", "--resume", "--trials")
+_WITHOUT_VALUE: Final = ("--quiet", "--json", "--dry-run", "--retry-invalid")
+
+
+def answer_of(result: RunResult) -> Answer:
+    """Raises ResultDirectoryError when search.json or gate.json is damaged."""
+    workload = result.manifest.workload
+    question = Question.model_validate(workload.get("answer", {}))
+    figures = Figures(result)
+    summaries = [trial.summary for trial in result.trials]
+    delivery = delivery_statement(summaries, _planned(result.manifest), figures.labels)
+    statements = [delivery] if question.lost or delivery.state == "bad" else []
+    bests: list[Best] = []
+    if (gate := result.gate()) is not None:
+        statements.append(gate_statement(gate))
+    elif (search := result.search()) is not None:
+        statements.append(search_statement(search))
+    elif not any(figures.trials.values()):
+        statements += _nothing_usable(summaries)
+    else:
+        asked = question.best if question.best is not None else _default_metrics(workload, figures)
+        bests = [best_cell(figures, metric) for metric in asked]
+        statements += _in_doubt(
+            [
+                *(best.statement for best in bests),
+                *objective_statements(figures.trials, figures.labels),
+                *aim_statements(outcomes(result), figures.labels),
+            ],
+            result.manifest,
+            [trial for trials in figures.trials.values() for trial in trials],
+        )
+    return Answer(statements, _next_step(result, bests, summaries))
+
+
+def _planned(manifest: Manifest) -> int:
+    return sum(trial.status != "skipped" for trial in manifest.trials)
+
+
+def _default_metrics(workload: Mapping[str, Any], figures: Figures) -> list[str]:
+    """The metrics of the objectives; without objectives and aims, the one that the load was made for."""
+    objectives = [
+        name
+        for name in workload.get("slo", {})
+        if name in METRICS and METRICS[name].better != "none" and not name.startswith(COUNTS_OF_FATES)
+    ]
+    if objectives or workload.get("aims"):
+        return objectives
+    trials = [trial for trials in figures.trials.values() for trial in trials]
+    if any(trial.at_once for trial in trials):
+        return ["system.cpu_s_per_gib"]
+    if any(trial.recovery for trial in trials):
+        return ["recovery.longest_wait_s"]
+    if any(trial.backlog for trial in trials):
+        return ["backlog.drain_bytes_per_s"]
+    if any(trial.driver in ("rdkafka_performance", "wire_load") and not _timed(trial) for trial in trials):
+        read = any(trial.generator.consumers for trial in trials)
+        return ["consume.per_s" if read else "produce.achieved_per_s", "system.cpu_s_per_gib"]
+    if workload.get("consumers", {}).get("start") == "after_load":
+        return ["consume.per_s"]
+    if all(trial.offered_per_s is None for trial in trials):
+        return ["produce.achieved_per_s"]
+    return ["produce.p99"]
+
+
+def _timed(trial: TrialSummary) -> bool:
+    return bool(trial.produce.response_ns.count)
+
+
+def _nothing_usable(summaries: Sequence[TrialSummary]) -> list[Statement]:
+    if not summaries:
+        return []
+    text = f"No figure can be used: none of {plural(len(summaries), 'trial')} is a valid measurement."
+    return [Statement(text, "best", "bad")]
+
+
+def _in_doubt(statements: Sequence[Statement], manifest: Manifest, trials: Sequence[TrialSummary]) -> list[Statement]:
+    """The statements, the first about figures with a clause that says what the figures are worth.
+
+    A decision that no undisturbed trial supports is no good news.
+    """
+    disturbed = sum(trial.verdict.state == "inconclusive" for trial in trials)
+    doubts = [
+        *(["a smoke run, not to be quoted"] if not manifest.for_measurement else []),
+        *([f"{disturbed} of {plural(len(trials), 'trial')} disturbed"] if disturbed else []),
+    ]
+    if not doubts or not statements:
+        return list(statements)
+    first, *others = statements
+    text, clause = first.text.removesuffix("."), "; ".join(doubts)
+    marked = replace(first, text=f"{text[:-1]}; {clause})." if text.endswith(")") else f"{text} ({clause}).")
+    if disturbed == len(trials):
+        return [replace(s, state="plain") if s.state == "good" else s for s in (marked, *others)]
+    return [marked, *others]
+
+
+def _next_step(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSummary]) -> str:
+    return next(_steps(result, bests, summaries), "")
+
+
+def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSummary]) -> Iterator[str]:
+    """What to do, the most urgent first."""
+    manifest = result.manifest
+    if manifest.status in ("interrupted", "failed") and result.gate() is None:
+        verb = "search" if result.search() is not None else "run"
+        resumed = shlex.join(["highwater", "bench", verb, manifest.workload_file, "--resume", str(result.directory)])
+        yield f"Go on with the run: {resumed}"
+    for trial in summaries:
+        if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
+            log = result.directory / "trials" / trial.trial_id / "system.log"
+            yield f"Read what the broker printed in trial {trial.trial_id}: {log}"
+    if result.gate() is not None or result.search() is not None:
+        return
+    if summaries and all(trial.verdict.state == "invalid" for trial in summaries):
+        reasons = Counter(trial.verdict.reasons[0].check for trial in summaries if trial.verdict.reasons)
+        check = reasons.most_common(1)[0][0] if reasons else ""
+        texts = [r.text for trial in summaries for r in trial.verdict.reasons if r.check == check]
+        yield f"Mend what made the trials invalid: {texts[0]}" if texts else "Read the verdicts of the trials."
+    is_open = [best for best in bests if best.trials or best.in_vain]
+    disturbed = sum(trial.verdict.state == "inconclusive" for trial in summaries)
+    quiet = f"stop other work on this host ({disturbed} of {plural(len(summaries), 'trial')} were disturbed)"
+    trials = max((best.trials or 0 for best in is_open), default=0)
+    if trials:
+        command = _command_for(manifest, trials, str(result.directory))
+        first = f"{quiet[:1].upper()}{quiet[1:]}, and then run" if disturbed else "Run"
+        yield f"{first} about {trials} trials of each cell (an estimate): {command}"
+    if is_open:
+        why = is_open[0].in_vain
+        yield f"{why[:1].upper()}{why[1:]}" + (f", or {quiet}." if disturbed else ".")
+    if disturbed and 2 * disturbed > len(summaries):
+        yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, str(result.directory))}"
+
+
+def _command_for(manifest: Manifest, trials: int | None, directory: str) -> str:
+    """The command of the run with other trials and another directory, to paste."""
+    more = ["--trials", str(trials)] if trials else []
+    return shlex.join(["highwater", "bench", "run", *_kept_arguments(manifest), *more, "--out", f"{directory}-2"])
+
+
+def _kept_arguments(manifest: Manifest) -> list[str]:
+    """The arguments of `bench run` without the number of trials, the directory and what changes the output alone."""
+    argv = manifest.argv
+    if argv[1:3] != ["bench", "run"]:
+        return [manifest.workload_file]
+    kept, skip = [], False
+    for argument in argv[3:]:
+        if skip or argument in _WITHOUT_VALUE or argument.partition("=")[0] in _WITH_VALUE:
+            skip = argument in _WITH_VALUE
+            continue
+        kept.append(argument)
+    return kept
