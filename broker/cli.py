@@ -16,7 +16,7 @@ COMMANDS: Final = {
     "groups": "Consumer groups: list, describe, reset or delete offsets, delete.",
     "transactions": "What transactional producers are doing; abort what hangs.",
     "configs": "Show and change the settings of topics, brokers, users and clients.",
-    "cluster": "Show which cluster answers, and its brokers.",
+    "cluster": "Whether a cluster is healthy, and its brokers; run one on this host.",
     "elect": "Have leaders elected: the preferred ones, or any that lives.",
     "reassign": "Move replicas to other brokers.",
     "mirror": "Copy topics from one cluster to another, and keep copying.",

@@ -35,7 +35,8 @@ CommandConfigOption = Annotated[
     typer.Option("--command-config", metavar="FILE", help="A file of more client properties, named as in librdkafka."),
 ]
 
-_GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
+"""Error codes of a broker that does not answer."""
 _Result = TypeVar("_Result")
 
 Partition: TypeAlias = topic_partition.TopicPartition
@@ -66,7 +67,7 @@ class Cluster:
             try:
                 self._metadata = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
             except KafkaException as error:
-                if error.args[0].code() in _GONE:
+                if error.args[0].code() in GONE:
                     raise UsageError(
                         f"{self.bootstrap_servers} accepts connections, but does not answer as a Kafka broker does "
                         f"within {REQUEST_TIMEOUT_S:.0f} s"
@@ -128,7 +129,7 @@ def refusal(what: str, error: KafkaException) -> CommandError:
     """Return the error of a request about `what`: the broker refused it or did not answer."""
     reason: KafkaError = error.args[0]
     start = f"{what}: " if what else ""
-    if reason.code() in _GONE:
+    if reason.code() in GONE:
         return UsageError(f"{start}the broker did not answer in time ({reason.str()})")
     text = reason.str().rstrip(".")
     return CommandError(f"{start}{text} ({reason.name()})")

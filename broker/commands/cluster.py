@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -18,6 +18,7 @@ from highwater.broker.commands.client import (
     key_values,
     result_of,
 )
+from highwater.broker.commands.cluster_status import down_as_json, down_lines, health_of, status
 from highwater.broker.commands.detached import wait_until
 from highwater.broker.commands.terminal import (
     CommandError,
@@ -27,13 +28,14 @@ from highwater.broker.commands.terminal import (
     print_table,
     reporting,
     say,
+    say_all,
 )
 from highwater.broker.settings.config import ConfigError, read_properties_file
 
 _JOINED_WITHIN_S: Final = 60.0
-_MOST_SHOWN: Final = 10
 
 cluster = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
+cluster.command()(status)
 DirectoryArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="The cluster's directory: the files of its processes and its state.")
 ]
@@ -50,15 +52,19 @@ def describe(
 
     Exit code: 0 done, 1 the broker refused it, 2 wrong usage.
     """
-    if context.invoked_subcommand is not None:
-        return
     with reporting():
+        if context.invoked_subcommand is not None:
+            if bootstrap_server != DEFAULT_BOOTSTRAP or command_config is not None or as_json:
+                raise UsageError(f"write the options behind {context.invoked_subcommand}")
+            return
         connected = Cluster(bootstrap_server, command_config)
         metadata = connected.metadata
         leaders = [p.leader for topic in metadata.topics.values() for p in topic.partitions.values()]
         described = result_of("cluster", connected.admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S))
         controller = described.controller.id if described.controller is not None else None
-        brokers = sorted(described.nodes, key=lambda node: int(node.id))
+        health = health_of(connected)
+        live = {broker.broker_id for broker in health.live}
+        brokers = sorted((node for node in described.nodes if node.id in live), key=lambda node: int(node.id))
         if as_json:
             print_json(
                 {
@@ -76,6 +82,7 @@ def describe(
                         }
                         for node in brokers
                     ],
+                    "brokers_down": down_as_json(health),
                 }
             )
             return
@@ -93,6 +100,7 @@ def describe(
                 for node in brokers
             ],
         )
+        say_all(down_lines(health))
 
 
 @cluster.command()
@@ -170,8 +178,8 @@ def down(
     """
     with reporting():
         killed = []
-        with local_cluster.locked(_load(directory).directory):
-            found = _load(directory)
+        with local_cluster.locked(local_cluster.existing(directory).directory):
+            found = local_cluster.existing(directory)
             for name, was_clean in found.stop():
                 typer.echo(f"{name} {'stopped' if was_clean else 'was killed: it did not stop in time'}", err=True)
                 killed += [] if was_clean else [name]
@@ -179,71 +187,3 @@ def down(
                 found.wipe()
         if killed:
             raise CommandError(f"{', '.join(killed)} did not stop when asked to")
-
-
-@cluster.command()
-def status(directory: DirectoryArgument, as_json: JsonOption = False) -> None:
-    """Show the processes, the controller, and the partitions without a leader or without all replicas in sync.
-
-    Exit code: 0 the cluster is healthy, 1 it is not, 2 there is no cluster.
-    """
-    with reporting():
-        found = _load(directory)
-        running = [name for name in found.names if found.is_running(name)]
-        servers = found.bootstrap_servers
-        metadata = Cluster(servers).metadata if servers else None
-        partitions = (
-            []
-            if metadata is None
-            else [(topic, number, p) for topic, t in metadata.topics.items() for number, p in t.partitions.items()]
-        )
-        offline = [f"{topic}-{number}" for topic, number, p in partitions if p.leader < 0]
-        under_replicated = [f"{topic}-{number}" for topic, number, p in partitions if len(p.isrs) < len(p.replicas)]
-        document = {
-            "zookeeper": found.zookeeper_connect,
-            "bootstrap_servers": servers,
-            "processes": [
-                {"name": name, "pid": found.processes[name].pid if name in running else None, "address": address}
-                for name, address in found.addresses.items()
-            ],
-            "controller": None if metadata is None or metadata.controller_id < 0 else metadata.controller_id,
-            "brokers": [] if metadata is None else sorted(metadata.brokers),
-            "partitions": len(partitions),
-            "under_replicated_partitions": sorted(under_replicated),
-            "offline_partitions": sorted(offline),
-        }
-        if as_json:
-            print_json(document)
-        else:
-            _print_status(document)
-        is_well = running == found.names and not under_replicated and not offline
-        if not (is_well and document["brokers"] == sorted(found.broker_ports) and document["controller"] is not None):
-            raise typer.Exit(CommandError.exit_code)
-
-
-def _load(directory: Path) -> local_cluster.LocalCluster:
-    found = local_cluster.LocalCluster.load(directory.absolute())
-    if found is None:
-        raise UsageError(f"{directory} holds no cluster: `highwater broker cluster up {directory}` makes one")
-    return found
-
-
-def _print_status(document: dict[str, Any]) -> None:
-    print_table(
-        ("Process", "Pid", "State", "Address"),
-        [
-            (process["name"], process["pid"], "runs" if process["pid"] else "is down", process["address"])
-            for process in document["processes"]
-        ],
-    )
-    say(f"ZooKeeper: {document['zookeeper']}")
-    if not document["bootstrap_servers"]:
-        return
-    say(f"Controller: {'none' if document['controller'] is None else document['controller']}")
-    say(f"Brokers: {', '.join(map(str, document['brokers']))}")
-    say(f"Partitions: {document['partitions']}")
-    for what in ("under_replicated", "offline"):
-        names = document[f"{what}_partitions"]
-        shown = names[:_MOST_SHOWN] + ([f"and {len(names) - _MOST_SHOWN} more"] if len(names) > _MOST_SHOWN else [])
-        listed = f" ({', '.join(shown)})" if names else ""
-        say(f"{what.capitalize().replace('_', '-')}: {len(names)}{listed}")

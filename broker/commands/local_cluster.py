@@ -33,6 +33,8 @@ DEFAULT_BROKERS: Final = 3
 DEFAULT_BASE_PORT: Final = 9092
 ZOOKEEPER_PORTS_ABOVE: Final = 1000
 """ZooKeeper's first port minus the brokers' first port."""
+METRICS_PORTS_ABOVE: Final = 1100
+"""The port of a broker's metrics minus the port of the broker."""
 _READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
 _START_WITHIN_S: Final = 120.0
 _STOP_WITHIN_S: Final = 60.0
@@ -47,7 +49,9 @@ class LocalCluster:
     broker_ports: dict[int, int]
     """By broker id."""
     settings: dict[str, str]
-    """The properties that the user gave; {id} and {port} become each broker's own."""
+    """The properties that the user gave; {id}, {port} and {metrics_port} become each broker's own."""
+    metrics_ports: dict[int, int] = field(default_factory=dict)
+    """By broker id; empty for a cluster that an older version made, whose brokers keep their settings."""
     processes: dict[str, Detached] = field(default_factory=dict)
 
     @property
@@ -156,6 +160,9 @@ class LocalCluster:
         """Return server.properties. Raises UsageError for settings that the broker would refuse."""
         settings = _defaults(len(self.broker_ports)) | self.settings
         own = {"{id}": str(broker_id), "{port}": str(self.broker_ports[broker_id])}
+        if broker_id in self.metrics_ports:
+            own["{metrics_port}"] = str(self.metrics_ports[broker_id])
+            settings.setdefault("metrics.listener", "HTTP://127.0.0.1:{metrics_port}")
         settings.setdefault("log.dirs", str(self._broker_directory(broker_id) / "data"))
         settings |= {"broker.id": str(broker_id), "zookeeper.connect": self.zookeeper_connect}
         for name, value in settings.items():
@@ -176,6 +183,7 @@ class LocalCluster:
             "zookeeper_connect": self.zookeeper_connect,
             "zookeeper_ports": self.zookeeper_ports,
             "broker_ports": self.broker_ports,
+            "metrics_ports": self.metrics_ports,
             "settings": self.settings,
             "processes": {name: process.as_json() for name, process in self.processes.items()},
         }
@@ -202,8 +210,17 @@ class LocalCluster:
             document["zookeeper_ports"],
             {int(broker_id): port for broker_id, port in document["broker_ports"].items()},
             document["settings"],
+            {int(broker_id): port for broker_id, port in document.get("metrics_ports", {}).items()},
             {name: Detached.from_json(name, values) for name, values in document["processes"].items()},
         )
+
+
+def existing(directory: Path) -> LocalCluster:
+    """Return the cluster of `directory`. Raises UsageError when there is none."""
+    found = LocalCluster.load(directory.absolute())
+    if found is None:
+        raise UsageError(f"{directory} holds no cluster: `highwater broker cluster up {directory}` makes one")
+    return found
 
 
 def plan(
@@ -228,12 +245,12 @@ def plan(
     wanted = len(found.broker_ports) if brokers is None else brokers
     if wanted < len(found.broker_ports):
         raise UsageError(f"{directory} is a cluster of {len(found.broker_ports)} brokers, which can only grow")
-    used = set(found.broker_ports.values()) | set(found.zookeeper_ports)
+    used = {*found.broker_ports.values(), *found.metrics_ports.values(), *found.zookeeper_ports}
     while len(found.broker_ports) < wanted:
-        port = max(found.broker_ports.values()) + 1
-        if port in used:
-            port = free_ports(1)[0]
-        found.broker_ports[len(found.broker_ports) + 1] = port
+        broker_id = len(found.broker_ports) + 1
+        for ports in (found.broker_ports, found.metrics_ports):
+            port = max(ports.values(), default=0) + 1
+            ports[broker_id] = port if ports and port not in used else free_ports(1)[0]
     found.settings |= settings
     return found
 
@@ -254,15 +271,21 @@ def _plan_new(
     servers = 0 if zookeeper_connect is not None else zookeeper_nodes or 1
     first = DEFAULT_BASE_PORT if base_port is None else base_port
     if first == 0:
-        ports = free_ports(count + 3 * servers)
-        broker_ports, zookeeper_ports = ports[:count], ports[count:]
+        ports = free_ports(2 * count + 3 * servers)
+        broker_ports, metrics_ports, zookeeper_ports = ports[:count], ports[count : 2 * count], ports[2 * count :]
     else:
         broker_ports = list(range(first, first + count))
+        metrics_ports = [port + METRICS_PORTS_ABOVE for port in broker_ports]
         zookeeper_ports = list(range(first + ZOOKEEPER_PORTS_ABOVE, first + ZOOKEEPER_PORTS_ABOVE + 3 * servers))
-        for port in broker_ports + zookeeper_ports:
+        for port in broker_ports + metrics_ports + zookeeper_ports:
             _require_free(port)
     new = LocalCluster(
-        directory, zookeeper_connect or "", zookeeper_ports, dict(enumerate(broker_ports, 1)), dict(settings)
+        directory,
+        zookeeper_connect or "",
+        zookeeper_ports,
+        dict(enumerate(broker_ports, 1)),
+        dict(settings),
+        dict(enumerate(metrics_ports, 1)),
     )
     if zookeeper_connect is None:
         new.zookeeper_connect = ",".join(node.address for node in new.ensemble)

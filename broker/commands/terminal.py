@@ -8,9 +8,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
 
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
@@ -69,27 +73,41 @@ def print_json_line(document: Any) -> None:
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
     """Print a table. Numbers are aligned right; None shows as a dash. Text is never cut off."""
+    from rich.text import Text
+
+    console = table_console()
+    if title:
+        console.print(Text(title, style="bold"))
+    console.print(table(columns, rows))
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    """Return the table that `print_table` prints."""
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for slot, name in enumerate(columns):
         is_number = bool(rows) and all(row[slot] is None or isinstance(row[slot], int | float) for row in rows)
         # People search for and copy the names in the first column: fold the other columns instead.
         longest = max((len(str(row[slot])) for row in rows), default=0)
         is_whole = is_number or (slot == 0 and longest <= _LONGEST_WHOLE_NAME)
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
+        made.add_column(name, justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
     for row in rows:
-        table.add_row(*("-" if cell is None else Text(str(cell)) for cell in row))
+        made.add_row(*("-" if cell is None else Text(str(cell)) for cell in row))
+    return made
+
+
+def table_console() -> Console:
+    """Return a console for standard output that prints tables in full."""
+    from rich.console import Console
+
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     if not sys.stdout.isatty():
         # No terminal: a program reads the output and wants each row on one line.
         console.width = 10_000
-    if title:
-        console.print(Text(title, style="bold"))
-    console.print(table)
+    return console
 
 
 def time_text(timestamp_ms: int) -> str:

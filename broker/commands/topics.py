@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 from confluent_kafka import TopicCollection
@@ -29,9 +29,8 @@ from highwater.broker.commands.client import (
     result_of,
     unknown_topic,
 )
+from highwater.broker.commands.cluster_health import INTERNAL_TOPICS
 from highwater.broker.commands.terminal import JsonOption, UsageError, print_json, print_table, reporting, say, say_all
-
-INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 
 
 def topics(

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
+import pty
+import re
 import signal
 import socket
+import struct
+import subprocess
+import termios
+import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from highwater.broker.commands.detached import wait_until
-from highwater.broker.commands.local_cluster import LocalCluster
-from tests.broker.commands.calling import call
+from highwater.broker.commands.local_cluster import LocalCluster, plan
+from tests.broker.commands.calling import COMMAND, call
 
 
 @pytest.fixture
@@ -42,6 +51,14 @@ def test_a_cluster_comes_up_is_mended_and_goes_down(directory: Path) -> None:
     assert status.json["controller"] in (1, 2, 3)
     assert status.json["partitions"] == 4
     assert status.json["bootstrap_servers"] == servers
+    assert status.json["answer"] == "healthy: 3 of 3 brokers, 4 partitions in sync"
+    assert call("cluster", "status", "-b", servers).output.startswith("healthy: 3 of 3 brokers, 4 partitions in sync\n")
+    # The metrics of each broker are on, on loopback, and where the status says.
+    assert sorted(status.json["metrics"]) == ["1", "2", "3"]
+    for url in status.json["metrics"].values():
+        assert url.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(url) as page:  # noqa: S310 - http on loopback
+            assert b"kafka_server_replicamanager_leadercount" in page.read()
 
     victim = next(process for process in status.json["processes"] if process["name"] == "broker-2")
     os.kill(victim["pid"], signal.SIGKILL)
@@ -51,7 +68,20 @@ def test_a_cluster_comes_up_is_mended_and_goes_down(directory: Path) -> None:
         return told.exit_code == 1 and len(told.json["under_replicated_partitions"]) == 4
 
     assert wait_until(lacks_replicas, 60, "the partitions lack a replica")
-    assert "is down" in call("cluster", "status", directory).output
+    shown = call("cluster", "status", directory).output
+    answer, rest = shown.split("\n", 1)
+    assert answer == "4 partitions lack replicas; broker 2 is down"
+    assert f"Down: broker 2: process {victim['pid']} ended; it has 4 replicas\n" in rest
+    told = call("cluster", "status", directory, "--json").json
+    assert (told["brokers"], [broker["id"] for broker in told["brokers_down"]]) == ([1, 3], [2])
+    # Metadata list the dead broker for another session timeout.
+    (described,) = [call("cluster", "-b", told["bootstrap_servers"], "--json").json]
+    assert [broker["id"] for broker in described["brokers"]] == [1, 3]
+    assert [broker["id"] for broker in described["brokers_down"]] == [2]
+    lines = watched(directory, "--json")
+    assert [json.loads(line)["answer"] for line in lines] == [answer] * len(lines)
+    assert shown in "\n".join(watched(directory)) + "\n"
+    assert_redraws_in_place(directory, answer)
 
     assert call("cluster", "up", directory).exit_code == 0
     assert wait_until(lambda: call("cluster", "status", directory).exit_code == 0, 60, "all is well again")
@@ -71,6 +101,88 @@ def test_a_cluster_comes_up_is_mended_and_goes_down(directory: Path) -> None:
     assert call("cluster", "status", directory).exit_code == 1
     assert call("cluster", "down", directory, "--wipe").exit_code == 0
     assert not directory.exists()
+
+
+def watched(directory: Path, *options: str) -> list[str]:
+    """The lines of --watch until two looks were shown and the interrupt that ends it."""
+    command = [*COMMAND, "cluster", "status", str(directory), "--watch", "--every", "0.2", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        while sum("4 partitions lack replicas" in line for line in lines) < 2:
+            lines.append(process.stdout.readline().rstrip("\n"))
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        left, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (130, "")
+    return [*lines, *left.splitlines()] if not options else lines
+
+
+def assert_redraws_in_place(directory: Path, answer: str) -> None:
+    """On a terminal each look takes the place of the one before: the cursor goes up, and the lines are erased."""
+    ours, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    command = [*COMMAND, "cluster", "status", str(directory), "--watch", "--every", "0.2"]
+    environment = os.environ | {"TERM": "xterm"}
+    with subprocess.Popen(command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as process:
+        os.close(terminal)
+        shown = ""
+        while shown.count(answer) < 3:
+            shown += os.read(ours, 65536).decode(errors="replace")
+        process.send_signal(signal.SIGINT)
+        with suppress(OSError):  # a terminal without a program returns an error and no end of file
+            while more := os.read(ours, 65536):
+                shown += more.decode(errors="replace")
+        assert process.wait(60) == 130
+    os.close(ours)
+    assert "\x1b[1A\x1b[2K" in shown
+    texts = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+    assert max(map(len, texts.splitlines())) <= 80
+    assert "Traceback" not in texts
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["DIR", "-b", "127.0.0.1:1"], "name a cluster by DIR or by --bootstrap-server, not by both"),
+        (["-b", "127.0.0.1:1"], "no broker can be reached at 127.0.0.1:1"),
+        (["--every", "1"], "--every goes with --watch"),
+    ],
+)
+def test_a_mistaken_status_is_one_line(options: list[str], says: str) -> None:
+    result = call("cluster", "status", *options)
+    assert (result.exit_code, result.output, len(result.errors.splitlines())) == (2, "", 1)
+    assert says in result.errors
+
+
+def test_options_before_the_command_are_refused() -> None:
+    """`cluster -b X status` would ask the default cluster."""
+    result = call("cluster", "-b", "127.0.0.1:1", "status")
+    assert (result.exit_code, result.errors) == (2, "error: write the options behind status\n")
+
+
+def test_metrics_can_be_moved_and_turned_off_and_old_clusters_keep_their_settings(tmp_path: Path) -> None:
+    def listeners(*settings: str) -> list[str | None]:
+        """The setting of each broker, with METRICS_PORT for its port."""
+        made = plan(tmp_path, 2, None, None, 0, dict(text.split("=") for text in settings))
+        found = []
+        for broker_id in made.broker_ports:
+            lines = made._properties(broker_id).splitlines()
+            text = next((line for line in lines if line.startswith("metrics.listener")), None)
+            port = made.metrics_ports.get(broker_id)
+            found.append(text.replace(f":{port}", ":METRICS_PORT") if text else None)
+        return found
+
+    assert listeners() == ["metrics.listener=HTTP://127.0.0.1:METRICS_PORT"] * 2
+    opened = listeners("metrics.listener=HTTP://10.0.0.1:{metrics_port}")
+    assert opened == ["metrics.listener=HTTP://10.0.0.1:METRICS_PORT"] * 2
+    assert listeners("metrics.listener=") == ["metrics.listener="] * 2
+    made = plan(tmp_path, 2, None, None, 0, {})
+    made.save()
+    document = json.loads((tmp_path / "cluster.json").read_text())
+    del document["metrics_ports"]
+    (tmp_path / "cluster.json").write_text(json.dumps(document))
+    assert listeners() == [None, None]
 
 
 @pytest.mark.parametrize(

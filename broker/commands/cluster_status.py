@@ -1,0 +1,410 @@
+"""`highwater broker cluster status`: whether a cluster is healthy, and what is wrong; `--watch`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+from highwater.broker.commands import local_cluster
+from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, GONE, Cluster, CommandConfigOption
+from highwater.broker.commands.cluster_health import (
+    ClusterHealth,
+    PartitionHealth,
+    TopicHealth,
+    Trouble,
+    judge,
+    state_text,
+)
+from highwater.broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    UsageError,
+    print_json,
+    print_json_line,
+    reporting,
+    say,
+    table,
+    table_console,
+    time_text,
+)
+from highwater.common.topic_partition import partition_name
+from highwater.common.units import count_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_CONFIG_TIMEOUT_S: Final = 3.0
+_DEFAULT_INTERVAL_S: Final = 2.0
+_MOST_TOPICS: Final = 20
+_FEWEST_TOPICS: Final = 3
+_METRICS_LISTENER: Final = re.compile(r"HTTP://(.+):(\d+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    health: ClusterHealth
+    bootstrap_servers: str
+    metrics: dict[int, str]
+    """host:port of the metrics, by the id of each broker that has them; port 0 is a free port."""
+    local: local_cluster.LocalCluster | None
+    """The processes on this host, if the cluster was named by its directory."""
+
+
+def status(
+    directory: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="The directory of a cluster that runs on this host.", show_default=False),
+    ] = None,
+    bootstrap_server: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-server",
+            "-b",
+            metavar="HOST:PORT,...",
+            help="Any other cluster, by some of its brokers.",
+            show_default=f"{DEFAULT_BOOTSTRAP} without DIR",
+        ),
+    ] = None,
+    command_config: CommandConfigOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again and again, until Ctrl-C.")] = False,
+    every_s: Annotated[
+        float | None,
+        typer.Option("--every", metavar="SECONDS", min=0.1, help="How often --watch looks.", show_default="2"),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show whether a cluster is healthy, its brokers and where their metrics are, and topics, those in trouble first.
+
+    With --watch a terminal is redrawn in place; other outputs get one block, or one line of JSON, for each look. Exit
+    code: 0 the cluster is healthy, 1 it is not, 2 there is no cluster or no broker answers, 130 --watch was
+    interrupted.
+    """
+    with reporting():
+        if directory is not None and bootstrap_server is not None:
+            raise UsageError("name a cluster by DIR or by --bootstrap-server, not by both")
+        if every_s is not None and not watch:
+            raise UsageError("--every goes with --watch")
+
+        def look() -> ClusterStatus:
+            if directory is not None:
+                return _status_of_directory(local_cluster.existing(directory), command_config)
+            return _status_of(bootstrap_server or DEFAULT_BOOTSTRAP, command_config, None)
+
+        if watch:
+            _watch(look, every_s or _DEFAULT_INTERVAL_S, as_json)
+        found = look()
+        if as_json:
+            print_json(_document(found))
+        else:
+            _print(found)
+        if not found.health.is_healthy:
+            raise typer.Exit(CommandError.exit_code)
+
+
+# Looking
+
+
+def _status_of_directory(found: local_cluster.LocalCluster, command_config: Path | None) -> ClusterStatus:
+    servers = found.bootstrap_servers
+    if servers:
+        return _status_of(servers, command_config, found)
+    health = judge(
+        listed={}, reasons_down=_ended(found), controller=None, topics=(), servers_down=_zookeepers_down(found)
+    )
+    return ClusterStatus(health, "", {}, found)
+
+
+def _status_of(servers: str, command_config: Path | None, local: local_cluster.LocalCluster | None) -> ClusterStatus:
+    cluster = Cluster(servers, command_config)
+    health = health_of(
+        cluster,
+        {} if local is None else _ended(local),
+        () if local is None else tuple(local.broker_ports),
+        () if local is None else _zookeepers_down(local),
+    )
+    told = _broker_settings(cluster, [broker.broker_id for broker in health.live], "metrics.listener")
+    metrics = {
+        n: f"{match[1]}:{match[2]}" for n, value in told.items() if (match := _METRICS_LISTENER.fullmatch(value))
+    }
+    silent = [broker.broker_id for broker in health.live if broker.broker_id not in told]
+    return ClusterStatus(replace(health, silent=silent), servers, metrics, local)
+
+
+def _ended(found: local_cluster.LocalCluster) -> dict[int, str]:
+    """Return why brokers of this host are down, by id."""
+    reasons = {}
+    for broker_id in found.broker_ports:
+        name = f"broker-{broker_id}"
+        if not found.is_running(name):
+            process = found.processes.get(name)
+            reasons[broker_id] = f"process {process.pid} ended" if process else "it was stopped"
+    return reasons
+
+
+def _zookeepers_down(found: local_cluster.LocalCluster) -> tuple[str, ...]:
+    names = (node.directory.name for node in found.ensemble)
+    return tuple(name for name in names if not found.is_running(name))
+
+
+def health_of(
+    cluster: Cluster,
+    reasons_down: dict[int, str] | None = None,
+    expected: Sequence[int] = (),
+    servers_down: Sequence[str] = (),
+) -> ClusterHealth:
+    """Return the health of a cluster; `expected` are ids of brokers that run here and should be in it.
+
+    Raises UsageError when no broker answers.
+    """
+    metadata = cluster.metadata
+    listening = cluster.brokers_that_listen()
+    listed = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
+    reasons = {
+        broker_id: f"{address} refuses connections"
+        for broker_id, address in listed.items()
+        if broker_id not in listening
+    }
+    reasons |= {n: "it runs, but it is not in the cluster" for n in expected if n not in listed}
+    least = _min_in_sync_replicas(cluster)
+    topics = [
+        TopicHealth(
+            name,
+            [
+                PartitionHealth(number, found.leader, found.replicas, found.isrs, least.get(name, 1))
+                for number, found in sorted(topic.partitions.items())
+            ],
+        )
+        for name, topic in metadata.topics.items()
+    ]
+    return judge(
+        listed=listed,
+        reasons_down=reasons | (reasons_down or {}),
+        controller=metadata.controller_id,
+        topics=topics,
+        servers_down=servers_down,
+    )
+
+
+def _min_in_sync_replicas(cluster: Cluster) -> dict[str, int]:
+    """Return min.insync.replicas by topic, without topics whose settings cannot be read."""
+    topics = [ConfigResource(ResourceType.TOPIC, name) for name in cluster.topic_names]
+    values = {topic.name: _value(future, "min.insync.replicas") for topic, future in _ask(cluster, topics).items()}
+    return {name: int(value) for name, value in values.items() if value}
+
+
+def _broker_settings(cluster: Cluster, broker_ids: Sequence[int], setting: str) -> dict[int, str]:
+    """Return a setting of each broker that answers, by id; empty if the broker does not have it, as Apache Kafka's."""
+    # librdkafka refuses a request about more than one broker.
+    futures = {n: _ask(cluster, [ConfigResource(ResourceType.BROKER, str(n))]) for n in broker_ids}
+    values = {n: _value(future, setting) for n, asked in futures.items() for future in asked.values()}
+    return {n: value for n, value in values.items() if value is not None}
+
+
+def _ask(cluster: Cluster, resources: list[ConfigResource]) -> Mapping[ConfigResource, Future[Any]]:
+    if not resources:
+        return {}
+    futures: Mapping[ConfigResource, Future[Any]] = cluster.admin.describe_configs(
+        resources, request_timeout=_CONFIG_TIMEOUT_S
+    )
+    return futures
+
+
+def _value(future: Future[Any], setting: str) -> str | None:
+    """Return the value of a setting, empty if it was refused or is not set; None without an answer."""
+    try:
+        entry = future.result(timeout=2 * _CONFIG_TIMEOUT_S).get(setting)
+    except TimeoutError:
+        return None
+    except KafkaException as error:
+        return None if error.args[0].code() in GONE else ""
+    return "" if entry is None or entry.value is None else str(entry.value)
+
+
+# Showing
+
+
+def _document(found: ClusterStatus) -> dict[str, Any]:
+    health, local = found.health, found.local
+    partitions = [(topic.name, partition) for topic in health.topics for partition in topic.partitions]
+    return {
+        "healthy": health.is_healthy,
+        "answer": health.sentence,
+        "zookeeper": local.zookeeper_connect if local else None,
+        "bootstrap_servers": found.bootstrap_servers,
+        "processes": [] if local is None else _processes_as_json(local),
+        "controller": health.controller,
+        "brokers": [broker.broker_id for broker in health.live],
+        "brokers_down": down_as_json(health),
+        "brokers_silent": list(health.silent),
+        "metrics": {str(broker_id): _url(address) for broker_id, address in found.metrics.items()},
+        "partitions": len(partitions),
+        "under_replicated_partitions": sorted(
+            partition_name(name, p.partition) for name, p in partitions if p.lacks_replicas
+        ),
+        "under_min_isr_partitions": health.partitions_in(Trouble.UNDER_MIN_ISR),
+        "offline_partitions": health.partitions_in(Trouble.NO_LEADER),
+    }
+
+
+def _processes_as_json(local: local_cluster.LocalCluster) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "pid": local.processes[name].pid if local.is_running(name) else None, "address": address}
+        for name, address in local.addresses.items()
+    ]
+
+
+def down_as_json(health: ClusterHealth) -> list[dict[str, Any]]:
+    return [{"id": broker.broker_id, "reason": broker.reason, "replicas": broker.replicas} for broker in health.down]
+
+
+def down_lines(health: ClusterHealth) -> Iterator[str]:
+    """Yield a line for each broker that is down."""
+    for broker in health.down:
+        held = f"; it has {count_text(broker.replicas)} replicas" if broker.replicas else ""
+        yield f"Down: broker {broker.broker_id}: {broker.reason}{held}"
+
+
+def _url(address: str) -> str | None:
+    return None if address.endswith(":0") else f"http://{address}/metrics"
+
+
+def _print(found: ClusterStatus) -> None:
+    console = table_console()
+    for block in _blocks(found, _MOST_TOPICS):
+        if isinstance(block, str):
+            say(block)
+        else:
+            console.print(block)
+
+
+def _blocks(found: ClusterStatus, most_topics: int) -> Iterator[RenderableType]:
+    """Yield lines and tables: the answer, the brokers, what is down, topics."""
+    health, local = found.health, found.local
+    yield health.sentence
+    if health.live:
+        yield ""
+        yield _broker_table(found)
+    yield ""
+    yield from down_lines(health)
+    for name in health.servers_down:
+        yield f"Down: {name}"
+    if local is not None and (_ended(local) or health.servers_down):
+        yield f"To start what is down: highwater broker cluster up {local.directory}"
+    if health.live:
+        yield f"Controller: {'none' if health.controller is None else f'broker {health.controller}'}"
+    if local is not None:
+        running = [
+            f"{node.directory.name}, process {local.processes[node.directory.name].pid}"
+            for node in local.ensemble
+            if local.is_running(node.directory.name)
+        ]
+        yield f"ZooKeeper: {local.zookeeper_connect}" + (f" ({'; '.join(running)})" if running else "")
+    if health.topics:
+        yield ""
+        yield from _topic_blocks(health, most_topics)
+
+
+def _broker_table(found: ClusterStatus) -> RenderableType:
+    local = found.local
+    rows = [
+        (
+            broker.broker_id,
+            broker.address,
+            *(() if local is None else (_pid(local, broker.broker_id),)),
+            broker.leads,
+            broker.replicas,
+            "no answer"
+            if broker.broker_id in found.health.silent
+            else _metrics_text(found.metrics.get(broker.broker_id)),
+        )
+        for broker in found.health.live
+    ]
+    process = () if local is None else ("Process",)
+    return table(("Broker", "Address", *process, "Leads", "Replicas", "Metrics"), rows)
+
+
+def _pid(local: local_cluster.LocalCluster, broker_id: int) -> int | None:
+    """Return None for a broker that another host, or another directory, runs."""
+    process = local.processes.get(f"broker-{broker_id}")
+    return process.pid if process else None
+
+
+def _metrics_text(address: str | None) -> str:
+    if address is None:
+        return "off"
+    return "see its log" if address.endswith(":0") else address
+
+
+def _topic_blocks(health: ClusterHealth, most_topics: int) -> Iterator[RenderableType]:
+    shown = health.topics[:most_topics]
+    yield table(("Topic", "Partitions", "State"), [(t.name, len(t.partitions), state_text(t)) for t in shown])
+    if left := health.topics[most_topics:]:
+        troubled = sum(topic.worst is not Trouble.NONE for topic in left)
+        yield f"and {len(left)} more topics, {f'{troubled} of them in trouble' if troubled else 'all in sync'}"
+
+
+# Watching
+
+
+def _watch(look: Callable[[], ClusterStatus], interval_s: float, as_json: bool) -> None:
+    """Look again and again, also while no broker answers, until Ctrl-C raises KeyboardInterrupt."""
+    if as_json or not table_console().is_terminal:
+        _repeat(look, interval_s, as_json)
+    else:
+        _redraw(look, interval_s)
+
+
+def _repeat(look: Callable[[], ClusterStatus], interval_s: float, as_json: bool) -> None:
+    while True:
+        now = time_text(time.time_ns() // 1_000_000)
+        try:
+            found = look()
+        except CommandError as error:
+            print_json_line({"time": now, "healthy": False, "answer": str(error)}) if as_json else say(f"{now} {error}")
+        else:
+            if as_json:
+                print_json_line({"time": now, **_document(found)})
+            else:
+                say(now)
+                _print(found)
+        if not as_json:
+            say("")
+        sys.stdout.flush()
+        time.sleep(interval_s)
+
+
+def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    console = table_console()
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            try:
+                found = look()
+            except CommandError as error:
+                blocks: list[RenderableType] = [Text(str(error), style="bold red")]
+            else:
+                answer, *rest = _blocks(found, _topics_that_fit(found, console.height))
+                blocks = [Text(str(answer), style="bold green" if found.health.is_healthy else "bold red"), *rest]
+            now = time_text(time.time_ns() // 1_000_000)
+            blocks += ["", Text(f"{now}, every {interval_s:g} s; Ctrl-C ends", style="dim")]
+            live.update(Group(*(Text(block) if isinstance(block, str) else block for block in blocks)), refresh=True)
+            time.sleep(interval_s)
+
+
+def _topics_that_fit(found: ClusterStatus, height: int) -> int:
+    others = sum(1 if isinstance(block, str) else len(found.health.live) + 2 for block in _blocks(found, 0))
+    # A table of topics has a header and a rule; the footer takes two lines, the cursor one.
+    return max(_FEWEST_TOPICS, height - others - 5)

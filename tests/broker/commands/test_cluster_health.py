@@ -1,0 +1,99 @@
+"""What `cluster status` concludes: the answer in one line, who is down, which topics come first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from highwater.broker.commands.cluster_health import ClusterHealth, PartitionHealth, TopicHealth, judge, state_text
+
+ALL = {1: "host:9092", 2: "host:9093", 3: "host:9094"}
+
+
+def topic(name: str, *partitions: tuple[int, Sequence[int], Sequence[int]], least: int = 2) -> TopicHealth:
+    """A topic with leader, replicas and in-sync replicas of each partition."""
+    return TopicHealth(name, [PartitionHealth(n, *told, least) for n, told in enumerate(partitions)])
+
+
+def cluster(
+    *topics: TopicHealth, down: dict[int, str] | None = None, listed: dict[int, str] = ALL, servers: Sequence[str] = ()
+) -> ClusterHealth:
+    return judge(listed=listed, reasons_down=down or {}, controller=1, topics=topics, servers_down=servers)
+
+
+WELL = (1, (1, 2, 3), (1, 2, 3))
+NO_LEADER = (-1, (3,), (3,))
+UNDER_MIN_ISR = (1, (1, 2, 3), (1,))
+UNDER_REPLICATED = (1, (1, 2, 3), (1, 2))
+
+
+def test_a_healthy_cluster_is_one_line_with_its_counts() -> None:
+    well = cluster(topic("orders", *[WELL] * 120))
+    assert (well.is_healthy, well.sentence) == (True, "healthy: 3 of 3 brokers, 120 partitions in sync")
+    assert cluster().sentence == "healthy: 3 of 3 brokers, no partitions yet"
+    assert cluster(topic("one", WELL), listed={1: "host:9092", 2: "h:1", 3: "h:2"}).sentence.endswith(
+        "1 partition in sync"
+    )
+
+
+@pytest.mark.parametrize(
+    ("health", "sentence"),
+    [
+        (
+            cluster(topic("t", NO_LEADER, NO_LEADER, WELL), down={3: "process 7 ended"}),
+            "2 partitions have no leader; broker 3 is down",
+        ),
+        (
+            cluster(topic("t", NO_LEADER, UNDER_MIN_ISR, UNDER_REPLICATED, UNDER_REPLICATED)),
+            "1 partition has no leader; 1 is under min ISR; 2 lack replicas",
+        ),
+        (cluster(down={2: "x", 3: "x"}), "brokers 2 and 3 are down"),
+        (cluster(down={1: "x"}), "broker 1 is down; there is no controller"),
+        (
+            cluster(down={1: "x", 2: "x", 3: "x"}, servers=("zookeeper-1",)),
+            "all 3 brokers are down; zookeeper-1 is down",
+        ),
+        (cluster(topic("t", (1, (1, 4), (1, 4)))), "broker 4 is down"),
+    ],
+)
+def test_what_is_wrong_comes_first_and_the_worst_of_it_before_the_rest(health: ClusterHealth, sentence: str) -> None:
+    assert not health.is_healthy
+    assert health.sentence == sentence
+
+
+def test_a_dead_broker_is_none_of_the_brokers() -> None:
+    """Metadata list a broker for a while after its death, and replicas name it for ever."""
+    health = cluster(topic("t", WELL, (1, (1, 9), (1,))), down={2: "process 7 ended"})
+    assert [broker.broker_id for broker in health.live] == [1, 3]
+    assert [(broker.broker_id, broker.reason, broker.replicas) for broker in health.down] == [
+        (2, "process 7 ended", 1),
+        (9, "it is not in the cluster", 1),
+    ]
+
+
+def test_topics_in_trouble_come_first_and_internal_topics_last() -> None:
+    health = cluster(
+        topic("__consumer_offsets", WELL),
+        topic("b-well", WELL),
+        topic("a-well", WELL),
+        topic("z-behind", UNDER_REPLICATED, WELL),
+        topic("__transaction_state", UNDER_REPLICATED),
+        topic("y-refuses", UNDER_MIN_ISR),
+        topic("x-offline", WELL, NO_LEADER, UNDER_REPLICATED),
+    )
+    assert [topic.name for topic in health.topics] == [
+        "x-offline",
+        "y-refuses",
+        "z-behind",
+        "__transaction_state",
+        "a-well",
+        "b-well",
+        "__consumer_offsets",
+    ]
+    assert [state_text(topic) for topic in health.topics[:3]] == [
+        "no leader: 1; under-replicated: 2",
+        "under min ISR: all",
+        "under-replicated: 0",
+    ]
+    assert state_text(topic("long", *[UNDER_REPLICATED] * 12, WELL)).endswith("6, 7 and 4 more")
