@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import typer
@@ -203,6 +203,32 @@ class Progress(NamedTuple):
         return max(self.log_end_offset - self.committed, 0)
 
 
+class TotalLag(NamedTuple):
+    """The lag of a group, over the partitions whose lag is known, and how many it leaves out."""
+
+    records: int
+    without_commit: int
+    without_end: int
+    """Partitions that do not exist any more, or whose leader does not report their end."""
+
+    @property
+    def left_out(self) -> str:
+        """Why the total does not hold for the whole group; empty if it does."""
+        reasons = ((self.without_commit, "no committed offset"), (self.without_end, "no known end"))
+        parts = [
+            f"{count} {'partition that has' if count == 1 else 'partitions that have'} {what}"
+            for count, what in reasons
+            if count
+        ]
+        return " and ".join(parts)
+
+
+def total_lag(rows: Sequence[Progress]) -> TotalLag:
+    without_commit = sum(row.committed is None for row in rows)
+    without_end = sum(row.committed is not None and row.log_end_offset is None for row in rows)
+    return TotalLag(sum(row.lag or 0 for row in rows), without_commit, without_end)
+
+
 def _describe(cluster: Cluster, names: list[str]) -> list[GroupState]:
     if not names:
         return []
@@ -237,7 +263,10 @@ def _progress(cluster: Cluster, names: list[str]) -> dict[str, tuple[GroupState,
     for state in _describe(cluster, names):
         committed = _committed(cluster, state.name)
         owners = {partition: member for member in state.members for partition in member.partitions}
-        partitions = sorted(set(committed) | set(owners))
+        # A group reads whole topics: a partition of them without a committed offset is not read yet.
+        topics = {topic for topic, _ in (*committed, *owners) if topic in cluster.metadata.topics}
+        unread = {(topic, index) for topic in topics for index in cluster.partitions_of(topic)}
+        partitions = sorted(set(committed) | set(owners) | unread)
         ends = cluster.log_ranges(_existing(cluster, partitions))
         rows = []
         for topic, index in partitions:
@@ -268,6 +297,7 @@ def _print_progress(described: dict[str, tuple[GroupState, list[Progress]]], as_
                 {
                     "group": name,
                     "state": state.state,
+                    "lag": total_lag(rows)._asdict(),
                     "offsets": [
                         {
                             "topic": row.topic,
@@ -287,8 +317,9 @@ def _print_progress(described: dict[str, tuple[GroupState, list[Progress]]], as_
     for number, (name, (state, rows)) in enumerate(described.items()):
         if number:
             say("")
-        lag = sum(row.lag or 0 for row in rows)
-        say(f"Group: {name}  State: {state.state}  Members: {len(state.members)}  Lag: {lag}")
+        lag = total_lag(rows)
+        without = f", without {lag.left_out}" if lag.left_out else ""
+        say(f"Group: {name}  State: {state.state}  Members: {len(state.members)}  Lag: {lag.records}{without}")
         print_table(
             ("Topic", "Partition", "Committed", "End", "Lag", "Member"),
             [

@@ -234,16 +234,18 @@ class _Run:
         rate = (copier.record_count - self._told_count) * 1e9 / max(now_ns - self._told_ns, 1)
         self._told_count, self._told_ns = copier.record_count, now_ns
         lags: dict[str, int] = {}
-        for place, log_range in copier.high_watermarks().items():
+        ranges = copier.high_watermarks()
+        for place, log_range in ranges.items():
             lags[place[0]] = lags.get(place[0], 0) + lag(copier.progress.get(place), log_range)
         if self._as_json:
             print_json_line({"copied": copier.record_count, "records_per_s": round(rate, 1), "lag": lags})
         else:
-            total = sum(lags.values())
+            unknown = sum(topic.partition_count for topic in self._topics.values()) - len(ranges)
+            without = f", without {unknown} partitions whose end is not known" if unknown else ""
             print_table(
                 ("Topic", "Partitions", "Lag"),
                 [(name, self._topics[name].partition_count, lags.get(name)) for name in sorted(self._topics)],
-                title=f"{copier.record_count} records copied, {rate:.0f}/s, {total} behind",
+                title=f"{copier.record_count} records copied, {rate:.0f}/s, {sum(lags.values())} behind{without}",
             )
         if copier.without_timestamp:
             self._say(f"warning: {copier.without_timestamp} records without a timestamp got the time of their copying")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from highwater.broker.commands.groups import Progress, total_lag
 from highwater.broker.commands.offset_reset import Target, parse_duration_ms, parse_target, parse_time_ms
 from highwater.broker.commands.terminal import UsageError
 from tests.broker.commands.calling import COMMAND, Result, call
@@ -185,3 +186,32 @@ def test_one_goal_only() -> None:
     for goals in (none, none | {"--to-offset": 1, "--to-earliest": True}, none | {"--to-offset": -1}):
         with pytest.raises(UsageError):
             parse_target(goals)
+
+
+@pytest.mark.clients
+def test_a_total_lag_says_what_it_leaves_out(broker: RunningBroker) -> None:
+    make_topic(broker, "partly", 5, 3, 0)
+    make_group(broker, "partly-group", "partly", 8)
+    assert "Lag: 0, without 1 partition that has no committed offset\n" in described_text(broker, "partly-group")
+    deleted = groups(broker, "--delete-offsets", "--group", "partly-group", "--topic", "partly:1")
+    assert deleted.exit_code == 0, deleted.errors
+    assert "Lag: 0, without 2 partitions that have no committed offset\n" in described_text(broker, "partly-group")
+    (described,) = groups(broker, "--describe", "--group", "partly-group", "--json").json
+    assert described["lag"] == {"records": 0, "without_commit": 2, "without_end": 0}
+    assert committed(broker, "partly-group") == {
+        ("partly", 0): (5, 0),
+        ("partly", 1): (None, None),
+        ("partly", 2): (None, None),
+    }
+
+
+def described_text(broker: RunningBroker, group: str) -> str:
+    return groups(broker, "--describe", "--group", group).output
+
+
+def test_a_partition_without_a_known_end_is_left_out_of_the_total_too() -> None:
+    rows = [Progress("t", 0, 5, 9, None), Progress("t", 1, 5, None, None), Progress("t", 2, None, None, None)]
+    lag = total_lag(rows)
+    assert lag == (4, 1, 1)
+    assert lag.left_out == "1 partition that has no committed offset and 1 partition that has no known end"
+    assert total_lag(rows[:1]).left_out == ""
