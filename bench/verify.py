@@ -18,7 +18,9 @@ from highwater.bench.results import (
     Metric,
     ResultDirectoryError,
     RunResult,
+    TrialPlan,
     TrialResult,
+    TrialSummary,
     Verdict,
     checksums,
     measured_latency,
@@ -36,6 +38,7 @@ def disagreements(result: RunResult) -> Iterator[str]:
     yield from checksums.disagreements(result.directory, ended=result.manifest.status == "done")
     yield from _unreadable(result.probes, result.search, result.gate)
     for planned in result.manifest.trials:
+        yield from _replaced(result, planned)
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
             yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
@@ -69,6 +72,24 @@ def _judged_by(result: RunResult) -> dict[str, Workload] | str:
     if made_by != here:
         return f"the run was made by highwater {made_by or 'of an unknown version'}, and this is {here}"
     return recorded_workloads(result.manifest.workload) or "the workload in its manifest is none by today's rules"
+
+
+def _replaced(result: RunResult, planned: TrialPlan) -> Iterator[str]:
+    """Check what is recorded of a trial that was measured again against the files that were kept of it."""
+    for before in planned.replaced:
+        summary = result.directory / before.kept_in / "summary.json"
+        if not summary.parent.is_dir():
+            yield f"{planned.trial_id}: was measured again, and {before.kept_in} is missing"
+        elif summary.is_file() != (before.state != "failed"):
+            yield f"{before.kept_in}: was {before.state}, and summary.json is {_there(summary.is_file())}"
+        elif summary.is_file():
+            try:
+                state = parse_file(TrialSummary, summary).verdict.state
+            except ResultDirectoryError as error:
+                yield str(error)
+                continue
+            if state != before.state:
+                yield f"{before.kept_in}: its summary says {state}, and the manifest {before.state}"
 
 
 def _there(is_there: bool) -> str:

@@ -175,6 +175,7 @@ def _notes(run: Run) -> list[str]:
     if emulated := emulated_targets(run):
         notes.append(emulation_text(emulated))
     notes += [as_sentence(note) for note in [*run.result.durability_notes(), *run.result.sharing_notes()]]
+    notes += [as_sentence(note) for note in run.result.retry_notes()]
     if any(t.summary.generator.oversubscribed and not t.summary.at_once for t in run.result.trials):
         notes.append("More load tasks than cores: the load generator competed with itself, and latencies include that.")
     return notes

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from highwater.bench.results import Calibration, TargetProbe
     from highwater.bench.runs.launchers import LauncherChoice
     from highwater.bench.runs.preflight import Preflight
+    from highwater.bench.runs.runner import Earlier
     from highwater.bench.trials.plan import Plan, Price
     from highwater.tuning.facts import Facts
 
@@ -27,6 +28,7 @@ class Asked:
     launcher: LauncherChoice
     out: Path | None = None
     resume: Path | None = None
+    retry_invalid: bool = False
     keep_data: bool = False
     calibration: Calibration | None = None
     probes: Sequence[TargetProbe] = ()
@@ -42,6 +44,8 @@ class Asked:
         directory = self.out or self.resume
         if directory is None:
             raise UsageError("name a result directory with --out DIR (or go on with an interrupted run: --resume DIR)")
+        if self.retry_invalid and self.resume is None:
+            raise UsageError("--retry-invalid is for a run that was begun: add --resume DIR")
         return directory
 
 
@@ -52,7 +56,7 @@ def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line:
     from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
     from highwater.tuning.facts import collect
 
-    found = _checked(asked, collect())
+    found, earlier = _checked(asked, collect())
     if as_json:
         refused = {"refusals": [str(error) for error in found.refusals], "warnings": found.warnings}
         typer.echo(json.dumps(plan_as_json(asked.plan, price) | refused, indent=2))
@@ -60,6 +64,8 @@ def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line:
         if first_line:
             typer.echo(first_line)
         print_plan(asked.plan, price)
+        if earlier is not None:
+            typer.echo(_left(asked.plan, earlier))
         for warning in found.warnings:
             typer.echo(f"warning: {warning}", err=True)
         for error in found.refusals:
@@ -69,7 +75,22 @@ def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line:
         raise typer.Exit(EXIT_ENVIRONMENT if elsewhere else EXIT_USAGE)
 
 
-def _checked(asked: Asked, facts: Facts) -> Preflight:
+def _left(plan: Plan, earlier: Earlier) -> str:
+    """`3 of 15 trials are left, about 40 s; 2 of them are measured again`"""
+    from highwater.common.units import wait_text
+
+    ended = {outcome.plan.trial_id for outcome in earlier.outcomes}
+    left_s = [
+        duration_s
+        for trial, duration_s in zip(plan.trials, plan.durations_s, strict=True)
+        if trial.plan.trial_id not in ended
+    ]
+    again = f"; {len(earlier.replaced)} of them are measured again" if earlier.replaced else ""
+    return f"{len(left_s)} of {len(plan.trials)} trials are left, about {wait_text(sum(left_s))}{again}"
+
+
+def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:
+    """What stands against it, and of `resume` what is kept."""
     from highwater.bench.results import ResultWriter, RunResult
     from highwater.bench.runs.preflight import preflight
     from highwater.bench.runs.resume import earlier_run
@@ -87,6 +108,7 @@ def _checked(asked: Asked, facts: Facts) -> Preflight:
     )
     if asked.out is not None:
         found.ask(partial(ResultWriter.check, asked.out))
-    if asked.resume is not None:
-        found.ask(partial(earlier_run, asked.resume, asked.plan, facts, trials_known=asked.rates_known))
-    return found
+    if asked.resume is None:
+        return found, None
+    options = {"trials_known": asked.rates_known, "retry_invalid": asked.retry_invalid}
+    return found, found.ask(partial(earlier_run, asked.resume, asked.plan, facts, **options))

@@ -44,6 +44,9 @@ Compat = Literal["kafka"]
 
 
 Resume = Annotated[Path | None, typer.Option(metavar="DIR", help="Continue an interrupted run.")]
+RetryInvalid = Annotated[
+    bool, typer.Option("--retry-invalid", help="With --resume: measure invalid and failed trials again, on record.")
+]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")]
 KeepData = Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")]
 Probes = Annotated[
@@ -55,6 +58,7 @@ def run(
     file: WorkloadFile,
     out: Out = None,
     resume: Resume = None,
+    retry_invalid: RetryInvalid = False,
     launcher: Launcher = LauncherKind.SPARK,
     master: SparkMaster = None,
     spark_conf: SparkConf = None,
@@ -86,6 +90,7 @@ def run(
             launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
             out=out,
             resume=resume,
+            retry_invalid=retry_invalid,
             keep_data=keep_data,
             calibration=calibration_of(calibration),
             probes=probes_of(probes, specification),
@@ -100,6 +105,7 @@ def run(
             observer=observer_of(asked.plan, quiet, compat),
             keep_data=keep_data,
             resume=resume is not None,
+            retry_invalid=retry_invalid,
             calibration=asked.calibration,
             probes=asked.probes,
         )
@@ -117,6 +123,7 @@ def plan(
     file: WorkloadFile,
     out: Out = None,
     resume: Resume = None,
+    retry_invalid: RetryInvalid = False,
     launcher: Launcher = LauncherKind.SPARK,
     master: SparkMaster = None,
     spark_conf: SparkConf = None,
@@ -146,6 +153,7 @@ def plan(
             launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
             out=out,
             resume=resume,
+            retry_invalid=retry_invalid,
             keep_data=keep_data,
             calibration=calibration_of(calibration),
             probes=probes_of(probes, specification),

@@ -138,7 +138,7 @@ def print_end(result: RunResult) -> None:
     for target in {trial.summary.storage.name: trial.summary.storage for trial in result.trials}.values():
         if target.emulated:
             console.print(f"storage {_storage(target)}", style="yellow", soft_wrap=True)
-    for line in [*result.durability_notes(), *result.sharing_notes()]:
+    for line in [*result.durability_notes(), *result.sharing_notes(), *result.retry_notes()]:
         console.print(line, style="yellow", soft_wrap=True, markup=False)
     analysis = result.analysis()
     headlines = HEADLINES_AT_ONCE if result.sharing_notes() else HEADLINES
@@ -307,6 +307,7 @@ def results_as_json(result: RunResult) -> dict[str, Any]:
         },
         "durability_trades": result.durability_notes(),
         "at_once": result.sharing_notes(),
+        "measured_again": result.retry_notes(),
         "unfinished": [
             {"trial_id": trial.trial_id, "cell": trial.cell, "status": trial.status, "error": trial.error}
             for trial in result.manifest.trials

@@ -22,6 +22,8 @@ class ResultDirectoryError(Exception):
 M = TypeVar("M", bound=BaseModel)
 CLUSTER_HOSTS = "hosts"
 """The folder in a trial's folder with the samples of hosts that carry an external cluster."""
+REPLACED = "replaced"
+"""The folder with the folders of trials that were measured again."""
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
 
 

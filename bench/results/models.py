@@ -281,6 +281,20 @@ class TrialSummary(Model):
     verdict: Verdict
 
 
+class ReplacedTrial(Model):
+    """What a trial was before `run --resume --retry-invalid` measured it again. No figure uses it."""
+
+    kept_in: str = Field(description="its folder in the result directory")
+    replaced_utc: str
+    state: Literal["valid", "inconclusive", "invalid", "failed"] = Field(
+        description="failed: it has no figures; valid, inconclusive: a trial that ran at the same time was spoiled"
+    )
+    reasons: list[str]
+    system_at_fault: bool = Field(
+        description="the system failed, or lost or damaged records; the exit status of the run still says so"
+    )
+
+
 class TrialPlan(Model):
     trial_id: str
     cell: str
@@ -295,6 +309,9 @@ class TrialPlan(Model):
         default=False, description="it failed because the instrument broke: its load generator or its own files"
     )
     steps_s: dict[str, float] = Field(default={}, description="wall time by step; `load` is warm-up and measured phase")
+    replaced: list[ReplacedTrial] = Field(
+        default=[], description="what it was before it was measured again, the oldest first"
+    )
 
 
 class Overhead(Model):

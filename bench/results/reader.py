@@ -12,6 +12,7 @@ from highwater.bench.results.analysis import Analysis, Search
 from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
 from highwater.bench.results.files import (
     CLUSTER_HOSTS,
+    REPLACED,
     ResultDirectoryError,
     histogram_path,
     lines,
@@ -147,7 +148,8 @@ class RunResult:
     def files(self) -> list[Path]:
         """All files of the results in a fixed order; the checksums cover these."""
         top = [path for name in _RUN_FILES if (path := self.directory / name).is_file()]
-        return top + sorted(path for path in (self.directory / "trials").rglob("*") if path.is_file())
+        folders = [self.directory / "trials", self.directory / REPLACED]
+        return top + sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
 
     def cells(self) -> dict[str, list[TrialResult]]:
         """Finished trials by cell, cells in axis order.
@@ -183,6 +185,15 @@ class RunResult:
                 else []
             ),
         )
+
+    def retry_notes(self) -> list[str]:
+        """A line for each trial that was measured again, with what it was before."""
+        return [
+            f"{trial.trial_id} was measured again: before, it was {before.state} ({'; '.join(before.reasons)}); "
+            f"what it wrote is in {before.kept_in}"
+            for trial in self.manifest.trials
+            for before in trial.replaced
+        ]
 
     def _notes(self, about: str, texts_of: Callable[[TrialSummary], Iterable[str]]) -> list[str]:
         found: dict[str, list[str]] = {}

@@ -98,6 +98,15 @@ class ResultWriter:
         """Remove the files of an interrupted trial before it runs again."""
         shutil.rmtree(self.directory / "trials" / trial_id, ignore_errors=True)
 
+    def keep_replaced(self, trial_id: str, kept_in: str) -> None:
+        """Move the files of a trial that is measured again, unless that was done before the run was killed."""
+        kept = self.directory / kept_in
+        if kept.is_dir():
+            return
+        kept.parent.mkdir(exist_ok=True)
+        folder = self.trial_directory(trial_id)
+        folder.rename(kept)
+
     def has_summary(self, trial_id: str) -> bool:
         """Whether the trial is complete."""
         return (self.directory / "trials" / trial_id / "summary.json").is_file()

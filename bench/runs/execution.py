@@ -40,6 +40,7 @@ def run_plan(
     observer: Observer | None = None,
     keep_data: bool = False,
     resume: bool = False,
+    retry_invalid: bool = False,
     finished_cells: FinishedCells | None = None,
     launcher_of: Callable[[PlannedTrial], Launcher] | None = None,
     drive: Callable[[Run], Manifest] | None = None,
@@ -48,10 +49,10 @@ def run_plan(
 ) -> Manifest:
     """Run a plan and write results to `out`. Returns the manifest, which has the exit code.
 
-    resume: continue the run in `out` (`bench.runs.resume` checks what must be the same). drive: a function that runs
-    the trials, if not block by block in the order of the plan. calibration: copied to `out`. For the other parameters
-    see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when the run cannot start, NotComparableError
-    when `out` or the calibration is of another host.
+    resume: continue the run in `out` (`bench.runs.resume` checks what must be the same). retry_invalid: measure its
+    invalid and failed trials again. drive: a function that runs the trials, if not block by block in the order of the
+    plan. calibration: copied to `out`. For the other parameters see `Run`. Raises UsageError, ResultDirectoryError and
+    LoadSetupError when the run cannot start, NotComparableError when `out` or the calibration is of another host.
     """
     started_s = time.monotonic()
     choice = launcher or LauncherChoice()
@@ -69,7 +70,11 @@ def run_plan(
     writer = ResultWriter.reopen(out) if resume else ResultWriter(out)
     lock = RunLock.take(out)
     try:
-        earlier = earlier_run(out, plan, facts, trials_known=drive is None) if resume else None
+        earlier = None
+        if resume:
+            earlier = earlier_run(out, plan, facts, trials_known=drive is None, retry_invalid=retry_invalid)
+        if earlier is not None and retry_invalid:
+            typer.echo(f"measuring {len(earlier.replaced)} invalid or failed trials again, on record", err=True)
         for setting in restore_after_a_killed_run(facts):
             typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
         calibration = calibration or (RunResult(out).calibration() if resume else None)

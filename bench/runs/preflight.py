@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.host.cluster_sampler import check_samplers
@@ -23,6 +24,7 @@ from highwater.bench.workload.model import Workload
 from highwater.spark_loadgen import LoadSetupError
 from highwater.tuning.facts import Facts
 
+T = TypeVar("T")
 Refusal = UsageError | NotComparableError | LoadSetupError | ResultDirectoryError
 
 
@@ -38,12 +40,13 @@ class Preflight:
         if self.refusals:
             raise self.refusals[0]
 
-    def ask(self, check: Callable[[], object]) -> None:
-        """Call `check`, and keep what it raises if that is a refusal."""
+    def ask(self, check: Callable[[], T]) -> T | None:
+        """What `check` returns; None if it raises a refusal, which is kept."""
         try:
-            check()
+            return check()
         except (UsageError, NotComparableError, LoadSetupError, ResultDirectoryError) as error:
             self.refusals.append(error)
+            return None
 
 
 def preflight(

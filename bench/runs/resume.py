@@ -1,7 +1,8 @@
 """What an interrupted run left, and whether it can be continued under equal conditions.
 
-Trials that had ended keep their results and never run again, including failed ones: to repeat a trial until it succeeds
-would hide failures. A trial during which the run was interrupted or killed runs again.
+Trials that had ended keep their results and do not run again, including failed ones: to repeat a trial until it
+succeeds would hide failures. Only --retry-invalid repeats them, and keeps what they were on record. A trial during
+which the run was interrupted or killed runs again.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.launchers import LauncherKind, told_settings
 from highwater.bench.runs.preflight import storage_targets
+from highwater.bench.runs.retry import retried
 from highwater.bench.runs.runner import Earlier
 from highwater.bench.storage import describe_target
 from highwater.bench.trials.plan import Plan
-from highwater.bench.trials.trial import Launcher
+from highwater.bench.trials.trial import Launcher, now_utc
 from highwater.bench.workload.clusters import without_command_configs
 from highwater.bench.workload.command_config import told_of
 from highwater.tuning.facts import Facts
@@ -34,8 +36,12 @@ def seed_of(directory: Path, seed: int | None) -> int:
     return found
 
 
-def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool = True) -> Earlier:
+def earlier_run(
+    directory: Path, plan: Plan, facts: Facts, *, trials_known: bool = True, retry_invalid: bool = False
+) -> Earlier:
     """What can be kept of the run in `directory`. trials_known: its trials are those of the plan.
+
+    retry_invalid: invalid and failed trials are measured again (`bench.runs.retry`).
 
     Raises UsageError when the run has another workload, seed or version, NotComparableError when it is of another host
     or disk, ResultDirectoryError when it cannot be read.
@@ -49,11 +55,19 @@ def earlier_run(directory: Path, plan: Plan, facts: Facts, *, trials_known: bool
         TrialOutcome(_ended(trial, summaries.get(trial.trial_id)), summaries.get(trial.trial_id))
         for trial in result.manifest.trials
         if trial.trial_id in summaries or (trial.status == "failed" and not _ended_the_run(trial, result.manifest))
+        if all((directory / before.kept_in).is_dir() for before in trial.replaced)
     ]
-    if plan.specification.workload.trials.at_once:
+    at_once = plan.specification.workload.trials.at_once
+    if at_once:
         outcomes = _of_whole_blocks(outcomes, result.manifest)
+    replaced = retried(outcomes, now_utc(), at_once=at_once) if retry_invalid else {}
     probes = result.probes()
-    return Earlier(result.manifest, outcomes, probes.probes if probes else ())
+    return Earlier(
+        result.manifest,
+        [outcome for outcome in outcomes if outcome.plan.trial_id not in replaced],
+        probes.probes if probes else (),
+        replaced,
+    )
 
 
 def check_same_launcher(earlier: Earlier, launcher: Launcher, directory: Path) -> None:

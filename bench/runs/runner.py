@@ -24,6 +24,7 @@ from highwater.bench.results import (
     Calibration,
     Manifest,
     Reason,
+    ReplacedTrial,
     ResultWriter,
     RunStatus,
     StorageProbes,
@@ -63,11 +64,15 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What is kept of an interrupted run: its manifest, and the trials that had ended."""
+    """What is kept of an interrupted run: its manifest, and the trials that had ended.
+
+    replaced: trials that are measured again, by id. They are not among the outcomes.
+    """
 
     manifest: Manifest
     outcomes: Sequence[TrialOutcome]
     probes: Sequence[TargetProbe] = ()
+    replaced: Mapping[str, ReplacedTrial] = field(default_factory=dict)
 
 
 # Called after each block and at the end with all outcomes so far, and True when the run is complete; writes results.
@@ -307,6 +312,10 @@ class Run:
             self._canaries += self.earlier.manifest.canaries
             self._probes += self.earlier.probes
             self._write(self._taken_up(self.earlier))
+            # The manifest comes first: after a kill in between, the next run knows what is left to move.
+            for trial in self._manifest.trials:
+                for before in trial.replaced:
+                    self.writer.keep_replaced(trial.trial_id, before.kept_in)
         else:
             self._write(self._first_manifest(agenda))
             self._steps.begin("describe_environment")
@@ -350,7 +359,7 @@ class Run:
                 "overhead": None,
                 "resumed_utc": [*earlier.manifest.resumed_utc, now_utc()],
                 "trials": [
-                    ended.get(plan.trial_id) or plan.model_copy(update={"status": "planned", "error": None})
+                    ended.get(plan.trial_id) or _planned_again(plan, earlier.replaced.get(plan.trial_id))
                     for plan in earlier.manifest.trials
                 ],
             }
@@ -371,10 +380,11 @@ class Run:
     ) -> None:
         steps_s = clock.rounded() if clock else {}
         known = {"status": status, "error": error, "steps_s": steps_s, "generator_failed": generator_failed}
-        marked = planned.plan.model_copy(update=known)
         trials = list(self._manifest.trials)
-        index = next((n for n, trial in enumerate(trials) if trial.trial_id == marked.trial_id), len(trials))
-        trials[index : index + 1] = [marked]
+        trial_id = planned.plan.trial_id
+        index = next((n for n, trial in enumerate(trials) if trial.trial_id == trial_id), len(trials))
+        replaced = [before for trial in trials[index : index + 1] for before in trial.replaced]
+        trials[index : index + 1] = [planned.plan.model_copy(update={**known, "replaced": replaced})]
         self._write(self._manifest.model_copy(update={"trials": trials}))
 
     def _end(self, status: RunStatus, exit_code: int, conclude: Conclude) -> Manifest:
@@ -439,8 +449,20 @@ def _attempt(
             concurrent.leave(planned.plan.trial_id)
 
 
+def _planned_again(plan: TrialPlan, before: ReplacedTrial | None) -> TrialPlan:
+    replaced = plan.replaced if before is None else [*plan.replaced, before]
+    return plan.model_copy(
+        update={"status": "planned", "error": None, "generator_failed": False, "steps_s": {}, "replaced": replaced}
+    )
+
+
 def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
-    """The exit code of the trials: a fault of the system takes precedence over an invalid measurement."""
+    """The exit code of the trials: a fault of the system takes precedence over an invalid measurement.
+
+    A fault of the system in a trial that was measured again still counts.
+    """
+    if any(before.system_at_fault for outcome in outcomes for before in outcome.plan.replaced):
+        return EXIT_TARGET
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     failed = [outcome.plan for outcome in outcomes if outcome.plan.status == "failed"]
     if any(not trial.generator_failed for trial in failed):

@@ -392,7 +392,14 @@ def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, t
 
 
 def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> None:
-    assert call("plan", workload, "--resume", finished).exit_code == 0
+    result = call("plan", workload, "--resume", finished, "--retry-invalid")
+    assert result.exit_code == 0
+    assert "0 of 2 trials are left" in result.stdout
+    result = call("run", workload, "--out", finished, "--retry-invalid")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "error: --retry-invalid is for a run that was begun: add --resume DIR\n",
+    )
     workload.write_text(MINIMAL.replace("rate: 100/s", "rate: 200/s"))
     result = call("plan", workload, "--resume", finished)
     assert result.exit_code == 2

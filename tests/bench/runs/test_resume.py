@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import multiprocessing
 import os
@@ -9,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +58,22 @@ class Bench:
         text = self.text + f"storage: {{target: here, targets: {{here: {{path: {self.storage}}}}}}}\n"
         return make_plan(specify(parse_document(text, "w.yaml"), self.directory / "w.yaml"), self.seed)
 
-    def run(self, *, resume: bool = False) -> Manifest:
+    def run(self, *, resume: bool = False, retry_invalid: bool = False) -> Manifest:
         def drive(run: Run) -> Manifest:
             run.start, run.connect = self.systems, FakeClient(self.launcher)
             return run.execute()
 
         choice = LauncherChoice(self.kind)
-        return execution.run_plan(self.plan(), self.out, launcher=choice, resume=resume, drive=drive)
+        return execution.run_plan(
+            self.plan(), self.out, launcher=choice, resume=resume, retry_invalid=retry_invalid, drive=drive
+        )
 
-    def run_killed(self, prepare: Callable[[], None]) -> None:
+    def run_killed(self, prepare: Callable[[], None], *, retry_invalid: bool = False) -> None:
         """Run in a process of its own, which `prepare` sees to it is killed."""
 
         def body() -> None:
             prepare()
-            self.run()
+            self.run(resume=retry_invalid, retry_invalid=retry_invalid)
 
         process = multiprocessing.get_context("fork").Process(target=body)
         process.start()
@@ -342,3 +345,117 @@ def test_a_run_is_not_gone_on_with_on_another_disk(bench: Bench) -> None:
         path.write_text(json.dumps(summary))
     with pytest.raises(NotComparableError, match=r"begun under other conditions: storage: filesystem xfs → "):
         bench.run(resume=True)
+
+
+def spoiled(at: int, **changes: Any) -> Callable[[LoadPlan], LoadResult]:
+    """Healthy loads, but the n-th has other figures in its generator or its delivery."""
+    numbers = itertools.count(1)
+
+    def outcome(plan: LoadPlan) -> LoadResult:
+        result = load_result(plan)
+        if next(numbers) != at:
+            return result
+        part = "delivery" if "lost" in changes else "generator"
+        return replace(result, **{part: replace(getattr(result, part), **changes)})
+
+    return outcome
+
+
+def begun_with_an_invalid_trial(bench: Bench, **changes: Any) -> Manifest:
+    bench.launcher.outcome = spoiled(2, **(changes or {"cpu_ratio_max": 1.0}))
+    manifest = bench.run()
+    assert [trial.summary.verdict.state for trial in RunResult(bench.out).trials].count("invalid") == 1
+    bench.launcher.plans.clear()
+    bench.launcher.outcome = load_result
+    return manifest
+
+
+def assert_second_was_measured_again(bench: Bench, manifest: Manifest) -> None:
+    result = RunResult(bench.out)
+    assert [trial.status for trial in manifest.trials] == ["done"] * 4
+    assert [trial.summary.verdict.state for trial in result.trials] == ["valid"] * 4
+    (before,) = manifest.trials[1].replaced
+    assert before.state == "invalid"
+    assert (bench.out / before.kept_in / "summary.json").is_file()
+    assert [len(trial.replaced) for trial in manifest.trials] == [0, 1, 0, 0]
+    assert list(disagreements(result)) == []
+    analysis = result.analysis()
+    assert analysis is not None
+    assert [cell.n_trials for cell in analysis.cells] == [2, 2]
+
+
+def test_an_invalid_trial_is_measured_again_and_stays_on_record(bench: Bench) -> None:
+    begun = begun_with_an_invalid_trial(bench)
+    assert begun.exit_code == 4
+    kept = bench.files_of(begun, 0)
+    manifest = bench.run(resume=True, retry_invalid=True)
+    assert manifest.exit_code == 0
+    assert len(bench.launcher.plans) == 1
+    assert bench.files_of(manifest, 0) == kept
+    assert_second_was_measured_again(bench, manifest)
+    (note,) = RunResult(bench.out).retry_notes()
+    assert note.startswith("002-acks=")
+    assert "was measured again: before, it was invalid (the busiest task used 100 % of a core" in note
+    assert note.endswith("what it wrote is in replaced/" + manifest.trials[1].trial_id + ".1")
+
+
+def test_a_plain_resume_measures_nothing_again(bench: Bench) -> None:
+    begun_with_an_invalid_trial(bench)
+    assert bench.run(resume=True).exit_code == 4
+    assert bench.launcher.plans == []
+
+
+def test_a_loss_stays_in_the_exit_status(bench: Bench) -> None:
+    assert begun_with_an_invalid_trial(bench, lost=3, received=297).exit_code == 3
+    manifest = bench.run(resume=True, retry_invalid=True)
+    assert_second_was_measured_again(bench, manifest)
+    assert manifest.exit_code == 3
+
+
+def test_a_failed_trial_is_measured_again(bench: Bench) -> None:
+    bench.systems.faults = {2: TrialError("the broker was killed")}
+    bench.run()
+    manifest = bench.run(resume=True, retry_invalid=True)
+    assert [trial.status for trial in manifest.trials] == ["done"] * 4
+    (before,) = manifest.trials[1].replaced
+    assert (before.state, before.reasons, before.system_at_fault) == ("failed", ["the broker was killed"], True)
+    assert manifest.exit_code == 3
+    assert list(disagreements(RunResult(bench.out))) == []
+
+
+def in_load(bench: Bench) -> None:
+    bench.launcher.outcome = lambda _: die()  # type: ignore[assignment, return-value]
+
+
+def before_anything_is_moved(_: Bench) -> None:
+    pytest.MonkeyPatch().setattr(ResultWriter, "keep_replaced", lambda *_: die())
+
+
+@pytest.mark.parametrize("killed", [before_anything_is_moved, in_load])
+def test_a_killed_retry_loses_nothing(bench: Bench, killed: Callable[[Bench], None]) -> None:
+    begun_with_an_invalid_trial(bench)
+    bench.run_killed(lambda: killed(bench), retry_invalid=True)
+    bench.launcher.outcome = load_result
+    manifest = bench.run(resume=True)
+    assert_second_was_measured_again(bench, manifest)
+    assert len(bench.launcher.plans) == 1
+
+
+def test_trials_at_once_are_measured_again_together(bench: Bench) -> None:
+    bench.text = bench.text.replace("seed: 7", "seed: 7, at_once: true")
+    bench.kind = LauncherKind.PROCESS
+    begun_with_an_invalid_trial(bench, lost=3, received=297)
+    manifest = bench.run(resume=True, retry_invalid=True)
+    states = sorted(before.state for trial in manifest.trials for before in trial.replaced)
+    assert states == ["invalid", "valid"]
+    assert len({trial.block for trial in manifest.trials if trial.replaced}) == 1
+    assert list(disagreements(RunResult(bench.out))) == []
+
+
+def test_verify_finds_what_was_done_to_the_record(bench: Bench) -> None:
+    begun_with_an_invalid_trial(bench)
+    (before,) = bench.run(resume=True, retry_invalid=True).trials[1].replaced
+    change(bench.out / before.kept_in / "summary.json", "verdict", "state", value="valid")
+    assert f"{before.kept_in}: its summary says valid, and the manifest invalid" in list(
+        disagreements(RunResult(bench.out))
+    )
