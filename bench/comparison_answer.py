@@ -13,7 +13,7 @@ from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS, value_text
 from highwater.bench.results import MetricComparison
-from highwater.common.units import change_text, percent_text, ratio_text
+from highwater.common.units import change_span_text, change_text, percent_text, plural, ratio_text
 
 SIX_HEADLINES: Final = (*HEADLINES, *HEADLINES_AT_ONCE)
 # A sentence with more changes than these is a list; the table has them all.
@@ -56,7 +56,7 @@ def sentence(items: Sequence[MetricComparison]) -> str:
     same = [item for item in items if item.verdict in ("no_change", "not_worse")]
     parts = [_changed(item) for item in changed[:_MOST_CHANGES]]
     if more := len(changed) - len(parts):
-        parts.append(f"{_metrics(more)} more changed")
+        parts.append(f"{plural(more, 'metric')} more changed")
     if same:
         parts.append(_unchanged(same, len(items)))
     if open_:
@@ -92,8 +92,7 @@ def interval_text(item: MetricComparison) -> str:
     """The interval of a change: `−36.5 to +8.27 %`; empty without one."""
     if item.ci95 is None:
         return ""
-    low, high = map(change_text, item.ci95)
-    return f"{low.removesuffix(' %')} to {high}" if low.endswith(" %") and high.endswith(" %") else f"{low} to {high}"
+    return change_span_text(*item.ci95)
 
 
 def detectable_text(ratio: float) -> str:
@@ -157,12 +156,8 @@ def _not_decided(items: Sequence[MetricComparison], of: int) -> str:
     what = "not decided" if len(items) == of else f"{', '.join(item.metric for item in items)} not decided"
     if n >= LEAST_FOR_INTERVAL:
         return what
-    trials = f"{n} pair{'s' * (n != 1)}" if items[0].paired else f"{n} trial{'s' * (n != 1)} of a side"
+    trials = plural(n, "pair") if items[0].paired else f"{plural(n, 'trial')} of a side"
     return f"{what}: {trials}, and an interval needs {LEAST_FOR_INTERVAL}"
-
-
-def _metrics(count: int) -> str:
-    return f"{count} metric{'s' * (count != 1)}"
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

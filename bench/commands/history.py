@@ -1,4 +1,4 @@
-"""`bench history add|list|changes|ack`: results over time.
+"""`bench history add|list|changes|ack`: results over time; the room `reports` brings `report`.
 
 Imports are late so that --help is fast.
 """
@@ -6,6 +6,8 @@ Imports are late so that --help is fast.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,8 @@ import typer
 from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from highwater.bench.history.series import Change
+    from highwater.bench.history.detection import Detection
+    from highwater.bench.history.series import Change, Series
 
 app = typer.Typer(no_args_is_help=True, help="Results over time, and where they changed.")
 
@@ -22,8 +25,6 @@ _History = Annotated[Path, typer.Option("--history", metavar="DIR", help="The di
 _Workload = Annotated[str | None, typer.Option(metavar="NAME", help="The series of this workload.")]
 _Environment = Annotated[str | None, typer.Option(metavar="KEY", help="The series of this environment key or prefix.")]
 _DEFAULT_HISTORY = Path("history")
-# The floor of metrics for which the policy has none.
-_FLOOR = "5%"
 
 
 @app.command()
@@ -47,37 +48,40 @@ def add(
         from highwater.bench.results import RunResult
 
         series = append(RunResult(directory), history, branch=branch, commit=commit, new_environment=new_environment)
-        typer.echo(f"{series.path}: {len(series.rows())} runs")
+        from highwater.common.units import plural
+
+        typer.echo(f"{series.path}: {plural(len(series.rows()), 'run')}")
 
 
 @app.command("list")
-def list_(history: _History = _DEFAULT_HISTORY, as_json: AsJson = False) -> None:
-    """List the series of the history: workloads, environments, runs."""
+def list_(
+    history: _History = _DEFAULT_HISTORY,
+    everything: Annotated[bool, typer.Option("--all", help="Show every metric, not only the headline ones.")] = False,
+    otava: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Apache Otava's program; default: the one that is installed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show each series: its runs, the last change, and the values of each metric as a spark line.
+
+    Change points are looked for if Apache Otava is installed; nothing is installed.
+    """
     with one_line_errors():
+        from highwater.bench.gate.policy import default_policy
+        from highwater.bench.history.detection import Rules, detect, shown_columns
+        from highwater.bench.history.otava import otava_present
         from highwater.bench.history.series import all_series
 
-        found: list[dict[str, Any]] = []
+        rules = Rules(default_policy())
+        found = []
         for series in all_series(history):
-            rows = series.rows()
-            found.append(
-                {
-                    "workload": series.workload,
-                    "environment": series.environment,
-                    "runs": len(rows),
-                    "first": rows[0]["time"] if rows else None,
-                    "last": rows[-1]["time"] if rows else None,
-                    "metrics": series.columns(),
-                    "acknowledged": len(series.acknowledgements()),
-                }
-            )
+            columns = series.columns() if everything else shown_columns(series, rules)
+            found.append((series, columns, detect(series, rules, columns, partial(otava_present, otava))))
         if as_json:
-            typer.echo(json.dumps(found, indent=2))
+            typer.echo(json.dumps([_series_as_json(*item) for item in found], indent=2))
             return
         for item in found:
-            typer.echo(
-                f"{item['workload']}  environment {item['environment']}  {item['runs']} runs  "
-                f"{item['first']} to {item['last']}  {item['acknowledged']} acknowledged"
-            )
+            _print_series(*item)
         if not found:
             typer.echo(f"{history}: nothing kept yet; begin with: highwater bench history add DIR")
 
@@ -104,39 +108,34 @@ def changes(
 ) -> None:
     """Find change points with Apache Otava (p 0.001) that are larger than the policy's floor and the A/A noise.
 
-    Exit code 10 when a change for the worse is not acknowledged.
+    With too few runs to have a change point, it says so and installs nothing. Exit code 10 when a change for the worse
+    is not acknowledged.
     """
     with one_line_errors():
         from highwater.bench.exit_codes import EXIT_REGRESSION
-        from highwater.bench.gate.policy import default_policy, load_policy, metrics_of
-        from highwater.bench.history.otava import change_points, otava_command
-        from highwater.bench.history.series import FindChanges, chosen, metric_of
+        from highwater.bench.gate.policy import default_policy, load_policy
+        from highwater.bench.history.detection import Rules, detect
+        from highwater.bench.history.otava import otava_command
+        from highwater.bench.history.series import chosen
         from highwater.bench.metrics import metric as known_metric
-        from highwater.bench.units import parse_percent
+        from highwater.common.units import plural
 
-        held_to = default_policy() if policy is None else load_policy(policy)
-        floors = {} if magnitude else {name: gated.floor_ratio for name, gated in held_to.gate.items()}
-        least = _percent(magnitude or _FLOOR, parse_percent)
+        rules = Rules(
+            default_policy() if policy is None else load_policy(policy),
+            None if magnitude is None else _percent(magnitude),
+            [known_metric(name).name for name in metric or []],
+        )
         series = chosen(history, workload, environment)
-        wanted = [known_metric(name).name for name in metric or []] or metrics_of(held_to)
-        columns = [name for name in series.columns() if metric_of(name) in wanted]
-        command: list[str] = []
-
-        def find(values: Any, magnitude_ratio: float) -> Any:
-            # Late, because Otava may have to be installed.
-            command[:] = command or otava_command(otava)
-            return change_points(command, values, magnitude_ratio)
-
-        finder: FindChanges = find
-        better = {name: gated.better for name, gated in held_to.gate.items() if gated.better}
-        found = series.changes(finder, lambda name: floors.get(name, least), columns, better)
+        detection = detect(series, rules, rules.columns(series), partial(otava_command, otava))
+        found = detection.changes
         if as_json:
             typer.echo(json.dumps([_as_json(change) for change in found], indent=2))
         else:
             for change in found:
                 typer.echo(_line(change))
             if not found:
-                typer.echo(f"{series.path}: no change point in {len(series.rows())} runs")
+                nothing = f"no change point in {plural(len(series.rows()), 'run')}"
+                typer.echo(f"{series.path}: {detection.not_looked or nothing}")
         if any(change.is_worse and change.acknowledged is None for change in found):
             raise typer.Exit(EXIT_REGRESSION)
 
@@ -166,24 +165,74 @@ def ack(
         typer.echo(f"{series.path}: {metric} at {place}: {reason}")
 
 
-def _percent(text: str, parse: Any) -> float:
+def _percent(text: str) -> float:
     from highwater.bench.errors import UsageError
+    from highwater.bench.units import parse_percent
 
     try:
-        return float(parse(text))
+        return parse_percent(text)
     except ValueError as error:
         raise UsageError(f"--magnitude: {error}") from None
 
 
+def _print_series(series: Series, columns: Sequence[str], detection: Detection) -> None:
+    """The answer of a series, then a row for each column."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from highwater.bench.history.detection import sentence, unit_of
+    from highwater.bench.history.spark import CHANGE, spark_line
+    from highwater.bench.metrics import value_text
+
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(series.workload)}[/]  [dim]environment {series.environment}[/]")
+    console.print(escape(sentence(series, columns, detection)))
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table.add_column("metric", overflow="fold")
+    table.add_column("oldest to newest run", no_wrap=True)
+    for title in ("lowest", "highest", "last"):
+        table.add_column(title, justify="right", no_wrap=True)
+    rows = series.rows()
+    times = [row["time"] for row in rows]
+    for column in columns:
+        values = [float(row[column]) if row.get(column) else None for row in rows]
+        known = [value for value in values if value is not None]
+        if known:
+            at = {times.index(change.time) for change in detection.changes if change.column == column}
+            figures = (value_text(value, unit_of(column)) for value in (min(known), max(known), known[-1]))
+            table.add_row(escape(column), spark_line(values, at), *figures)
+    console.print(table)
+    if detection.changes:
+        console.print(f"[dim]{CHANGE} change point[/]")
+
+
+def _series_as_json(series: Series, columns: Sequence[str], detection: Detection) -> dict[str, Any]:
+    from highwater.bench.history.detection import sentence
+
+    rows = series.rows()
+    return {
+        "workload": series.workload,
+        "environment": series.environment,
+        "answer": sentence(series, columns, detection),
+        "runs": len(rows),
+        "first": rows[0]["time"] if rows else None,
+        "last": rows[-1]["time"] if rows else None,
+        "metrics": series.columns(),
+        "values": {name: [float(row[name]) if row.get(name) else None for row in rows] for name in columns},
+        "changes": [_as_json(change) for change in detection.changes],
+        "not_looked": detection.not_looked,
+        "acknowledged": len(series.acknowledgements()),
+    }
+
+
 def _line(change: Change) -> str:
-    from highwater.bench.history.series import metric_of
-    from highwater.bench.metrics import METRICS, value_text
+    from highwater.bench.history.detection import unit_of
+    from highwater.bench.metrics import value_text
     from highwater.common.units import change_text
 
-    definition = METRICS.get(metric_of(change.column))
-    unit = definition.unit if definition else ""
+    unit, point = unit_of(change.column), change.point
     word = "worse" if change.is_worse else "better" if change.better != "none" else "differs"
-    point = change.point
     text = (
         f"{change.time} {change.commit[:12] or '-'} {change.column}: {value_text(point.before, unit)} → "
         f"{value_text(point.after, unit)} ({change_text(point.ratio)}, {word})"

@@ -23,9 +23,10 @@ from typing import Any, Final
 import yaml
 
 from highwater.bench.errors import UsageError
-from highwater.bench.user_cache import cached, run_step
+from highwater.bench.user_cache import cache_directory, cached, run_step
 
 OTAVA_VERSION: Final = "0.8.0"
+_NAME: Final = f"otava-{OTAVA_VERSION}"
 # Otava's own default, which its command line cannot change (its option `-P, --p-value` is misdeclared).
 P_VALUE: Final = 0.001
 # E-divisive splits a series in two and tests the halves; a shorter series cannot be split.
@@ -50,7 +51,21 @@ class ChangePoint:
 
 
 def otava_command(named: str | None = None) -> list[str]:
-    """The command line of Otava. Raises UsageError when Otava is missing and cannot be installed."""
+    """The command line of Otava, installed if it is missing. Raises UsageError when it cannot be installed."""
+    if (present := otava_present(named)) is not None:
+        return present
+    try:
+        directory = cached(_NAME, f"installing Apache Otava {OTAVA_VERSION}", _install)
+    except UsageError as error:
+        raise UsageError(
+            f"change points need Apache Otava, and it cannot be installed ({error}); install apache-otava into an "
+            "environment of its own and name its program: --otava PATH"
+        ) from None
+    return _installed_in(directory)
+
+
+def otava_present(named: str | None = None) -> list[str] | None:
+    """The command line of Otava; None when it is not installed. Raises UsageError when `named` is no program."""
     if named is not None:
         found = shutil.which(named)
         if found is None:
@@ -58,25 +73,26 @@ def otava_command(named: str | None = None) -> list[str]:
         return [found]
     if (on_path := shutil.which("otava")) is not None:
         return [on_path]
-    try:
-        directory = cached(f"otava-{OTAVA_VERSION}", f"installing Apache Otava {OTAVA_VERSION}", _install)
-    except UsageError as error:
-        raise UsageError(
-            f"change points need Apache Otava, and it cannot be installed ({error}); install apache-otava into an "
-            "environment of its own and name its program: --otava PATH"
-        ) from None
+    directory = cache_directory() / _NAME
+    return _installed_in(directory) if directory.is_dir() else None
+
+
+def _installed_in(directory: Path) -> list[str]:
     # Otava's packages first on the path, so that it imports its own numpy.
     start = f"import sys; sys.path.insert(0, {str(directory)!r}); from otava.main import main; main()"
     return [sys.executable, "-P", "-c", start]
+
+
+def may_change(values: Sequence[float]) -> bool:
+    """Whether a series is long enough to have a change point, and not constant."""
+    return len(values) >= LEAST_POINTS and len(set(values)) > 1
 
 
 def change_points(
     otava: Sequence[str], series: Mapping[str, Sequence[float]], magnitude_ratio: float
 ) -> dict[str, list[ChangePoint]]:
     """Series name -> change points of at least `magnitude_ratio`. Raises UsageError when Otava fails."""
-    long_enough = {
-        name: values for name, values in series.items() if len(values) >= LEAST_POINTS and len(set(values)) > 1
-    }
+    long_enough = {name: values for name, values in series.items() if may_change(values)}
     found: dict[str, list[ChangePoint]] = {name: [] for name in series}
     if not long_enough:
         return found

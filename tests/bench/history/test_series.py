@@ -200,6 +200,49 @@ def test_the_history_from_the_command_line(sample: Path, tmp_path: Path, otava: 
     assert (known.exit_code, json.loads(known.stdout)[0]["acknowledged"]) == (0, "known")
 
 
+def test_the_list_says_the_answer_and_shows_values(
+    sample: Path, tmp_path: Path, otava: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    history = tmp_path / "history"
+    for day in range(1, 9):
+        series = keep(run(sample, day, 200.0 if day < 5 else 180.0), history)
+    lines = call("list", "--history", history, "--otava", otava).stdout.splitlines()
+    assert lines[0] == f"quickstart  environment {series.environment}"
+    answer = " ".join(lines[1 : next(n for n, line in enumerate(lines) if line.startswith("metric"))])
+    assert (
+        answer.split()
+        == (
+            f"8 runs from 2026-01-01 to 2026-01-08, the last with {RATE} 180/s; {RATE} is worse since 2026-01-05 "
+            "(commit c05): 200/s → 180/s, −10 %"
+        ).split()
+    )
+    (row,) = (line for line in lines if line.startswith(f"{RATE} "))
+    assert row.split() == [RATE, "▇▇▇▇|▁▁▁▁", "180/s", "200/s", "180/s"]
+    assert not [line for line in lines if len(line) > 80]
+    assert "produce.service.p50" in call("list", "--history", history, "--otava", otava, "--all").stdout
+    (item,) = json.loads(call("list", "--history", history, "--otava", otava, "--json").stdout)
+    assert (item["values"][RATE][-1], item["changes"][0]["worse"], item["not_looked"]) == (180, True, "")
+
+
+def test_too_few_runs_are_said_to_be_and_nothing_is_installed(
+    sample: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, `history changes` of one run installed Apache Otava and then found nothing."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", "/nowhere")
+    history = tmp_path / "history"
+    series = keep(run(sample, 1), history)
+    found = call("changes", "--history", history)
+    assert (found.exit_code, found.stdout) == (0, f"{series.path}: too few: 1 run; change points need 7\n")
+    assert "too few: 1 run; change points need 7" in " ".join(call("list", "--history", history).stdout.split())
+    for day in range(2, 9):
+        keep(run(sample, day, 200.0 + day), history)
+    listed = " ".join(call("list", "--history", history).stdout.split())
+    assert "Apache Otava is not installed; highwater bench history changes installs it" in listed
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
