@@ -34,6 +34,7 @@ from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.cluster_storage import cluster_target
 from highwater.bench.trials.plan import Plan, Price, trial_duration_s
 from highwater.bench.workload.clusters import Cluster
+from highwater.bench.workload.system import ClusterUnderTest
 from highwater.common.units import (
     NANOSECONDS,
     NONE,
@@ -115,7 +116,7 @@ def plan_as_json(plan: Plan, price: Price | None = None) -> dict[str, Any]:
 def _clusters(plan: Plan) -> dict[str, Cluster]:
     """The external clusters that trials measure."""
     systems = [trial.cell.workload.system for trial in plan.trials]
-    return {system.cluster or "external": cluster for system in systems if (cluster := system.external) is not None}
+    return {system.name: system.external for system in systems if isinstance(system, ClusterUnderTest)}
 
 
 def _needed_bytes(plan: Plan) -> dict[str, int]:

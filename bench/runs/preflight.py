@@ -21,6 +21,7 @@ from highwater.bench.trials.native_load import build_clients
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.reachable_rate import rate_problems
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.system import ClusterUnderTest
 from highwater.spark_loadgen import LoadSetupError
 from highwater.tuning.facts import Facts
 
@@ -85,19 +86,19 @@ def _checks(plan: Plan, launcher: LauncherChoice, facts: Facts, keep_data: bool)
     targets = storage_targets(plan)
     yield partial(launcher.check, plan)
     yield partial(build_clients, workloads)
-    for system in {workload.system.model_dump_json(): workload.system for workload in workloads}.values():
-        yield partial(check_system, system)
+    for wanted in {workload.system.model_dump_json(): workload.system for workload in workloads}.values():
+        yield partial(check_system, wanted)
     for target, path in targets.items():
         yield partial(_check_storage, plan, target, path, facts, keep_data)
     for workload in workloads:
         yield partial(check_profile, workload.host, facts, _log_directories(workload, targets))
     external = {
-        (cluster.bootstrap_servers, cluster.command_config): workload
+        (system.external.bootstrap_servers, system.external.command_config): (workload, system)
         for workload in workloads
-        if (cluster := workload.system.external) is not None
+        if isinstance(system := workload.system, ClusterUnderTest)
     }
-    for workload in external.values():
-        yield partial(_check_cluster, plan, workload)
+    for workload, system in external.values():
+        yield partial(_check_cluster, plan, workload, system)
 
 
 def _check_storage(plan: Plan, target: str, path: Path, facts: Facts, keep_data: bool) -> None:
@@ -112,11 +113,10 @@ def _log_directories(workload: Workload, targets: Mapping[str, Path]) -> tuple[s
     return () if workload.system.kind == "external" else (str(targets[workload.storage.target]),)
 
 
-def _check_cluster(plan: Plan, workload: Workload) -> None:
-    cluster = workload.system.external
-    assert cluster is not None
-    BrokerClient(cluster.bootstrap_servers, plan.specification.command_config(workload)).check_reachable()
-    check_samplers(workload.system.cluster or "external", cluster)
+def _check_cluster(plan: Plan, workload: Workload, system: ClusterUnderTest) -> None:
+    login = plan.specification.command_config(workload)
+    BrokerClient(system.external.bootstrap_servers, login).check_reachable()
+    check_samplers(system.name, system.external)
 
 
 def _check_calibration(calibration: Calibration, facts: Facts) -> None:

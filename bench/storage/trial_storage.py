@@ -13,6 +13,7 @@ from highwater.bench.storage.control_groups import SystemGroup, hierarchies
 from highwater.bench.storage.log_files import LogState, log_state
 from highwater.bench.storage.targets import describe_target
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.system import ClusterUnderTest
 from highwater.tuning.facts import Facts
 
 
@@ -36,8 +37,8 @@ class TrialStorage:
         self.limit_bytes = workload.storage.cache_limit_bytes
         self._drop_wanted = workload.storage.drop_caches == "auto"
         self._group = SystemGroup(hierarchies(facts), None, {})
-        if (cluster := workload.system.external) is not None:
-            self.target = cluster_target(workload.system.cluster, cluster)
+        if isinstance(workload.system, ClusterUnderTest):
+            self.target = cluster_target(workload.system.cluster, workload.system.external)
         else:
             host = emulated_hdd.DiskHost(facts)
             path = areas.directories[workload.storage.target]

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from highwater.bench.systems.process import SystemProcess
 from highwater.bench.systems.running import StartedSystem
 from highwater.bench.user_paths import expanded
-from highwater.bench.workload.system import SystemUnderTest
+from highwater.bench.workload.system import HighwaterUnderTest, SystemUnderTest
 
 __all__ = ["ExternalSystem", "StartSystem", "StartedSystem", "System", "SystemProcess", "check_system", "start_system"]
 
@@ -68,17 +68,15 @@ def start_system(
     configuration files it is given. `checkpoint` is called while waiting and may raise to give up. Raises UsageError
     when it refuses what it was given, TrialError when it does not come up.
     """
-    if (cluster := wanted.external) is not None:
-        return ExternalSystem(cluster.bootstrap_servers, cluster.product)
+    if wanted.kind == "external":
+        return ExternalSystem(wanted.external.bootstrap_servers, wanted.external.product)
     if not data_directories:
         raise ValueError("a system that this run starts needs a data directory")
     directories = list(data_directories)
     if wanted.kind == "command":
         from highwater.bench.systems.command_line import start_command_line
 
-        return start_command_line(
-            wanted.command or "", directories, log_directory, checkpoint, ready_within_s=READY_WITHIN_S
-        )
+        return start_command_line(wanted.command, directories, log_directory, checkpoint, ready_within_s=READY_WITHIN_S)
     if wanted.kind == "bare-loop":
         from highwater.bench.systems.bare_loop import start_bare_loop
 
@@ -113,7 +111,7 @@ def check_system(wanted: SystemUnderTest) -> None:
     if wanted.kind == "command":
         from highwater.bench.systems.command_line import check_program
 
-        check_program(wanted.command or "")
+        check_program(wanted.command)
     elif wanted.kind == "apache-kafka":
         from highwater.bench.systems.apache_kafka import check_distribution
 
@@ -124,7 +122,7 @@ def check_system(wanted: SystemUnderTest) -> None:
         check_highwater(wanted.nodes, source_of(wanted))
 
 
-def source_of(wanted: SystemUnderTest) -> Path | None:
+def source_of(wanted: HighwaterUnderTest) -> Path | None:
     """The checkout whose broker is to run; None: this installation's."""
     return expanded(wanted.source).absolute() if wanted.source else None
 

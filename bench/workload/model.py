@@ -41,7 +41,7 @@ from highwater.bench.workload.sections import (
     Validity,
 )
 from highwater.bench.workload.slo import Bound
-from highwater.bench.workload.system import SystemUnderTest
+from highwater.bench.workload.system import HighwaterUnderTest, SystemUnderTest
 from highwater.bench.workload.values import (
     KeyFaultError,
     Part,
@@ -72,7 +72,7 @@ class Workload(Part):
     checks: Checks = Checks()
     answer: Question | None = Field(default=None, description="what the run should say first; see docs/workloads.md")
     slo: dict[str, SloBound] = Field(default={}, description="metric -> bound that every trial should meet")
-    system: SystemUnderTest = SystemUnderTest()
+    system: SystemUnderTest = HighwaterUnderTest()
     storage: Storage = Storage()
     host: Host = Host()
     faults: list[Fault] = Field(default=[], description="what is done to brokers while measured, one after the other")

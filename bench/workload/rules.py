@@ -172,7 +172,7 @@ def check_restart(restart: str | None, system: SystemUnderTest, faults: Sequence
     """Raises KeyFaultError for a system that cannot be started again by this run, or was ended before."""
     if restart is None:
         return
-    if system.kind in ("external", "bare-loop"):
+    if system.kind == "external" or system.kind == "bare-loop":
         raise KeyFaultError("restart", text=f"needs a broker that this run starts, not {system.kind}")
     if system.nodes > 1:
         raise KeyFaultError("restart", text="is of one broker; brokers of a cluster are ended by faults")

@@ -1,94 +1,197 @@
-"""The `system:` section of a workload file: the kind of broker, and the keys of each kind."""
+"""The `system:` section of a workload file: a model with its keys for each kind of system."""
 
 from __future__ import annotations
 
 import re
-from typing import Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from highwater.bench.workload.clusters import COMMAND_CONFIG, Cluster
-from highwater.bench.workload.values import KeyFaultError, Part, Properties
+from highwater.bench.workload.values import SYSTEM_TAG, KeyFaultError, Part, Properties
 
 COMMAND_PLACES: Final = ("{port}", "{data_directory}")
-# Which broker this is, where it listens and where it writes. (storage.target names the directory.)
+# The run sets the broker's id and listeners itself; storage.target names the directory of the log.
 _SET_BY_THE_RUN: Final = (
     "advertised.listeners", "broker.id", "controller.listener.names", "controller.quorum.voters", "listeners",
     "log.dir", "log.dirs", "node.id", "process.roles", "zookeeper.connect",
 )  # fmt: skip
 
 
-class SystemUnderTest(Part):
-    kind: Literal["highwater", "apache-kafka", "bare-loop", "external", "command"] = "highwater"
-    nodes: int = Field(default=1, ge=1, le=9, description="brokers, on this host")
-    version: Literal["default", "3.9", "4"] = Field(
-        default="default", description="of apache-kafka: 3.9 (with ZooKeeper) or 4 (KRaft, the default)"
-    )
-    source: str | None = Field(default=None, description="highwater only: run the broker of this checkout")
-    command: str | None = Field(
-        default=None, description="of kind command: a command line with {port} and {data_directory}"
-    )
-    bootstrap_servers: str | None = Field(default=None, description="of an external cluster, host:port[,host:port…]")
-    command_config: str | None = Field(default=None, description=f"of an external cluster: {COMMAND_CONFIG}")
-    cluster: str | None = Field(default=None, description="of kind external: the one of clusters that is measured")
-    clusters: dict[str, Cluster] = Field(default={}, description="clusters that are there, by name")
-    config: Properties = Field(default={}, description="broker configuration, by Kafka's names")
+def _free_to_set(config: Properties) -> Properties:
+    for name in config:
+        if name in _SET_BY_THE_RUN:
+            raise KeyFaultError(name, text="cannot be set here: the run sets it")
+    return config
 
-    @model_validator(mode="after")
-    def _fits_kind(self) -> SystemUnderTest:
-        if self.kind == "external" and not (self.bootstrap_servers or self.cluster):
-            raise KeyFaultError("kind", text="external needs bootstrap_servers (or --bootstrap-servers HOST:PORT)")
-        if self.cluster is not None:
-            self._check_cluster(self.cluster)
-        if self.kind == "command" and not self.command:
-            raise KeyFaultError("kind", text="command needs command: 'prog --port {port} --data {data_directory}'")
-        if self.kind != "external" and self.bootstrap_servers is not None:
-            raise KeyFaultError("bootstrap_servers", text="is for kind: external; this run starts its own broker")
-        if self.kind != "external" and self.command_config is not None:
-            raise KeyFaultError("command_config", text="is for kind: external; this run starts its own broker")
-        if self.kind != "command" and self.command is not None:
-            raise KeyFaultError("command", text="is for kind: command")
-        if self.kind != "apache-kafka" and self.version != "default":
-            raise KeyFaultError("version", text=f"is for kind: apache-kafka; {self.kind} runs as it is")
-        if self.kind != "highwater" and self.source is not None:
-            raise KeyFaultError("source", text="is for kind: highwater")
-        for name in self.config:
-            if name in _SET_BY_THE_RUN:
-                raise KeyFaultError("config", name, text="cannot be set here: the run sets it")
-        if self.kind == "external" and self.config:
-            raise KeyFaultError("config", text="cannot be applied to an external cluster; leave it out")
-        if self.kind == "command" and self.config:
-            raise KeyFaultError("config", text="is unknown to kind: command; put settings into the command line")
-        if self.kind == "bare-loop" and self.config:
-            raise KeyFaultError("config", text="is unknown to kind: bare-loop, which only receives and writes")
-        if self.kind in ("external", "command", "bare-loop") and self.nodes != 1:
-            raise KeyFaultError(
-                "nodes", text=f"is for brokers that this run starts by itself, not for kind: {self.kind}"
-            )
-        if self.command is not None:
-            places = re.findall(r"\{\w*\}", self.command)
-            if "{port}" not in places:
-                raise KeyFaultError("command", text="has no {port}, where the port to listen on is put in")
-            if unknown := [place for place in places if place not in COMMAND_PLACES]:
-                raise KeyFaultError("command", text=f"{unknown[0]} is not one of {', '.join(COMMAND_PLACES)}")
-        return self
 
-    def _check_cluster(self, name: str) -> None:
-        if self.kind != "external":
-            raise KeyFaultError("cluster", text="is for kind: external; this run starts its own broker")
-        if self.bootstrap_servers is not None:
-            raise KeyFaultError("cluster", text="has bootstrap_servers of its own; give one of the two")
-        if self.command_config is not None:
-            raise KeyFaultError("command_config", text=f"belongs to one cluster: clusters.{name}.command_config")
-        if name not in self.clusters:
-            known = ", ".join(self.clusters) or "none there"
-            raise KeyFaultError("cluster", text=f"{name!r} is not one of the clusters ({known})")
+class _AnySystem(Part):
+    kind: str
+    clusters: dict[str, Cluster] = Field(default={}, description="known clusters, by name")
 
     @property
     def external(self) -> Cluster | None:
-        """The cluster that somebody else runs; None for a system that this run starts."""
-        if self.kind != "external":
-            return None
+        """The external cluster to measure; None for a system that this run starts."""
+        return None
+
+
+class _ConfiguredBrokers(_AnySystem):
+    """Brokers that this run configures and starts."""
+
+    nodes: int = Field(default=1, ge=1, le=9, description="brokers, on this host")
+    config: Annotated[Properties, AfterValidator(_free_to_set)] = Field(
+        default={}, description="broker configuration, by Kafka's names"
+    )
+
+
+class _OneProcess(_AnySystem):
+    """A single process that this run starts without a configuration."""
+
+    @property
+    def nodes(self) -> int:
+        return 1
+
+
+class HighwaterUnderTest(_ConfiguredBrokers):
+    """Highwater's broker."""
+
+    kind: Literal["highwater"] = "highwater"
+    source: str | None = Field(default=None, description="run the broker of this checkout")
+
+
+class ApacheKafkaUnderTest(_ConfiguredBrokers):
+    """Apache Kafka, fetched or from KAFKA_HOME."""
+
+    kind: Literal["apache-kafka"] = "apache-kafka"
+    version: Literal["default", "3.9", "4"] = Field(
+        default="default", description="3.9 (with ZooKeeper) or 4 (KRaft, the default)"
+    )
+
+
+class BareLoopUnderTest(_OneProcess):
+    """A loop that only receives and writes: the upper bound for any broker."""
+
+    kind: Literal["bare-loop"] = "bare-loop"
+
+
+class CommandUnderTest(_OneProcess):
+    """Any broker that a command line starts."""
+
+    kind: Literal["command"] = "command"
+    command: str = Field(description="a command line with {port} and {data_directory}")
+
+    @model_validator(mode="after")
+    def _has_places(self) -> CommandUnderTest:
+        places = re.findall(r"\{\w*\}", self.command)
+        if "{port}" not in places:
+            raise KeyFaultError("command", text="has no {port}, where the port to listen on is put in")
+        if unknown := [place for place in places if place not in COMMAND_PLACES]:
+            raise KeyFaultError("command", text=f"{unknown[0]} is not one of {', '.join(COMMAND_PLACES)}")
+        return self
+
+
+class ClusterUnderTest(_AnySystem):
+    """A cluster that is running already, given by its address or by its name in `clusters`."""
+
+    kind: Literal["external"] = "external"
+    bootstrap_servers: str | None = Field(default=None, description="host:port[,host:port…]")
+    command_config: str | None = Field(default=None, description=COMMAND_CONFIG)
+    cluster: str | None = Field(default=None, description="the one of clusters that is measured")
+
+    @model_validator(mode="after")
+    def _one_cluster(self) -> ClusterUnderTest:
+        if not (self.bootstrap_servers or self.cluster):
+            raise KeyFaultError("kind", text="external needs bootstrap_servers (or --bootstrap-servers HOST:PORT)")
+        if self.cluster is not None:
+            if self.bootstrap_servers is not None:
+                raise KeyFaultError("cluster", text="has bootstrap_servers of its own; give one of the two")
+            if self.command_config is not None:
+                raise KeyFaultError(
+                    "command_config", text=f"belongs to one cluster: clusters.{self.cluster}.command_config"
+                )
+            if self.cluster not in self.clusters:
+                known = ", ".join(self.clusters) or "none there"
+                raise KeyFaultError("cluster", text=f"{self.cluster!r} is not one of the clusters ({known})")
+        return self
+
+    @property
+    def name(self) -> str:
+        """The cluster's name in reports."""
+        return self.cluster or "external"
+
+    @property
+    def external(self) -> Cluster:
         if self.cluster is not None:
             return self.clusters[self.cluster]
         return Cluster(bootstrap_servers=self.bootstrap_servers or "", command_config=self.command_config)
+
+
+_KINDS: Final[dict[str, type[_AnySystem]]] = {
+    "highwater": HighwaterUnderTest,
+    "apache-kafka": ApacheKafkaUnderTest,
+    "bare-loop": BareLoopUnderTest,
+    "external": ClusterUnderTest,
+    "command": CommandUnderTest,
+}
+_KEYS: Final = {key for model in _KINDS.values() for key in model.model_fields}
+# Accepted with every kind, because they change nothing; manifests of earlier releases have them.
+_WITHOUT_EFFECT: Final[dict[str, Any]] = {"nodes": 1, "version": "default", "config": {}}
+_STARTS_ITS_OWN: Final = "is for kind: external; this run starts its own broker"
+_OF_OTHER_KINDS: Final = {
+    "bootstrap_servers": _STARTS_ITS_OWN,
+    "command_config": _STARTS_ITS_OWN,
+    "cluster": _STARTS_ITS_OWN,
+    "command": "is for kind: command",
+    "source": "is for kind: highwater",
+    "version": "is for kind: apache-kafka; {kind} has no choice of versions",
+    "nodes": "is for kind: highwater and kind: apache-kafka, not for kind: {kind}",
+}
+_CONFIG_OF_OTHER_KINDS: Final = {
+    "external": "cannot be applied to an external cluster; leave it out",
+    "command": "is unknown to kind: command; put settings into the command line",
+    "bare-loop": "is unknown to kind: bare-loop, which only receives and writes",
+}
+
+
+def _kind_of(value: Any) -> Any:
+    return value.get("kind", "highwater") if isinstance(value, dict) else getattr(value, "kind", None)
+
+
+def _fits_kind(value: Any) -> Any:
+    """Refuse keys of other kinds with a text that names the kind. Pydantic would call such a key unknown."""
+    kind = _kind_of(value)
+    if not isinstance(value, dict) or kind is None:
+        return value
+    if kind not in list(_KINDS):  # it may be no text, nor hashable
+        *names, last = map(repr, _KINDS)
+        raise KeyFaultError("kind", text=f"{kind!r} is not {', '.join(names)} or {last}")
+    foreign = _KEYS - _KINDS[kind].model_fields.keys()
+    for key in value:
+        if key in foreign and value[key] is not None and value[key] != _WITHOUT_EFFECT.get(key):
+            text = _CONFIG_OF_OTHER_KINDS[kind] if key == "config" else _OF_OTHER_KINDS[key].format(kind=kind)
+            raise KeyFaultError(key, text=text)
+    if kind == "command" and not value.get("command"):
+        raise KeyFaultError("kind", text="command needs command: 'prog --port {port} --data {data_directory}'")
+    return {key: given for key, given in value.items() if key not in foreign}
+
+
+def _any_of(schema: dict[str, Any]) -> None:
+    """In a file with `include`, `kind` may stand in the other file, so that several kinds match."""
+    schema["anyOf"] = schema.pop("oneOf")
+
+
+def _tag(value: Any) -> str:
+    """The default kind refuses what is no mapping, or has no value as its kind."""
+    return SYSTEM_TAG.format(_kind_of(value) or "highwater")
+
+
+SystemUnderTest = Annotated[
+    Annotated[HighwaterUnderTest, Tag(SYSTEM_TAG.format("highwater"))]
+    | Annotated[ApacheKafkaUnderTest, Tag(SYSTEM_TAG.format("apache-kafka"))]
+    | Annotated[BareLoopUnderTest, Tag(SYSTEM_TAG.format("bare-loop"))]
+    | Annotated[ClusterUnderTest, Tag(SYSTEM_TAG.format("external"))]
+    | Annotated[CommandUnderTest, Tag(SYSTEM_TAG.format("command"))],
+    Discriminator(_tag),
+    BeforeValidator(_fits_kind),
+    Field(json_schema_extra=_any_of),
+]

@@ -392,10 +392,13 @@ ConsumerStart = Annotated[
     ),
 ]
 
+# The tag of a kind of system; bench.workload.system has the kinds.
+SYSTEM_TAG: Final = "system_of_kind_{}"
 # What pydantic puts into the location of a fault to say which shape it took: not a key of the file.
 SHAPE_TAGS: Final = frozenset(
     {
         "fixed", "weighted", "uniform_sizes", "no_keys", "round_robin_keys", "random_keys", "zipf_keys",
         "fixed_warmup", "steady_warmup", "named_start", "after_backlog_start",
+        *(SYSTEM_TAG.format(kind) for kind in ("highwater", "apache-kafka", "bare-loop", "external", "command")),
     }
 )  # fmt: skip

@@ -21,7 +21,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.verify import disagreements
-from highwater.bench.workload.system import SystemUnderTest
+from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
 
@@ -53,7 +53,7 @@ ON_SPARK = ("--master", "local[2]")
 @pytest.fixture
 def system(tmp_path: Path) -> Iterator[System]:
     (tmp_path / "log").mkdir()
-    wanted = SystemUnderTest(config={"log.segment.bytes": 1048576})
+    wanted = HighwaterUnderTest(config={"log.segment.bytes": 1048576})
     with start_system(wanted, [tmp_path / "log"], tmp_path, lambda: None) as started:
         yield started
 
@@ -112,7 +112,7 @@ def test_aborted_records_are_in_the_log_and_reach_no_consumer(system: System) ->
 
 def test_a_bad_broker_property_is_the_users_mistake(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    wanted = SystemUnderTest(config={"log.segment.byte": 1048576})
+    wanted = HighwaterUnderTest(config={"log.segment.byte": 1048576})
     with pytest.raises(UsageError, match=r"^the broker refuses to start: .*log\.segment\.byte"):
         start_system(wanted, [tmp_path / "log"], tmp_path, lambda: None)
 

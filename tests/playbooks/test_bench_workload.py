@@ -11,6 +11,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 
 from highwater.bench.workload.specification import Specification, load_specification
+from highwater.bench.workload.system import ClusterUnderTest
 from tests.playbooks.shipped import shipped
 
 FILTERS = shipped("filter_plugins/highwater_bench.py")
@@ -143,6 +144,7 @@ def test_copies_are_as_many_as_there_are_brokers_for(tmp_path: Path, hosts: int,
 def test_one_cluster_is_no_axis_and_hosts_that_told_nothing_are_left_out(tmp_path: Path) -> None:
     found = made(tmp_path, inventory(3, told=False), chosen=("highwater-ssd",))
     assert "system.cluster" not in found.axes
+    assert isinstance(found.workload.system, ClusterUnderTest)
     assert found.workload.system.cluster == "highwater-ssd"
     assert found.workload.system.clusters["highwater-ssd"].hosts == {}
     assert found.workload.system.clusters["highwater-ssd"].product == "highwater"

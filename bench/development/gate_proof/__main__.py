@@ -46,6 +46,7 @@ from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.bench.workload.yaml_document import Document
 
 _LAUNCHER: Final = LauncherChoice(LauncherKind.PROCESS)
@@ -163,7 +164,9 @@ def _side(slower: float) -> Measured:
     """The delayed broker, with the workload's configuration on its command line."""
     program = shlex.join([sys.executable, "-m", slow_broker.__name__, slow_broker.SLOWER_OPTION, f"{slower:g}"])
     command = f"{program} --port {{port}} --property log.dirs={{data_directory}}"
-    for name, value in load_specification(WORKLOAD).workload.system.config.items():
+    system = load_specification(WORKLOAD).workload.system
+    assert isinstance(system, HighwaterUnderTest), f"{WORKLOAD} measures Highwater's broker"
+    for name, value in system.config.items():
         command += f" --property {name}={value}"
     given = f"{slower:g} % slower"
     return Measured(given, {"system": {"kind": "command", "command": command, "config": None}}, Document(given, {}))

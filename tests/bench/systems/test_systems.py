@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Producer
+from pydantic import TypeAdapter
 
 from highwater.bench.errors import UsageError
 from highwater.bench.systems import System, start_system
@@ -20,7 +21,7 @@ from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.properties import brokers_of, cluster_defaults
-from highwater.bench.workload.system import SystemUnderTest
+from highwater.bench.workload.system import ClusterUnderTest, SystemUnderTest
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -30,7 +31,8 @@ def running(tmp_path: Path, **wanted: Any) -> Iterator[System]:
     directories = [tmp_path / "one", tmp_path / "other"]
     for directory in (*directories, tmp_path / "log"):
         directory.mkdir()
-    system = start_system(SystemUnderTest(**wanted), directories, tmp_path / "log", lambda: None)
+    parsed = TypeAdapter[SystemUnderTest](SystemUnderTest).validate_python(wanted)
+    system = start_system(parsed, directories, tmp_path / "log", lambda: None)
     with system:
         yield system
 
@@ -55,7 +57,7 @@ def all_gone(process_ids: list[int]) -> bool:
 
 
 def test_an_external_system_is_neither_started_nor_stopped(tmp_path: Path) -> None:
-    wanted = SystemUnderTest(kind="external", bootstrap_servers="a:1,b:2")
+    wanted = ClusterUnderTest(bootstrap_servers="a:1,b:2")
     with start_system(wanted, [], tmp_path, lambda: None) as system:
         assert (system.bootstrap_servers, system.commands) == ("a:1,b:2", [])
         assert (system.process_ids, system.attendant_process_ids, system.problem()) == ([], [], None)

@@ -16,7 +16,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.systems import start_system
 from highwater.bench.systems.process import listening
 from highwater.bench.verify import disagreements
-from highwater.bench.workload.system import SystemUnderTest
+from highwater.bench.workload.system import HighwaterUnderTest
 from tests.bench.test_real_broker import TINY, left_running
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]
@@ -106,7 +106,7 @@ def is_stopped(process_id: int) -> bool:
 
 def test_a_broker_comes_back_at_its_address_and_its_end_is_a_problem_again(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with start_system(SystemUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
+    with start_system(HighwaterUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
         (node,) = system.nodes
         before, address = node.process_ids, system.bootstrap_servers
         node.take_down(signal.SIGKILL)
@@ -127,7 +127,7 @@ def test_a_broker_comes_back_at_its_address_and_its_end_is_a_problem_again(tmp_p
 
 def test_a_paused_broker_is_stopped_all_the_same(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with start_system(SystemUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
+    with start_system(HighwaterUnderTest(), [tmp_path / "data"], tmp_path, lambda: None) as system:
         processes = system.process_ids
         system.nodes[0].pause()
     assert not any(map(psutil.pid_exists, processes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -197,8 +196,12 @@ def test_the_login_of_a_workloads_cluster_goes_to_no_other(tmp_path: Path) -> No
     )
     for name in ("client", "other"):
         (tmp_path / f"{name}.properties").write_text("security.protocol=SSL\n")
-    asked = partial(specification_of, tmp_path / "w.yaml", None, None, None)
-    assert asked(None, None).workload.system.command_config == "client.properties"
-    assert asked("b:1", None).workload.system.command_config is None
-    given = asked("b:1", tmp_path / "other.properties").workload.system.command_config
-    assert given == str(tmp_path / "other.properties")
+
+    def login(bootstrap_servers: str | None, command_config: Path | None) -> str | None:
+        found = specification_of(tmp_path / "w.yaml", None, None, None, bootstrap_servers, command_config)
+        assert found.workload.system.external is not None
+        return found.workload.system.external.command_config
+
+    assert login(None, None) == "client.properties"
+    assert login("b:1", None) is None
+    assert login("b:1", tmp_path / "other.properties") == str(tmp_path / "other.properties")

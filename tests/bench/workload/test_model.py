@@ -156,13 +156,34 @@ from tests.bench.workload.test_specification import complaint, document, read
             {"topics": "{replication: 3}"},
             "w.yaml:6: topics.replication: 3 copies need as many brokers; system.nodes is 1",
         ),
-        ({"system": "{version: '4'}"}, "w.yaml:6: system.version: is for kind: apache-kafka; highwater runs as it is"),
+        (
+            {"system": "{version: '4'}"},
+            "w.yaml:6: system.version: is for kind: apache-kafka; highwater has no choice of versions",
+        ),
         (
             {"system": "{config: {log.dirs: /data}}"},
             "w.yaml:6: system.config.log.dirs: cannot be set here: the run sets it",
         ),
         ({"system": "{kind: apache-kafka, source: /x}"}, "w.yaml:6: system.source: is for kind: highwater"),
         ({"system": "{command: x}"}, "w.yaml:6: system.command: is for kind: command"),
+        (
+            {"system": "{kind: bare-loop, config: {a: 1}}"},
+            "w.yaml:6: system.config: is unknown to kind: bare-loop, which only receives and writes",
+        ),
+        (
+            {"system": "{kind: apache-kafka, verson: '4'}"},
+            'w.yaml:6: system.verson: unknown key; did you mean "version"?',
+        ),
+        (
+            {"system": "{kind: apache-kafka, version: '5'}"},
+            "w.yaml:6: system.version: '5' is not 'default', '3.9' or '4'",
+        ),
+        (
+            {"system": "{kind: [1]}"},
+            "w.yaml:6: system.kind: [1] is not 'highwater', 'apache-kafka', 'bare-loop', 'external' or 'command'",
+        ),
+        ({"system": "{kind: null}"}, "w.yaml:6: system.kind has no value"),
+        ({"system": "highwater"}, "w.yaml:6: system: 'highwater' is not a mapping of keys to values"),
         (
             {"system": "{kind: command}"},
             "w.yaml:6: system.kind: command needs command: 'prog --port {port} --data {data_directory}'",
@@ -177,7 +198,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"system": "{kind: command, command: 'p {port}', nodes: 3}"},
-            "w.yaml:6: system.nodes: is for brokers that this run starts by itself, not for kind: command",
+            "w.yaml:6: system.nodes: is for kind: highwater and kind: apache-kafka, not for kind: command",
         ),
         (
             {"system": "{kind: command, command: 'p {port}', config: {a: 1}}"},

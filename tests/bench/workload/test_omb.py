@@ -13,6 +13,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.omb import TASKS_MAX, as_text, import_omb
 from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.system import ClusterUnderTest, HighwaterUnderTest
 from highwater.bench.workload.values import AfterBacklog
 
 WORKLOAD = """
@@ -78,7 +79,7 @@ def test_a_workload_says_the_same_in_our_words(files: tuple[Path, Path]) -> None
 
 def test_a_driver_names_the_cluster_and_the_clients(files: tuple[Path, Path]) -> None:
     workload = loaded(*files)
-    assert (workload.system.kind, workload.system.bootstrap_servers) == ("external", "one:9092,two:9092")
+    assert workload.system == ClusterUnderTest(bootstrap_servers="one:9092,two:9092")
     assert workload.topics.replication == 3
     assert workload.topics.config == {"min.insync.replicas": "2"}
     assert workload.producers.client == {
@@ -106,7 +107,7 @@ def test_how_clients_connect_is_left_out_and_no_secret_told(files: tuple[Path, P
 
 def test_with_a_broker_of_our_own_there_are_as_many_as_copies(files: tuple[Path, Path]) -> None:
     workload = loaded(*files, own_broker=True)
-    assert (workload.system.kind, workload.system.nodes) == ("highwater", 3)
+    assert workload.system == HighwaterUnderTest(nodes=3)
 
 
 def test_what_librdkafka_does_not_have_is_named(files: tuple[Path, Path]) -> None:

@@ -73,6 +73,7 @@ def test_a_manifest_gives_the_cells_of_a_shipped_workload_back(path: Path) -> No
             "variants": "{short: {}, long: {load: {schedule: [{rate: 1k/s, for: 20s}]}}}",
         },
         {"variants": "{made: {}, taken: {records: {size: null, payload_file: lines.txt}}}"},
+        {"system": "{kind: external, bootstrap_servers: 'a:1', nodes: 1, version: default, config: {}}"},
         {"purpose": "fast? \N{ROCKET}"},
         {"validity": "{steal_ratio_max: 0.00001}"},
     ],

@@ -11,14 +11,13 @@ from confluent_kafka import Producer
 from highwater.bench.errors import UsageError
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
-from highwater.bench.workload.system import SystemUnderTest
+from highwater.bench.workload.system import ApacheKafkaUnderTest
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 
 
 def _start(directory: Path, version: str, nodes: int, **config: str) -> System:
-    wanted = SystemUnderTest.model_validate(
+    wanted = ApacheKafkaUnderTest.model_validate(
         {
-            "kind": "apache-kafka",
             "version": version,
             "nodes": nodes,
             "config": {name.replace("_", "."): value for name, value in config.items()},
