@@ -1,6 +1,6 @@
 """One broker without its sockets: the parts that a handler may ask.
 
-broker/alone/assembly.py and broker/cluster/assembly.py each build a complete node. Nothing replaces a part of it later.
+broker/alone/assembly.py and broker/member/assembly.py each build a complete node. Nothing replaces a part of it later.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from highwater.broker.cluster.state import ClusterView
+from highwater.broker.counters import BrokerCounters
 from highwater.broker.group.coordinator import GroupCoordinator
-from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
@@ -25,7 +25,7 @@ from highwater.broker.txn.markers import LocalMarkers
 from highwater.broker.txn.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
-    from highwater.broker.cluster.parts import ClusterParts  # a broker that runs alone needs none of what it imports
+    from highwater.broker.member.parts import ClusterParts  # a broker that runs alone needs none of what it imports
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,14 +7,14 @@ from highwater.broker.alone.producer_ids import StoredProducerIds
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.alone.topics import LocalTopics, take_up_topics
 from highwater.broker.alone.view import LoneBroker
+from highwater.broker.counters import BrokerCounters
+from highwater.broker.dynamic_settings import following
 from highwater.broker.group.coordinator import GroupCoordinator
-from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.node import Node
 from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
-from highwater.broker.settings import dynamic
 from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.storage import Storage
@@ -43,7 +43,7 @@ class LoneNode:
         coordinators = Coordinators(groups, transactions)
         coordinators.take_up_all(partitions)
         partitions.resume_moves()
-        dynamic.follow(runtime, store, partitions, quotas, throttles, enable_unclean_election=lambda topic: None)
+        following.follow(runtime, store, partitions, quotas, throttles, enable_unclean_election=lambda topic: None)
         self.topics = LocalTopics(runtime, partitions, store, coordinators)
         self.node = Node(
             broker_id=runtime.broker_id,

@@ -22,12 +22,12 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.files import FileOperations, write_durably
-from highwater.broker.quota.entities import Entity, Quotas
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.scram import Credentials
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
+from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange, MetadataError
-from highwater.broker.topics.administration import Problem
 from highwater.broker.topics.topic import TopicRecord
 
 _logger = logging.getLogger(__name__)

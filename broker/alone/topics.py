@@ -13,8 +13,9 @@ from dataclasses import replace
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
+from highwater.broker.counters import TopicCounters
 from highwater.broker.log.errors import LogDirectoryError
-from highwater.broker.metrics.counters import TopicCounters
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.settings.store import MetadataError
@@ -26,7 +27,6 @@ from highwater.broker.topics.administration import (
     ElectionType,
     MorePartitions,
     NewTopic,
-    Problem,
     Reassignment,
     check_growth,
     check_new_topic,

@@ -1,1 +1,1 @@
-"""A broker as a member of a cluster: its session, metadata, settings, requests to other brokers."""
+"""What a broker knows of its cluster, and how it reaches other brokers and ZooKeeper."""

@@ -18,10 +18,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.quota.entities import DEFAULT, HONOURED, Entity, Name
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.quota_entities import DEFAULT, HONOURED, Entity, Name
 from highwater.broker.settings.store import ConfigChange
-from highwater.broker.topics.administration import Problem
 
 _NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
 _EPSILON: Final = 1e-6

@@ -12,11 +12,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.dynamic_settings import altering
+from highwater.broker.dynamic_settings.altering import Alteration, Change, Operation
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.settings import altering
-from highwater.broker.settings.altering import Alteration, Change, Operation
-from highwater.broker.topics.administration import Problem
+from highwater.broker.protocol.problem import Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -1,6 +1,6 @@
 """AlterPartition: v0-v3 (key 56), served by the controller to leaders
 
-Behaviour: each partition by itself, all written in one round (highwater.broker.cluster.controller.alter_partition).
+Behaviour: each partition by itself, all written in one round (highwater.broker.controller.alter_partition).
 v1 brings the leader recovery state (KIP-704), v2 topic ids (KIP-841), v3 the epochs of the replicas (KIP-903).
 """
 

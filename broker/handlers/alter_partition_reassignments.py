@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.broker.topics.administration import Problem
+from highwater.broker.protocol.problem import Problem
 from highwater.common.topic_partition import TopicPartition
 
 

@@ -18,7 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.quota.entities import Entity
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
@@ -27,7 +27,7 @@ from highwater.broker.security.scram import (
     credential_of_salted_password,
 )
 from highwater.broker.settings import metadata_tree
-from highwater.broker.topics.administration import Problem
+from highwater.broker.settings.quota_entities import Entity
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

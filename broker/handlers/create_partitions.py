@@ -14,7 +14,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import milliseconds
-from highwater.broker.topics.administration import MorePartitions, Problem
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.topics.administration import MorePartitions
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -20,7 +20,8 @@ from highwater.broker.handlers.describe_configs import describe_topic_config
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.broker.topics.administration import CreatedTopic, NewTopic, Problem
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.topics.administration import CreatedTopic, NewTopic
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

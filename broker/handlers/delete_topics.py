@@ -16,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.broker.topics.administration import NOT_CONTROLLER, Problem
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.topics.administration import NOT_CONTROLLER
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

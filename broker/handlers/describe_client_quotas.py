@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.quota.entities import DEFAULT, Entity, Name
+from highwater.broker.settings.quota_entities import DEFAULT, Entity, Name
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"

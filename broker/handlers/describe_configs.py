@@ -18,12 +18,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.dynamic_settings.following import usable_topic_settings
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind, Property, Support, Value
-from highwater.broker.settings.dynamic import usable_topic_settings
 from highwater.broker.topics.topic_names import topic_name_problem
 
 _TOPIC: Final = 2

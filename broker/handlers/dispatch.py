@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.counters import RequestCounters
 from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
 from highwater.broker.handlers.sasl_authenticate import take_token
-from highwater.broker.metrics.counters import RequestCounters
 from highwater.broker.node import Node
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api

@@ -3,17 +3,17 @@
 Behaviour:
 * Topics and brokers, each by itself; operations 0 set, 1 delete, 2 append to a list, 3 subtract from one (KIP-339).
 * A resource named twice in a request fails with INVALID_REQUEST, both times.
-* The checks and their error codes are those of highwater.broker.settings.altering. Nothing changes with validate_only.
+* The checks and their error codes are those of broker.dynamic_settings.altering. Nothing changes with validate_only.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from highwater.broker.dynamic_settings.altering import Change
 from highwater.broker.handlers.alter_configs import alter_resources
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.settings.altering import Change
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -10,7 +10,8 @@ from typing import Any
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.broker.topics.administration import Problem, Reassignment
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.topics.administration import Reassignment
 from highwater.common.topic_partition import TopicPartition
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from highwater.broker.node import Node
 
 if TYPE_CHECKING:
-    from highwater.broker.cluster.parts import ClusterParts
+    from highwater.broker.member.parts import ClusterParts
 
 
 def member_of(node: Node) -> ClusterParts:

@@ -30,10 +30,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
+from highwater.broker.counters import TopicCounters
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
-from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import PRODUCE
 from highwater.broker.protocol.frame import Part

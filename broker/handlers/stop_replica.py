@@ -1,7 +1,7 @@
 """StopReplica: v0-v4 (key 5)
 
-Behaviour: the controller stops replicas of this broker, or deletes them; broker.replica.manager executes it. The whole
-request is refused as in LeaderAndIsr.
+Behaviour: the controller stops replicas of this broker, or deletes them; broker.member.replica_manager executes it. The
+whole request is refused as in LeaderAndIsr.
 
 Versions: v1 brings the broker epoch; v3 has for each partition whether to delete it, and its leader epoch.
 """

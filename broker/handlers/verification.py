@@ -20,7 +20,7 @@ from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from highwater.broker.cluster.verification import Verdicts
+    from highwater.broker.member.verification import Verdicts
 
 
 class Verified(NamedTuple):

@@ -1,1 +1,1 @@
-"""The broker's counters and their pages for Prometheus. Sans-IO; broker/server serves them."""
+"""Pages of the broker's counters for Prometheus. Sans-IO; broker/server serves them."""

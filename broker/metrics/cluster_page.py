@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from highwater.broker.cluster.controller.context import ControllerContext
-from highwater.broker.cluster.controller.controller import Controller
-from highwater.broker.cluster.parts import ClusterParts
-from highwater.broker.metrics.counters import ZooKeeperCounters
+from highwater.broker.controller.context import ControllerContext
+from highwater.broker.controller.controller import Controller
+from highwater.broker.counters import ZooKeeperCounters
+from highwater.broker.member.parts import ClusterParts
+from highwater.broker.member.replica_manager import ReplicaManager
 from highwater.broker.metrics.exposition import NO_LABELS, family, histogram_family
 from highwater.broker.node import Node
-from highwater.broker.replica.manager import ReplicaManager
 
 _REPLICA_MANAGER = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"

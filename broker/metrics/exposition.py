@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from highwater.broker.metrics.counters import BOUNDS_MS, Histogram
+from highwater.broker.counters import BOUNDS_MS, Histogram
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from highwater.broker.metrics.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
+from highwater.broker.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
 from highwater.broker.metrics.exposition import NO_LABELS, Labels, family, family_samples, histogram_family
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition

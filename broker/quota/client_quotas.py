@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.broker.quota.entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.settings.quota_entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
 
 MAX_METERS: Final = 10_000
 """The most clients whose rates are stored: a client may use any number of client ids."""

@@ -27,9 +27,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import LeaderAndIsr
+from highwater.broker.counters import TopicCounters
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.protocol.frame import Part
 from highwater.broker.records.batch import BatchHeader, WritableBuffer, validate_produced
 from highwater.broker.records.produced import RefusedRecords, conform

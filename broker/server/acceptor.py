@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from highwater.broker.metrics.counters import BrokerCounters
+from highwater.broker.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.connection import Connection
 from highwater.broker.settings.config import BrokerConfig, ConfigError

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic_ns
 from typing import Final
 
-from highwater.broker.metrics.counters import Histogram
+from highwater.broker.counters import Histogram
 from highwater.broker.replica.partition import Partition
 
 _logger = logging.getLogger(__name__)

@@ -17,14 +17,14 @@ from typing import Any, Final, TypeVar
 
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.assembly import ClusteredNode
-from highwater.broker.cluster.member import Member, take_up_cluster
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import NO_BROKER, BrokerInfo
 from highwater.broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperError, run
-from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
+from highwater.broker.member.assembly import ClusteredNode
+from highwater.broker.member.member import Member, take_up_cluster
+from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.metrics.cluster_page import zookeeper_page
 from highwater.broker.node import Node
 from highwater.broker.runtime import Runtime

@@ -12,6 +12,7 @@ from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import FILE_NAME as EMBEDDED_METADATA
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import SystemClock
+from highwater.broker.dynamic_settings.following import take_up_broker_settings, usable_topic_settings
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import FileOperations
@@ -22,7 +23,6 @@ from highwater.broker.runtime import Runtime
 from highwater.broker.server.start_check import broker_id_of
 from highwater.broker.server.systemd import more_time, notify, status
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
-from highwater.broker.settings.dynamic import take_up_broker_settings, usable_topic_settings
 from highwater.broker.settings.store import SettingsStore
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 from highwater.broker.topics.storage import Storage

@@ -28,7 +28,7 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
-from highwater.broker.metrics.counters import ZooKeeperCounters
+from highwater.broker.counters import ZooKeeperCounters
 from highwater.broker.server.kazoo_client import Answer, Client
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError

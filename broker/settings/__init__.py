@@ -1,1 +1,1 @@
-"""Settings: Kafka's property names and values, and those that change while the broker runs."""
+"""Settings: Kafka's property names and values, and where they are stored."""

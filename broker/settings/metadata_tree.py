@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 from uuid import UUID
 
 from highwater.broker.log.checkpoint import decode_topic_id, encode_topic_id
-from highwater.broker.quota.entities import DEFAULT, Default, Entity
 from highwater.broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
+from highwater.broker.settings.quota_entities import DEFAULT, Default, Entity
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER_EPOCH: Final = "/controller_epoch"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from highwater.broker.quota.entities import Quotas
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.scram import Credentials
-from highwater.broker.topics.administration import Problem
+from highwater.broker.settings.quota_entities import Quotas
 
 
 class MetadataError(Exception):

@@ -13,19 +13,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
 from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
-
-
-class Problem(NamedTuple):
-    """Why a request was not carried out, for the client."""
-
-    error_code: ErrorCode
-    message: str
 
 
 NOT_CONTROLLER: Final = Problem(ErrorCode.not_controller, "This is not the correct controller for this cluster.")

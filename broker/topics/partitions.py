@@ -1,7 +1,7 @@
 """The registry of the topics and partitions on this broker: look up, open, delete, move.
 
 Who decides which partitions are here keeps the registry agreeing with the metadata: broker/alone/topics.py for a broker
-that runs alone, broker/replica/manager.py in a cluster.
+that runs alone, broker/member/replica_manager.py in a cluster.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.counters import BrokerCounters
 from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.moving import Move
 from highwater.broker.log.partition_folder import has_too_long_future_name
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.metrics.counters import BrokerCounters
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.partition import Partition, Replication
 from highwater.broker.settings.config import BrokerConfig, TopicConfig

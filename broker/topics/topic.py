@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
+from highwater.broker.counters import TopicCounters
 from highwater.broker.log.checkpoint import encode_topic_id
-from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.replica.partition import Partition
 from highwater.broker.settings.config import TopicConfig
 

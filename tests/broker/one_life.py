@@ -28,13 +28,14 @@ from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.records.batch import headers
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.settings.store import MetadataError
-from highwater.broker.topics.administration import MorePartitions, NewTopic, Problem
+from highwater.broker.topics.administration import MorePartitions, NewTopic
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 from highwater.broker.topics.storage import Storage
 from tests.broker.handlers.harness import ManualScheduler

@@ -15,10 +15,11 @@ from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import encode_partition_metadata
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
-from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic, Problem
+from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from tests.broker.handlers.harness import ManualScheduler

@@ -24,11 +24,11 @@ def test_it_imports_nothing_of_a_cluster() -> None:
     """For its memory and the time of its start; every handler that it serves is loaded here."""
     done = subprocess.run([sys.executable, "-c", _IMPORTS], capture_output=True, text=True, timeout=60, check=True)
     imported = set(done.stdout.split())
-    of_a_cluster = ("kazoo", "highwater.broker.cluster.controller", "highwater.broker.server.kazoo_client")
+    of_a_cluster = ("kazoo", "highwater.broker.controller", "highwater.broker.server.kazoo_client")
     assert "highwater.broker.alone.assembly" in imported
     assert [name for name in imported if name.startswith(of_a_cluster)] == []
     assert "highwater.broker.cluster.znodes" not in imported
-    assert "highwater.broker.cluster.assembly" not in imported
+    assert "highwater.broker.member.assembly" not in imported
 
 
 def test_nothing_of_a_node_can_be_replaced(node: NodeHarness) -> None:

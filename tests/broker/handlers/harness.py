@@ -17,22 +17,23 @@ from kio.static.constants import EntityType
 
 from highwater.broker.alone.assembly import LoneNode
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.cluster.assembly import ClusteredNode
-from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, Listener
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.member.assembly import ClusteredNode
+from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.node import Node
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
 from highwater.broker.protocol.frame import Part
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
-from highwater.broker.topics.administration import NewTopic, Problem
+from highwater.broker.topics.administration import NewTopic
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.topics.storage import Storage

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.counters import TopicCounters
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.partition_log import Appended
-from highwater.broker.metrics.counters import TopicCounters
 from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
 from tests.broker.log.building import NOW_MS, TOPIC_ID, flush, log_after_power_cut, open_directory

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from highwater.broker.counters import BOUNDS_MS, Histogram, ZooKeeperCounters
 from highwater.broker.metrics.cluster_page import cluster_page, zookeeper_page
-from highwater.broker.metrics.counters import BOUNDS_MS, Histogram, ZooKeeperCounters
 from highwater.broker.metrics.exposition import family, histogram_family
 from highwater.broker.metrics.page import LINES_PER_PIECE, page
 from highwater.broker.server.process_metrics import ProcessMetrics

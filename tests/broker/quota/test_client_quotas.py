@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from highwater.broker.quota.client_quotas import MAX_METERS, ClientQuotas
-from highwater.broker.quota.entities import DEFAULT, Entity, Quotas, limit_of
 from highwater.broker.security.principal import ANONYMOUS
+from highwater.broker.settings.quota_entities import DEFAULT, Entity, Quotas, limit_of
 
 RATE = "producer_byte_rate"
 

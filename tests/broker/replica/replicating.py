@@ -13,11 +13,11 @@ from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr
 from highwater.broker.log.files import FileOperations
+from highwater.broker.member.replica_manager import Overrides, ReplicaManager
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
-from highwater.broker.replica.manager import Overrides, ReplicaManager
 from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import MemberHarness, Pending
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.metrics.counters import BrokerCounters
+from highwater.broker.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.acceptor import ConnectionLimits, Limits, parse_overrides, plain_address
 from highwater.broker.settings.config import ConfigError

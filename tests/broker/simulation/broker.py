@@ -8,16 +8,16 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from highwater.broker.cluster.assembly import ClusteredNode
-from highwater.broker.cluster.member import Member, take_up_cluster
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.zookeeper import ZooKeeperError, run
-from highwater.broker.cluster.zookeeper_store import ZooKeeperStore
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.member.assembly import ClusteredNode
+from highwater.broker.member.member import Member, take_up_cluster
+from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime

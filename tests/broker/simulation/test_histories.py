@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from highwater.broker.cluster.controller import elections
+from highwater.broker.controller import elections
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.replica.followers import Followers
 from highwater.broker.replica.partition import Partition

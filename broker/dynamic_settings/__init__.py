@@ -1,0 +1,1 @@
+"""Settings of topics, brokers and clients that change while the broker runs."""

@@ -1,0 +1,196 @@
+"""Changing the settings of topics and of the running broker: checked, and kept in the store.
+
+broker/dynamic_settings/following.py has them take effect.
+
+Of the broker's properties those can change that Kafka changes too and this broker honours: the defaults of topics, and
+limits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+from functools import partial
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.cluster.state import ClusterView
+from highwater.broker.dynamic_settings.following import usable_topic_settings
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.runtime import Runtime
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.config import (
+    DYNAMIC_BROKER_PROPERTIES,
+    BrokerConfig,
+    TopicConfig,
+    check_broker_overrides,
+    check_topic_overrides,
+    render,
+)
+from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
+from highwater.broker.settings.store import ConfigChange, SettingsStore
+
+TOPIC: Final = 2
+BROKER: Final = 4
+"""The types of resources that have a configuration here."""
+
+
+class Operation(IntEnum):
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class Change(NamedTuple):
+    name: str
+    operation: int
+    value: str | None
+
+
+class Alteration(NamedTuple):
+    """What is to become of the settings of one resource."""
+
+    resource_type: int
+    name: str
+    changes: Sequence[Change]
+
+
+def alter(
+    runtime: Runtime,
+    store: SettingsStore,
+    cluster: ClusterView,
+    wanted: Sequence[Alteration],
+    then: Callable[[list[Problem | None]], None],
+    *,
+    replace_all: bool,
+    validate_only: bool,
+) -> None:
+    """Change the settings of resources, each by itself, and call back, maybe before this returns, with why not of each.
+
+    With `replace_all` those that no change names go back to their defaults. No resource is named twice.
+    """
+    problems: list[Problem | None] = [None] * len(wanted)
+    changes: dict[str, ConfigChange] = {}
+    places: dict[str, int] = {}
+    for place, alteration in enumerate(wanted):
+        found = _change_of(runtime, cluster, alteration, replace_all)
+        if isinstance(found, Problem):
+            problems[place] = found
+        elif validate_only:
+            path, change = found
+            outcome = change(_known(store, path))
+            problems[place] = outcome if isinstance(outcome, Problem) else None
+        else:
+            path, changes[path] = found
+            places[path] = place
+
+    def changed(outcome: dict[str, Problem | None]) -> None:
+        for path, problem in outcome.items():
+            problems[places[path]] = problem
+        then(problems)
+
+    if changes:
+        store.change_configs(changes, changed)
+    else:
+        then(problems)
+
+
+def _known(store: SettingsStore, path: str) -> Mapping[str, str]:
+    name = path.rpartition("/")[2]
+    if path.startswith(f"{metadata_tree.TOPIC_CONFIGS}/"):
+        return store.topic_config(name)
+    return store.broker_configs().get("" if name == metadata_tree.DEFAULT_ENTITY else name, {})
+
+
+def _change_of(
+    runtime: Runtime, cluster: ClusterView, wanted: Alteration, replace_all: bool
+) -> tuple[str, ConfigChange] | Problem:
+    if wanted.resource_type == TOPIC:
+        if cluster.topic(wanted.name) is None:
+            return Problem(ErrorCode.unknown_topic_or_partition, f"The topic '{wanted.name}' does not exist.")
+        return metadata_tree.topic_config_path(wanted.name), partial(_change_topic, runtime.config, wanted, replace_all)
+    if wanted.resource_type == BROKER:
+        # An empty name stands for the defaults of all brokers.
+        if wanted.name not in ("", str(runtime.broker_id)):
+            return Problem(
+                ErrorCode.invalid_request,
+                f"Unexpected broker id, expected {runtime.broker_id} or empty, but received {wanted.name}",
+            )
+        names = {change.name for change in wanted.changes if change.name in BROKER_PROPERTIES}
+        if fixed := sorted(names - DYNAMIC_BROKER_PROPERTIES):
+            return Problem(
+                ErrorCode.invalid_request,
+                f"Cannot update these configs dynamically: {', '.join(fixed)}; restart the broker",
+            )
+        return metadata_tree.broker_config_path(wanted.name), partial(
+            _change_broker, runtime.config, wanted, replace_all
+        )
+    return Problem(
+        ErrorCode.invalid_request,
+        f"Configurations are of topics and brokers, but the resource type is {wanted.resource_type}.",
+    )
+
+
+def _change_topic(
+    config: BrokerConfig, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
+    topic_config = TopicConfig(config, usable_topic_settings(wanted.name, present))
+    inherited = {key: render(topic_config.value(key)) for key in TOPIC_PROPERTIES}
+    kinds = {key: entry.row.kind for key, entry in TOPIC_PROPERTIES.items()}
+    overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
+    if isinstance(overrides, Problem):
+        return overrides
+    reason = check_topic_overrides(overrides)
+    return overrides if reason is None else Problem(ErrorCode.invalid_config, reason)
+
+
+def _change_broker(
+    config: BrokerConfig, wanted: Alteration, replace_all: bool, present: Mapping[str, str]
+) -> Mapping[str, str] | Problem:
+    inherited = {key: render(config.value(key)) for key in DYNAMIC_BROKER_PROPERTIES}
+    kinds = {key: row.kind for key, row in BROKER_PROPERTIES.items()}
+    overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
+    if isinstance(overrides, Problem):
+        return overrides
+    reason = check_broker_overrides(overrides)
+    return overrides if reason is None else Problem(ErrorCode.invalid_config, reason)
+
+
+def _changed(
+    present: Mapping[str, str],
+    changes: Sequence[Change],
+    inherited: Mapping[str, str | None],
+    kinds: Mapping[str, Kind],
+) -> dict[str, str] | Problem:
+    """The settings after the changes; lists are appended to and subtracted from as they are in force (KIP-339)."""
+    twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
+    if twice:
+        return Problem(ErrorCode.invalid_request, f"Error due to duplicate config keys: {', '.join(twice)}")
+    overrides = dict(present)
+    for name, operation, value in changes:
+        if operation == Operation.DELETE:
+            overrides.pop(name, None)
+            continue
+        if value is None:
+            return Problem(ErrorCode.invalid_request, f"Null value not supported for: {name}")
+        if operation == Operation.SET:
+            overrides[name] = value
+        elif operation in (Operation.APPEND, Operation.SUBTRACT):
+            if kinds.get(name) is not Kind.LIST:
+                return Problem(
+                    ErrorCode.invalid_config,
+                    f"Config value {Operation(operation).name.lower()} is not allowed for config key: {name}",
+                )
+            items = [item for item in (overrides.get(name) or inherited.get(name) or "").split(",") if item]
+            named = [item.strip() for item in value.split(",") if item.strip()]
+            if operation == Operation.APPEND:
+                items += [item for item in named if item not in items]
+            else:
+                items = [item for item in items if item not in named]
+            overrides[name] = ",".join(items)
+        else:
+            return Problem(ErrorCode.invalid_request, f"Unknown operation {operation} for {name}")
+    return overrides

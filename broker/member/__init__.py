@@ -1,0 +1,1 @@
+"""A broker as a member of a cluster: its session, its replicas, settings, requests to other brokers."""
