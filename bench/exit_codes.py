@@ -16,4 +16,15 @@ EXIT_ENVIRONMENT: Final = 5
 EXIT_REGRESSION: Final = 10
 EXIT_INCONCLUSIVE: Final = 11
 """Only with --strict."""
+EXIT_OBJECTIVE: Final = 12
+"""Every trial is a measurement, and some usable one missed an objective (slo:)."""
 EXIT_INTERRUPTED: Final = 130
+
+# Of `bench run`, for its last line.
+MEANINGS_OF_A_RUN: Final = {
+    EXIT_USAGE: "a mistake in the call, the workload or the set-up",
+    EXIT_TARGET: "the broker failed, or lost or damaged records",
+    EXIT_INVALID: "some trial is no valid measurement",
+    EXIT_OBJECTIVE: "an objective was missed",
+    EXIT_INTERRUPTED: "interrupted",
+}

@@ -35,6 +35,7 @@ def answer_of(result: RunResult) -> Answer:
     figures = Figures(result)
     summaries = [trial.summary for trial in result.trials]
     delivery = delivery_statement(summaries, _planned(result.manifest), figures.labels)
+    delivery = _with_replaced(delivery, result.manifest)
     statements = [delivery] if question.lost or delivery.state == "bad" else []
     bests: list[Best] = []
     if (gate := result.gate()) is not None:
@@ -56,6 +57,17 @@ def answer_of(result: RunResult) -> Answer:
             [trial for trials in figures.trials.values() for trial in trials],
         )
     return Answer(statements, _next_step(result, bests, summaries))
+
+
+def _with_replaced(delivery: Statement, manifest: Manifest) -> Statement:
+    """The statement, with faults of the system in trials that were measured again: a retry takes none back."""
+    texts = [
+        f"Before trial {trial.trial_id} was measured again: {'; '.join(before.reasons)}."
+        for trial in manifest.trials
+        for before in trial.replaced
+        if before.system_at_fault
+    ]
+    return replace(delivery, text=" ".join([delivery.text, *texts]), state="bad") if texts else delivery
 
 
 def _planned(manifest: Manifest) -> int:

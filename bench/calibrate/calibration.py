@@ -16,6 +16,7 @@ from typing import Final
 
 from highwater.bench.calibrate.generator import measure_ceilings
 from highwater.bench.calibrate.loopback import measure_loopback
+from highwater.bench.exit_codes import EXIT_OBJECTIVE, EXIT_OK
 from highwater.bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
@@ -136,10 +137,10 @@ def _pairs(
             observer=observer,
             launcher_of=launcher_of,
         )
+    # An objective of the workload says nothing about the instrument.
+    exit_code = manifest.exit_code if manifest.exit_code not in (None, EXIT_OBJECTIVE) else EXIT_OK
     analysis = RunResult(out / PAIRS).analysis()
-    if analysis is None:
-        return [], [], manifest.exit_code or 0
-    return analysis.noise, analysis.comparisons, manifest.exit_code or 0
+    return (analysis.noise, analysis.comparisons, exit_code) if analysis is not None else ([], [], exit_code)
 
 
 def plan_of_pairs(specification: Specification | None, wanted: Wanted) -> Plan | None:

@@ -37,7 +37,7 @@ CalibrationFile = Annotated[
 Launcher = Annotated[LauncherKind, typer.Option(help="What starts the load: Spark, or plain processes.")]
 SparkMaster = Annotated[str | None, typer.Option(metavar="URL", help="Spark master; default: local[*].")]
 SparkConf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no table: the outcome in one line.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard output.")]
 
 

@@ -80,6 +80,7 @@ def run(
 ) -> None:
     """Run every trial of a workload and write a result directory."""
     with one_line_errors():
+        from highwater.bench.analysis.answer import answer_of
         from highwater.bench.display.tables import print_end, results_as_json
         from highwater.bench.results import RunResult
         from highwater.bench.runs.execution import run_plan
@@ -114,7 +115,10 @@ def run(
         result = RunResult(asked.directory)
         if as_json:
             typer.echo(json.dumps(results_as_json(result), indent=2))
-        elif not (quiet or compat):
+        elif quiet or compat:
+            # The lines of --compat are for a parser, which reads standard output.
+            typer.echo(answer_of(result).sentence, err=compat is not None)
+        else:
             print_end(result)
         raise typer.Exit(manifest.exit_code or 0)
 

@@ -63,7 +63,8 @@ def search(
 ) -> None:
     """Find the highest rate that the system sustains without errors, within objectives, and without growing lag."""
     with one_line_errors():
-        from highwater.bench.display.tables import print_search
+        from highwater.bench.analysis.answer import answer_of
+        from highwater.bench.display.tables import answer_as_json, print_search
         from highwater.bench.results import Manifest, RunResult
         from highwater.bench.runs.execution import run_plan
         from highwater.bench.runs.resume import seed_of
@@ -98,11 +99,15 @@ def search(
             drive=drive,
             calibration=asked.calibration,
         )
-        found = RunResult(asked.directory).search()
+        result = RunResult(asked.directory)
+        found = result.search()
         if found is not None:
             if as_json:
-                typer.echo(json.dumps(found.model_dump(mode="json", by_alias=True), indent=2))
-            elif not quiet:
+                document = found.model_dump(mode="json", by_alias=True)
+                typer.echo(json.dumps(answer_as_json(result) | document, indent=2))
+            elif quiet:
+                typer.echo(answer_of(result).sentence)
+            else:
                 print_search(found, asked.directory)
         raise typer.Exit(manifest.exit_code or 0)
 

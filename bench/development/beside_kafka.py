@@ -20,7 +20,7 @@ import yaml
 
 from highwater.bench.commands.common import one_line_errors
 from highwater.bench.errors import UsageError
-from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
+from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.units import parse_count
@@ -111,7 +111,7 @@ def _measure(
         done = subprocess.run([*command, "--launcher", "process"], check=False).returncode
         if done in (EXIT_USAGE, EXIT_INTERRUPTED):
             raise typer.Exit(done)
-        if done != EXIT_OK:
+        if done not in (EXIT_OK, EXIT_OBJECTIVE):
             failed.append(name)
             if done not in (EXIT_INVALID, EXIT_TARGET):
                 raise typer.Exit(done)

@@ -18,6 +18,7 @@ from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.searched import search_statement
 from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
+from highwater.bench.exit_codes import EXIT_OK, MEANINGS_OF_A_RUN
 from highwater.bench.metrics import metric
 from highwater.bench.results import (
     Analysis,
@@ -155,6 +156,8 @@ def print_end(result: RunResult) -> None:
     console.print()
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
     console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+    if meaning := MEANINGS_OF_A_RUN.get(result.manifest.exit_code or EXIT_OK):
+        console.print(f"exit status {result.manifest.exit_code}: {meaning}", soft_wrap=True)
 
 
 def answer_lines(answer: Answer) -> list[Text]:
@@ -283,12 +286,23 @@ def _verdicts(trials: Sequence[TrialResult], planned: Sequence[TrialPlan]) -> st
     return "\n".join(parts)
 
 
+def answer_as_json(result: RunResult) -> dict[str, Any]:
+    """The answer for --json: in one line, statement by statement, and as the exit status."""
+    answer = answer_of(result)
+    return {
+        "outcome": answer.sentence,
+        "exit_code": result.manifest.exit_code,
+        "answer": [{"kind": item.kind, "state": item.state, "text": item.text} for item in answer.statements],
+        "next_step": answer.next_step,
+    }
+
+
 def results_as_json(result: RunResult) -> dict[str, Any]:
     """The results for --json: states and figures per cell, percentiles per trial and never averaged."""
     return {
+        **answer_as_json(result),
         "directory": str(result.directory),
         "status": result.manifest.status,
-        "exit_code": result.manifest.exit_code,
         "cells": {
             cell: [
                 {

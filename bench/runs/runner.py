@@ -18,7 +18,7 @@ from typing import Literal
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
 from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, text_of
-from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_TARGET, EXIT_USAGE
+from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import (
     BlockCanary,
     Calibration,
@@ -457,7 +457,7 @@ def _planned_again(plan: TrialPlan, before: ReplacedTrial | None) -> TrialPlan:
 
 
 def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
-    """The exit code of the trials: a fault of the system takes precedence over an invalid measurement.
+    """The exit code of the trials: a fault of the system comes before an invalid trial, and that before an objective.
 
     A fault of the system in a trial that was measured again still counts.
     """
@@ -470,4 +470,7 @@ def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
     invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
     if any(map(target_at_fault, invalid)):
         return EXIT_TARGET
-    return EXIT_INVALID if invalid or failed else EXIT_OK
+    if invalid or failed:
+        return EXIT_INVALID
+    measured = [summary for summary in summaries if summary.role == "measure"]
+    return EXIT_OK if all(result.met for summary in measured for result in summary.slo) else EXIT_OBJECTIVE

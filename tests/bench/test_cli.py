@@ -16,7 +16,8 @@ import highwater.bench.cli
 import highwater.spark_loadgen
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import ResultWriter, RunResult, checksums
+from highwater.bench.results import Manifest, ResultWriter, RunResult, checksums
+from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
 from highwater.bench.trials.plan import make_plan
@@ -404,3 +405,48 @@ def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> 
     result = call("plan", workload, "--resume", finished)
     assert result.exit_code == 2
     assert "was begun with load.rate: 100/s, and now it is 200/s" in result.stderr
+
+
+@pytest.fixture
+def stand_ins(workload: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The workload, for runs from the command line over stand-ins."""
+    execute = Run.execute
+
+    def over_stand_ins(run: Run) -> Manifest:
+        assert isinstance(run.launcher, FakeLauncher)
+        run.start, run.connect = FakeSystems(), FakeClient(run.launcher)
+        return execute(run)
+
+    monkeypatch.setattr(Run, "execute", over_stand_ins)
+    monkeypatch.setattr(runner, "git_state", lambda _: None)
+    return workload
+
+
+OUTCOME = "Nothing was lost: 600 of 600 records arrived once, in order."
+
+
+def test_a_quiet_run_prints_its_outcome_in_one_line(stand_ins: Path, tmp_path: Path) -> None:
+    result = call("run", stand_ins, "--out", tmp_path / "out", "--quiet")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(OUTCOME)
+    assert result.stdout.count("\n") == 1
+
+
+def test_a_missed_objective_is_told_and_has_an_exit_status(stand_ins: Path, tmp_path: Path) -> None:
+    stand_ins.write_text(MINIMAL + "slo: {produce.p99: <1us}\n")
+    result = call("run", stand_ins, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 12
+    document = json.loads(result.stdout)
+    assert document["exit_code"] == 12
+    assert document["outcome"].startswith(OUTCOME)
+    assert "Objective missed: " in document["outcome"]
+    assert [item["state"] for item in document["answer"] if item["kind"] == "objective"] == ["bad"]
+    shown = call("run", stand_ins, "--resume", tmp_path / "out")
+    assert shown.exit_code == 12
+    assert shown.stdout.endswith("exit status 12: an objective was missed\n")
+
+
+def test_lines_for_a_parser_stay_alone_on_standard_output(stand_ins: Path, tmp_path: Path) -> None:
+    result = call("run", stand_ins, "--out", tmp_path / "out", "--compat", "kafka")
+    assert OUTCOME not in result.stdout
+    assert result.stderr.startswith(OUTCOME)

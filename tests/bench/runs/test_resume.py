@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from highwater.bench.analysis.answer import answer_of
 from highwater.bench.errors import NotComparableError, TrialError, UsageError
 from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
 from highwater.bench.results.run_lock import LOCK_NAME, RunLock
@@ -410,6 +411,9 @@ def test_a_loss_stays_in_the_exit_status(bench: Bench) -> None:
     manifest = bench.run(resume=True, retry_invalid=True)
     assert_second_was_measured_again(bench, manifest)
     assert manifest.exit_code == 3
+    sentence = answer_of(RunResult(bench.out)).sentence
+    again = f"Before trial {manifest.trials[1].trial_id} was measured again: 3 acknowledged records were lost"
+    assert again in sentence
 
 
 def test_a_failed_trial_is_measured_again(bench: Bench) -> None:
