@@ -2,20 +2,22 @@
 
 Behaviour:
 * Answers at once when min_bytes are there (each partition counts up to its limit, whole batches or not), when a read
-  reaches the end of a segment, when a partition has an error, when max_wait_ms is not positive, or when the request
-  names no partition; otherwise the fetch is parked until its partitions have min_bytes or the time is up.
+  ends with its segment, when a partition has an error, a diverging epoch or a nearer replica, when max_wait_ms is not
+  positive, or when there is no partition to read. Otherwise the fetch is parked until its partitions have min_bytes,
+  one of them changes its role, or the time is up.
 * Whole batches only: a fetch offset inside a batch gets that batch from its start. The first partition with data gets
   at least one batch, however small the limits (KIP-74).
 * Above the client's quota the answer has a throttle time and no records, and the connection is muted for that time. No
-  answer is larger than the quota allows in all its windows (KIP-219).
+  answer is larger than the quota allows in all its windows, unless its one batch is (KIP-219).
 * Consumers read below the high watermark. With read_committed they read below the last stable offset, and the answer
   lists the aborted transactions (KIP-98).
 * Followers read up to the end of the leader's log, and their fetch offsets report their log end offsets to the leader.
   They wait for the log to grow; client quotas do not apply to them. A broker that is not a replica gets
   UNKNOWN_LEADER_EPOCH, as it may become one, or in older versions NOT_LEADER_OR_FOLLOWER.
 * A follower out of sync gets no records of throttled replicas while leader.replication.throttled.rate is exceeded.
-* From v11 a consumer may read from a follower, below the follower's high watermark. The leader returns a follower in
-  the consumer's rack, if `replica.selector.class` is the rack-aware one (KIP-392).
+* From v11 a consumer may read from a follower, below the follower's high watermark. Instead of records the leader
+  returns an in-sync follower in the consumer's rack that has the offset, if there is one, the leader is in another
+  rack, and `replica.selector.class` is the rack-aware one (KIP-392).
 * Records are empty, not null, on errors: librdkafka refuses null.
 
 Versions:
@@ -24,7 +26,7 @@ Versions:
 * v10 brings zstd (KIP-110): earlier versions get UNSUPPORTED_COMPRESSION_TYPE for a topic with compression.type zstd.
 * v12 brings last_fetched_epoch: a reader whose log diverges gets diverging_epoch and no records (KIP-595).
 * v13 names topics by id: UNKNOWN_TOPIC_ID for an unknown one (KIP-516).
-* v15 brings the follower's broker epoch (KIP-903), and v17 its directory, which only KRaft needs.
+* v15 brings the follower's broker epoch (KIP-903), which is not checked, and v17 its directory, which only KRaft needs.
 """
 
 from __future__ import annotations

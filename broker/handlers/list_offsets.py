@@ -4,9 +4,10 @@ Behaviour:
 * Timestamp -2 asks for the log start offset, -1 for the end that the reader may read, -3 for the record of the largest
   timestamp (KIP-734), -4 for the earliest offset that is not tiered (KIP-405), which is the log start offset here.
 * Any other negative timestamp: UNSUPPORTED_VERSION for the partition, as Kafka answers.
-* A timestamp later than every record: offset -1, timestamp -1.
+* A timestamp later than every record that the reader may read: offset -1, timestamp -1.
 * A partition named twice: INVALID_REQUEST for it, except in v0, where each is answered.
-* Only the leader answers, except to tools, whose replica id is -2. Followers get the log end offset.
+* Only the leader answers, except to tools, whose replica id is -2. For followers the end is the log end offset.
+* A damaged log: CORRUPT_MESSAGE; a disk that cannot be read: KAFKA_STORAGE_ERROR.
 * A new leader may not know the high watermark of its predecessor yet: OFFSET_NOT_AVAILABLE for the end and for offsets
   that may be above it, LEADER_NOT_AVAILABLE up to v4 (KIP-207).
 
@@ -73,15 +74,15 @@ def _answer(partition: Partition, wanted: Any, replica_id: int, read_committed: 
         answer = _look_up(partition, wanted.timestamp, replica_id, read_committed, version)
     if version >= 1:
         return answer
-    offsets = [] if "error_code" in answer else _up_to(partition, wanted.timestamp, answer["offset"])
+    offsets = [] if "error_code" in answer else _up_to(partition, answer["offset"])
     return {
         "error_code": answer.get("error_code", ErrorCode.none),
         "old_style_offsets": offsets[: max(wanted.max_num_offsets, 0)],
     }
 
 
-def _up_to(partition: Partition, timestamp_ms: int, found: int) -> list[int]:
-    """Return the offsets of v0 up to `found`; all of them if no record is as late as the timestamp."""
+def _up_to(partition: Partition, found: int) -> list[int]:
+    """Return the offsets of v0 up to `found`, the newest first; all of them if it is -1: no record is late enough."""
     log = partition.log
     end = partition.high_watermark
     begins = [max(offset, log.log_start_offset) for offset in log.segment_base_offsets]

@@ -3,11 +3,12 @@
 Behaviour:
 * Null topics (v0: none) request all topics; an empty list requests the brokers only.
 * An unknown topic is created when auto.create.topics.enable and the request allow it. A broker that runs alone returns
-  it ready for use; in a cluster, as in Kafka, the client must retry. Otherwise UNKNOWN_TOPIC_OR_PARTITION, or the error
-  of the creation.
+  it ready for use; in a cluster it returns LEADER_NOT_AVAILABLE, as Kafka does, and the client must retry. Otherwise
+  UNKNOWN_TOPIC_OR_PARTITION, or the error of the creation. A name that no topic can have: INVALID_TOPIC_EXCEPTION.
 * The brokers' addresses are those of the client's listener. A partition whose leader has no such listener is returned
   without a leader: LISTENER_NOT_FOUND (below v6 LEADER_NOT_AVAILABLE).
 * A partition without a live leader: LEADER_NOT_AVAILABLE.
+* v0 leaves out replicas that the client cannot reach: REPLICA_NOT_AVAILABLE, unless the leader is away too.
 * A stopped broker stays in the answer for zookeeper.session.timeout.ms, like a killed broker of Kafka. Otherwise
   transactional producers of librdkafka from 2.10 on wait for a coordinator that they have dropped (its issue 5511):
   they notice by a failed connection that the broker is gone.
