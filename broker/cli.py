@@ -17,6 +17,7 @@ COMMANDS: Final = {
     "transactions": "What transactional producers are doing; abort what hangs.",
     "configs": "Show and change the settings of topics, brokers, users and clients.",
     "cluster": "Whether a cluster is healthy, and its brokers; run one on this host.",
+    "monitoring": "Write a Prometheus configuration, alerts and a Grafana dashboard.",
     "elect": "Have leaders elected: the preferred ones, or any that lives.",
     "reassign": "Move replicas to other brokers.",
     "mirror": "Copy topics from one cluster to another, and keep copying.",

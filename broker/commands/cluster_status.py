@@ -98,7 +98,7 @@ def status(
         def look() -> ClusterStatus:
             if directory is not None:
                 return _status_of_directory(local_cluster.existing(directory), command_config)
-            return _status_of(bootstrap_server or DEFAULT_BOOTSTRAP, command_config, None)
+            return status_of(bootstrap_server or DEFAULT_BOOTSTRAP, command_config)
 
         if watch:
             _watch(look, every_s or _DEFAULT_INTERVAL_S, as_json)
@@ -117,14 +117,17 @@ def status(
 def _status_of_directory(found: local_cluster.LocalCluster, command_config: Path | None) -> ClusterStatus:
     servers = found.bootstrap_servers
     if servers:
-        return _status_of(servers, command_config, found)
+        return status_of(servers, command_config, found)
     health = judge(
         listed={}, reasons_down=_ended(found), controller=None, topics=(), servers_down=_zookeepers_down(found)
     )
     return ClusterStatus(health, "", {}, found)
 
 
-def _status_of(servers: str, command_config: Path | None, local: local_cluster.LocalCluster | None) -> ClusterStatus:
+def status_of(
+    servers: str, command_config: Path | None = None, local: local_cluster.LocalCluster | None = None
+) -> ClusterStatus:
+    """Raises UsageError when no broker answers."""
     cluster = Cluster(servers, command_config)
     health = health_of(
         cluster,

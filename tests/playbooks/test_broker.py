@@ -34,10 +34,12 @@ all:
 # Over the role's defaults, which are files of the play here, and as such over the inventory.
 VARIABLES = """
 broker_rack: left
+broker_metrics_address: "{{ 'fe80::1' if inventory_hostname == 'b1' else '127.0.0.1' }}"
 broker_properties: {log.retention.hours: 48}
 broker_instances:
   - {name: ssd, cluster: ssd, log_dirs: [/data/ssd1/highwater, /data/ssd2/highwater], cpus: 0-3}
-  - {name: hdd, cluster: hdd, port: 9093, log_dirs: [/data/hdd1/highwater], metrics_port: 9404,
+  - {name: hdd, cluster: hdd, port: 9093, log_dirs: [/data/hdd1/highwater],
+     metrics_port: "{{ 0 if inventory_hostname == 'b2' else 9404 }}",
      properties: {log.retention.hours: 12, sasl.enabled.mechanisms: PLAIN}}
 """
 RENDER = """
@@ -93,6 +95,16 @@ def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
     assert second.string("listeners") == "PLAINTEXT://[fe80::3]:9093"
     assert second.string("metrics.listener") == "HTTP://127.0.0.1:9404"
     assert second.integer("log.retention.hours") == 12
+
+
+def test_metrics_are_on_loopback_unless_told_otherwise(rendered: Path) -> None:
+    def listener(broker: str) -> str | None:
+        return BrokerConfig(read_properties_file(rendered / f"{broker}-broker.properties")).string("metrics.listener")
+
+    assert listener("b2-ssd") == "HTTP://127.0.0.1:10192"
+    assert listener("b1-ssd") == "HTTP://[fe80::1]:10192"
+    assert listener("b3-hdd") == "HTTP://127.0.0.1:9404"
+    assert listener("b2-hdd") is None
 
 
 def test_what_differs_is_in_a_drop_in(rendered: Path) -> None:

@@ -52,14 +52,22 @@ def test_the_page_of_a_node(node: NodeHarness) -> None:
     assert found["kafka_log_log_numlogsegments", log] == 1
 
 
-def test_the_documentation_names_every_metric(node: NodeHarness) -> None:
+def whole_page(node: NodeHarness) -> str:
+    """The page of a broker in a cluster, with all its metrics."""
     node.create_topic("t")
     node.produce("t", b"a")
     node.produce("t", b"a", acks=7)
     member = a_member(node.node, node.node.storage).parts
     of_a_cluster = "".join(cluster_page(node.node, member)) + zookeeper_page(ZooKeeperCounters())
-    page_text = "".join(page(node.node)) + of_a_cluster + ProcessMetrics().render()
-    served = set(re.findall(r"^# TYPE (\S+)", page_text, re.MULTILINE))
+    return "".join(page(node.node)) + of_a_cluster + ProcessMetrics().render()
+
+
+def names_of(page_text: str) -> set[str]:
+    return set(re.findall(r"^# TYPE (\S+)", page_text, re.MULTILINE))
+
+
+def test_the_documentation_names_every_metric(node: NodeHarness) -> None:
+    served = names_of(whole_page(node))
     documented = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
     assert served == set(re.findall(r"`((?:kafka|highwater|process|python)_[a-z_]+)`", documented))
 
