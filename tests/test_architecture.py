@@ -19,7 +19,7 @@ from tests import modules_page
 from tests.import_graph import circles, import_graph
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("bench", "broker", "common", "reports", "spark_loadgen", "tuning")
+ROOMS = ("bench", "broker", "common", "pipeline", "reports", "spark_loadgen", "tuning")
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
@@ -29,6 +29,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker": ("common",),
     "tuning": ("common",),
     "spark_loadgen": ("common",),
+    # One definition of the protocol, of record batches and of a login; all of these are sans-IO.
+    "pipeline": ("broker.protocol", "broker.records", "broker.security.jaas", "broker.security.login", "common"),
     "bench": ("common", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
     "bench/development": ("bench", "broker", "common", "reports", "spark_loadgen", "tests.broker"),
@@ -69,6 +71,13 @@ SANS_IO = (
     "broker/settings/store.py",
     "broker/topics",
     "broker/txn",
+    "pipeline/kafka/batches.py",
+    "pipeline/kafka/columns.py",
+    "pipeline/kafka/decode.py",
+    "pipeline/kafka/key_hash.py",
+    "pipeline/kafka/records.py",
+    "pipeline/kafka/rows.py",
+    "pipeline/kafka/unpack.py",
     "spark_loadgen/backlog.py",
     "spark_loadgen/coordination.py",
     "spark_loadgen/assignment.py",

@@ -1,0 +1,1 @@
+"""Topics in and out of PySpark without a client in the JVM."""

@@ -1,0 +1,31 @@
+"""The errors of this room: each text is one line that names the thing and says the way out."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """What ends a read or a write. The text is one line without secrets."""
+
+
+class SettingsError(PipelineError):
+    """An option is unknown, or has a value that cannot work."""
+
+
+class ClientError(PipelineError):
+    """No broker could be reached, or none would let this client in, within the time that was given."""
+
+
+class RecordsError(PipelineError):
+    """The records of a partition cannot be read: they are damaged, or in a format from before Kafka 0.11."""
+
+    def __init__(self, topic: str, partition: int, offset: int, what: str) -> None:
+        super().__init__(f"{topic}-{partition} at offset {offset}: {what}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        """The base offset of the batch that cannot be read."""
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[RecordsError], tuple[str, int, int, str]]:
+        """Spark pickles errors between its processes."""
+        return type(self), (self.topic, self.partition, self.offset, self.what)

@@ -1,0 +1,1 @@
+"""Kafka's side of the pipeline: a blocking client, and records as columns."""

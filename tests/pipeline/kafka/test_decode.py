@@ -1,0 +1,310 @@
+"""The vectorised decoder against the broker's own, over every kind of batch."""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from highwater.broker.records.batch import HEADER_SIZE, Codec, TimestampType, read_header, update_crc
+from highwater.broker.records.compress import compress
+from highwater.broker.records.record import (
+    Record,
+    TransactionMarker,
+    decode_batch,
+    encode_batch,
+    encode_end_marker,
+    outlines,
+    uncompressed_records,
+)
+from highwater.pipeline.errors import RecordsError, SettingsError
+from highwater.pipeline.kafka.columns import COLUMNS, DEFAULT_COLUMNS, check_columns, schema_of
+from highwater.pipeline.kafka.decode import Decoded, decode
+from tests.pipeline.kafka.plain import plain_rows, rows_of
+
+EVERY = tuple(COLUMNS)
+NOW_MS = 1_795_000_000_000
+_RECORD_COUNT = struct.Struct(">i")
+_LENGTH = struct.Struct(">i")
+_BASE_OFFSET = struct.Struct(">q")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+
+
+def read(data: bytes | bytearray, start: int = 0, end: int | None = None, **more: Any) -> Decoded:
+    options: dict[str, Any] = {"columns": EVERY, **more}
+    return decode(bytes(data), topic="t", partition=3, start_offset=start, end_offset=end, **options)
+
+
+def batch_of(count: int, base_offset: int = 0, size: int = 10, **more: Any) -> bytearray:
+    records = [Record(b"%0*d" % (size, n), b"k%d" % n, NOW_MS + n) for n in range(count)]
+    return encode_batch(records, base_offset=base_offset, **more)
+
+
+def compacted(batch: bytearray, keep: Sequence[int]) -> bytearray:
+    """The uncompressed batch with the records of the offset deltas `keep` alone, as the log cleaner leaves it."""
+    header = read_header(batch)
+    body = uncompressed_records(batch, header)
+    kept = b"".join(body[each.start : each.end] for each in outlines(body, header) if each.offset_delta in keep)
+    written = batch[:HEADER_SIZE] + kept
+    _LENGTH.pack_into(written, 8, len(written) - 12)
+    _RECORD_COUNT.pack_into(written, 57, len(keep))
+    update_crc(written, 0, len(written))
+    return written
+
+
+keys_and_values = st.none() | st.binary(max_size=12) | st.integers(0, 300).map(lambda size: b"x" * size)
+header_keys = st.text(max_size=5)
+records = st.builds(
+    Record,
+    value=keys_and_values,
+    key=keys_and_values,
+    timestamp_ms=st.integers(-1, 2**42),
+    headers=st.lists(st.tuples(header_keys, keys_and_values), max_size=3).map(tuple),
+)
+equal_records = st.builds(
+    lambda record, count: [record] * count, records, st.integers(1, 200)
+)  # of runs of equal lengths, the offset's growth apart
+
+
+@st.composite
+def fetches(draw: st.DrawFn) -> bytes:
+    """The records of one partition in an answer to Fetch: batches of every kind, the last one perhaps cut off."""
+    out = bytearray()
+    offset = draw(st.integers(0, 1000))
+    for _ in range(draw(st.integers(0, 5))):
+        producer_id = draw(st.sampled_from((-1, 7)))
+        if draw(st.integers(0, 6)) == 0:
+            batch = encode_end_marker(TransactionMarker(7, 0, 0, draw(st.booleans())), NOW_MS)
+            _BASE_OFFSET.pack_into(batch, 0, offset)
+            last_offset_delta = 0
+        else:
+            chosen = draw(st.lists(records, min_size=1, max_size=6) | equal_records)
+            codec = draw(st.sampled_from(Codec))
+            batch = encode_batch(
+                chosen,
+                codec=codec,
+                base_offset=offset,
+                leader_epoch=draw(st.integers(-1, 5)),
+                producer_id=producer_id,
+                timestamp_type=draw(st.sampled_from(TimestampType)),
+            )
+            last_offset_delta = len(chosen) - 1
+            if codec is Codec.NONE and draw(st.booleans()):
+                batch = compacted(batch, sorted(draw(st.sets(st.integers(0, last_offset_delta)))))
+        out += batch
+        offset += last_offset_delta + 1 + draw(st.integers(0, 3))
+    if draw(st.booleans()):
+        out += batch_of(3, offset)[: draw(st.integers(0, 90))]
+    return bytes(out)
+
+
+@given(fetches(), st.integers(-3, 40), st.none() | st.integers(0, 60))
+def test_equal_to_the_plain_decoder(data: bytes, start: int, length: int | None) -> None:
+    expected = plain_rows(data)
+    start += expected[0]["offset"] if expected else 0
+    end = None if length is None else start + length
+    decoded = read(data, start, end)
+    wanted = [row for row in expected if row["offset"] >= start and (end is None or row["offset"] < end)]
+    assert rows_of(decoded.rows) == wanted
+    ends = [
+        header.next_offset for header in every_header(data) if end is None or header.base_offset < end
+    ]  # of control batches and empty ones too
+    assert decoded.next_offset == min(max([start, *ends]), start + 2**62 if end is None else end)
+
+
+def every_header(data: bytes) -> list[Any]:
+    found, position = [], 0
+    while len(data) - position >= HEADER_SIZE:
+        header = read_header(data, position)
+        if header.size_bytes > len(data) - position:
+            break
+        found.append(header)
+        position += header.size_bytes
+    return found
+
+
+@given(fetches(), st.sets(st.sampled_from(EVERY), min_size=1))
+def test_a_subset_of_the_columns_has_the_same_content(data: bytes, names: set[str]) -> None:
+    columns = sorted(names)
+    every = read(data)
+    some = read(data, columns=columns)
+    assert some.rows.schema == schema_of(columns)
+    assert rows_of(some.rows) == rows_of(every.rows.select(columns))
+    assert (some.next_offset, some.batch_bytes) == (every.next_offset, every.batch_bytes)
+
+
+def test_headers_of_batches_are_enough_for_some_columns() -> None:
+    """The records are damaged, under a right CRC: nobody looks at them."""
+    data = batch_of(5)
+    data[HEADER_SIZE:] = b"\xff" * (len(data) - HEADER_SIZE)
+    update_crc(data, 0, len(data))
+    columns = ("topic", "partition", "offset", "timestampType", "batchBytes", "codec", "producerId", "leaderEpoch")
+    rows = rows_of(read(data, 1, 4, columns=columns).rows)
+    assert [row["offset"] for row in rows] == [1, 2, 3]
+    with pytest.raises(RecordsError, match=r"t-3 at offset 0: the records of a batch are damaged"):
+        read(data, columns=("offset", "value"))
+
+
+def test_offsets_of_compacted_batches_come_from_the_records() -> None:
+    data = compacted(batch_of(9), [1, 4, 5])
+    assert [row["offset"] for row in rows_of(read(data, columns=("offset",)).rows)] == [1, 4, 5]
+    assert read(data).next_offset == 9
+
+
+def test_the_schema_is_that_of_sparks_connector() -> None:
+    decoded = decode(batch_of(1), topic="t", partition=3, start_offset=0)
+    assert decoded.rows.schema == pa.schema(
+        [
+            ("key", pa.binary()),
+            ("value", pa.binary()),
+            ("topic", pa.string()),
+            ("partition", pa.int32()),
+            ("offset", pa.int64()),
+            ("timestamp", pa.timestamp("us", "UTC")),
+            ("timestampType", pa.int32()),
+        ]
+    )
+    assert tuple(decoded.rows.schema.names) == DEFAULT_COLUMNS
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 16, batch_of(3)[:-1]])
+def test_nothing_whole(data: bytes) -> None:
+    decoded = decode(data, topic="t", partition=3, start_offset=8)
+    assert (decoded.rows.num_rows, decoded.next_offset, decoded.batch_bytes) == (0, 8, 0)
+    assert decoded.rows.schema == schema_of(DEFAULT_COLUMNS)
+
+
+def marker(offset: int, producer_id: int, *, is_commit: bool) -> bytearray:
+    batch = encode_end_marker(TransactionMarker(producer_id, 0, 0, is_commit), NOW_MS)
+    _BASE_OFFSET.pack_into(batch, 0, offset)
+    return batch
+
+
+def test_aborted_transactions_are_hidden_from_readers_of_committed_records() -> None:
+    def part(offset: int, producer_id: int, is_transactional: bool = True) -> bytearray:
+        return batch_of(2, offset, producer_id=producer_id, is_transactional=is_transactional)
+
+    data = b"".join(
+        (
+            part(0, 1),  # aborted
+            part(2, 2),  # committed
+            part(4, -1, False),
+            marker(6, 1, is_commit=False),
+            part(7, 1),  # committed: after the marker of the aborted one
+            marker(9, 2, is_commit=True),
+            part(10, 2),  # aborted, its marker is not here yet
+            marker(12, 1, is_commit=True),
+        )
+    )
+    aborted = [(2, 10), (1, 0)]
+    assert offsets(read(data, aborted=aborted)) == [2, 3, 4, 5, 7, 8]
+    assert offsets(read(data, aborted=None)) == [0, 1, 2, 3, 4, 5, 7, 8, 10, 11]
+    assert offsets(read(data, 1, aborted=aborted)) == [2, 3, 4, 5, 7, 8]
+    assert read(data, aborted=aborted).next_offset == 13
+
+
+def offsets(decoded: Decoded) -> list[int]:
+    found: list[int] = decoded.rows.column("offset").to_pylist()
+    return found
+
+
+def test_a_wrong_crc_names_the_place() -> None:
+    data = batch_of(3, 10) + batch_of(3, 13)
+    data[-1] ^= 1
+    with pytest.raises(RecordsError, match=r"^t-3 at offset 13: the CRC of a batch of ") as caught:
+        read(data)
+    assert (caught.value.topic, caught.value.partition, caught.value.offset) == ("t", 3, 13)
+    copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - of our own making
+    assert (str(copy), copy.offset) == (str(caught.value), 13)
+    assert offsets(read(data, 10, 13)) == [10, 11, 12]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_formats_from_before_kafka_0_11(magic: int) -> None:
+    message = struct.pack(">qiIbb", 44, 30, 0, magic, 0) + b"\0" * 24
+    with pytest.raises(RecordsError, match=rf"^t-3 at offset 44: records in message format {magic}, from before Kafka"):
+        read(message)
+
+
+@pytest.mark.parametrize(
+    ("position", "form", "value", "text"),
+    [
+        (16, "b", 9, "message format 9 is unknown"),
+        (8, ">i", 20, "a batch claims 20 bytes, fewer than its header has"),
+        (8, ">i", -5, "a batch claims -5 bytes, fewer than its header has"),
+        (57, ">i", -1, "a batch has a negative number of records"),
+        (57, ">i", 1 << 30, "a batch claims more records than its bytes can hold"),
+        (23, ">i", -1, "a batch ends before it begins"),
+        (21, ">h", 6, "a batch has a compression that does not exist"),
+        (21, ">h", 2, "a batch of .* bytes cannot be unpacked"),
+        (57, ">i", 2, "the records of a batch are damaged: the records end"),
+        (57, ">i", 4, "the records of a batch are damaged: 1 of 4 records are missing"),
+        (23, ">i", 1, "the records of a batch are damaged: a record has an offset outside of its batch"),
+        (27, ">q", 2**62, "the records of a batch are damaged: a timestamp lies too far from 1970"),
+    ],
+)
+def test_damage_under_a_right_crc(position: int, form: str, value: int, text: str) -> None:
+    good, bad = batch_of(3, 40), batch_of(3, 43)
+    struct.pack_into(form, bad, position, value)
+    if position > 17:
+        update_crc(bad, 0, len(bad))
+    with pytest.raises(RecordsError, match=f"^t-3 at offset 43: {text}"):
+        read(good + bad)
+
+
+@given(st.binary(max_size=60), st.integers(1, 4), st.sampled_from([Codec.NONE, Codec.ZSTD]))
+def test_random_bytes_as_records_are_refused_or_read_like_the_plain_decoder(
+    body: bytes, count: int, codec: Codec
+) -> None:
+    batch = batch_of(count)[:HEADER_SIZE] + compress(codec, body)
+    _LENGTH.pack_into(batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, codec)
+    update_crc(batch, 0, len(batch))
+    try:
+        rows = rows_of(read(batch).rows)
+    except RecordsError:
+        return
+    assert [row["value"] for row in rows] == [record.value for record in decode_batch(batch)]
+
+
+def test_batches_in_the_wrong_order() -> None:
+    with pytest.raises(RecordsError, match=r"^t-3 at offset 2: a batch begins before the one before it ends"):
+        read(batch_of(3) + batch_of(3, 2))
+
+
+def test_header_keys_that_are_no_utf8_are_replaced_as_java_does() -> None:
+    data = encode_batch([Record(b"v", None, NOW_MS, (("ab", b"1"),))])
+    place = data.index(b"ab")
+    data[place] = 0xFF
+    update_crc(data, 0, len(data))
+    assert rows_of(read(data).rows)[0]["headers"] == [{"key": "\N{REPLACEMENT CHARACTER}b", "value": b"1"}]
+
+
+def test_large_records_and_empty_ones() -> None:
+    values = [b"a" * (1 << 20), b"", None, b"b" * 70_000, b"c"]
+    data = encode_batch([Record(value, None, NOW_MS) for value in values])
+    assert [row["value"] for row in rows_of(read(data).rows)] == values
+
+
+def test_what_unfolds_beyond_the_memory_is_left_for_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.pipeline.kafka.unpack._BODY_BYTES_MAX", 100_000)
+    data = batch_of(5, 0, 10_000, codec=Codec.ZSTD) + batch_of(5, 5, 15_000, codec=Codec.ZSTD)
+    first = read(data)
+    assert (offsets(first), first.next_offset) == ([0, 1, 2, 3, 4], 5)
+    assert offsets(read(data, 5)) == [5, 6, 7, 8, 9]
+
+
+def test_unknown_columns() -> None:
+    assert check_columns(["offset", "key"]) == ("offset", "key")
+    with pytest.raises(SettingsError, match="columns: valueByte is unknown; did you mean valueBytes"):
+        check_columns(["offset", "valueByte"])
+    with pytest.raises(SettingsError, match="columns: key is there twice"):
+        check_columns(["key", "key"])
+    with pytest.raises(SettingsError, match="columns: name at least one of key, value"):
+        check_columns([])
