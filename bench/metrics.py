@@ -409,6 +409,11 @@ def metric(name: str) -> MetricDefinition:
     return found
 
 
+def percentile_text(percentile: str) -> str | None:
+    """How a percentile is written: `p999` -> `p99.9`; None if it is not the name of one."""
+    return _PERCENTILES[percentile][0] if percentile in _PERCENTILES else None
+
+
 def values_of(summary: TrialSummary) -> dict[str, float]:
     """Every figure that the trial has, by name, in the order of the table."""
     found = ((name, definition.read(summary)) for name, definition in METRICS.items())

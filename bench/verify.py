@@ -54,6 +54,7 @@ def disagreements(result: RunResult) -> Iterator[str]:
         yield from _recovery(trial)
         yield from _verdict(trial, workloads.get(trial.summary.cell, alone))
     yield from _analysis(result)
+    yield from _search(result)
     yield from _confirmations(result)
 
 
@@ -235,6 +236,20 @@ def _analysis(result: RunResult) -> Iterator[str]:
     for what, figures in _figures(stored).items():
         if made.get(what) != figures:
             yield f"analysis.json: {what}: says {figures}, and the trials give {made.get(what, 'no such figure')}"
+
+
+def _search(result: RunResult) -> Iterator[str]:
+    """Whether a search knows its trials by their own verdicts."""
+    try:
+        search = result.search()
+    except ResultDirectoryError:
+        return  # told where it is read first
+    verdicts = {trial.summary.trial_id: trial.summary.verdict for trial in result.trials}
+    for probe in search.probes if search is not None else []:
+        found = verdicts.get(probe.trial_id)
+        if probe.verdict is not None and probe.verdict != found:
+            there = "has no summary" if found is None else f"is {found.state}"
+            yield f"search.json: {probe.trial_id} is {probe.verdict.state}, and the trial {there}"
 
 
 def _figures(analysis: Analysis) -> dict[str, object]:

@@ -55,7 +55,8 @@ def compare(
             found = compared(base_run, head_run, base_cell, head_cell, names or None)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        found.warnings.extend(_changed_since(base_run, head_run))
+        changed = list(_changed_since(base_run, head_run))
+        found = found.model_copy(update={"warnings": [*found.warnings, *changed]})
         if as_json:
             typer.echo(found.model_dump_json(by_alias=True, indent=2))
         elif markdown and found.metrics:

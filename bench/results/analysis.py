@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple
 from pydantic import Field
 
 from highwater.bench.results.base import Model
-from highwater.bench.results.models import Scalar
+from highwater.bench.results.models import Scalar, Verdict
 
 ANALYSIS_SCHEMA: Final = "bench.analysis/1"
 SEARCH_SCHEMA: Final = "bench.search/1"
@@ -102,6 +102,9 @@ class SearchProbe(Model):
     passed: bool
     limit: str | None = Field(description="the first limit that failed: a metric or a check; None when it passed")
     text: str | None = Field(description="that limit in a sentence, with what was measured")
+    verdict: Verdict | None = Field(
+        default=None, description="of the trial: whether its figures may be believed; None in an older file"
+    )
 
 
 class Search(Model):

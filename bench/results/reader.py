@@ -218,8 +218,16 @@ class RunResult:
         return self._optional(Analysis, "analysis.json")
 
     def search(self) -> Search | None:
-        """The search; None when the run was not a search."""
-        return self._optional(Search, "search.json")
+        """The search; None when the run was not a search. Verdicts that an older file lacks are those of the trials."""
+        found = self._optional(Search, "search.json")
+        if found is None:
+            return None
+        verdicts = {trial.summary.trial_id: trial.summary.verdict for trial in self.trials}
+        probes = [
+            probe if probe.verdict else probe.model_copy(update={"verdict": verdicts.get(probe.trial_id)})
+            for probe in found.probes
+        ]
+        return found.model_copy(update={"probes": probes})
 
     def _optional(self, model: type[M], name: str) -> M | None:
         path = self.directory / name

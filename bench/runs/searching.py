@@ -17,20 +17,35 @@ from pydantic import ValidationError
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.errors import UsageError
 from highwater.bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
-from highwater.bench.results import Reason, ResultWriter, RunResult, Scalar, Search, SearchProbe, TrialResult, Window
+from highwater.bench.metrics import percentile_text
+from highwater.bench.results import (
+    Reason,
+    ResultWriter,
+    RunResult,
+    Scalar,
+    Search,
+    SearchProbe,
+    SloResult,
+    TrialResult,
+    TrialSummary,
+    Window,
+)
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from highwater.bench.trials.progress import slo_text
 from highwater.bench.units import format_rate, parse_rate_per_s
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.slo import parse_bound
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
-from highwater.common.units import count_text
+from highwater.common.units import count_text, duration_ns_text
 
 RATE_FACTOR: Final = "load.rate"
 # A slope is significant when it is this many standard errors away from 0.
 _STANDARD_ERRORS: Final = 2.0
 _GENERATOR: Final = "generator."
+# Latencies that begin when a record is due, and so contain the lateness of the generator.
+_RESPONSES: Final = ("produce", "e2e")
 
 
 def searchable(specification: Specification, cell_name: str | None = None) -> Specification:
@@ -153,6 +168,7 @@ class SearchAgenda:
             passed=limit is None,
             limit=limit,
             text=text,
+            verdict=outcome.summary.verdict if outcome.summary is not None else None,
         )
 
 
@@ -172,7 +188,8 @@ def failed_limit(
     """The first limit that a trial broke, and a sentence about it; None when it passed.
 
     In this order: lost records, an overloaded generator, the rate, the objectives. A busy or oversubscribed host is not
-    a limit: near the highest rate of one machine it always is busy.
+    a limit: near the highest rate of one machine it always is busy. An objective that the lateness of the generator
+    alone breaks is a limit of the generator.
     """
     summary = outcome.summary
     if summary is None:
@@ -189,7 +206,7 @@ def failed_limit(
         return reason.check, reason.text
     for result in summary.slo:
         if not result.met:
-            return result.metric, slo_text(result)
+            return _lateness(summary, result) or (result.metric, slo_text(result))
     behind = lag_growth(windows)
     measured = [window for window in windows if window.phase == "measure"]
     allowed = (1 - achieved_ratio_min) * sum(window.acked for window in measured)
@@ -201,6 +218,24 @@ def failed_limit(
     if (reason := found("drain.", "steady.", "generator.send_delay", "host.profile")) is not None:
         return reason.check, reason.text
     return None, None
+
+
+def _lateness(summary: TrialSummary, missed: SloResult) -> tuple[str, str] | None:
+    """The generator as the limit, if its records left later than the objective allows them to arrive.
+
+    None while the client's queue was full: then the records waited for the system.
+    """
+    prefix, _, percentile = missed.metric.rpartition(".")
+    written = percentile_text(percentile)
+    if prefix not in _RESPONSES or written is None or any(task.backpressure for task in summary.generator.tasks):
+        return None
+    bound, delay_ns = parse_bound(missed.bound), getattr(summary.produce.send_delay_ns, percentile)
+    if not bound.comparison.startswith("<") or delay_ns <= bound.value:
+        return None
+    return f"{_GENERATOR}send_delay_{percentile}_ns", (
+        f"the load generator was late by {duration_ns_text(delay_ns)} at {written}, more than the "
+        f"objective of {duration_ns_text(bound.value)}: it is the limit, not the system"
+    )
 
 
 def lag_growth(windows: Sequence[Window]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from highwater.bench.analysis.searched import search_statement
 from highwater.bench.display.tables import print_search
 from highwater.bench.errors import TrialError, UsageError
-from highwater.bench.results import Manifest, Reason, RunResult, Search, SloResult, Window
+from highwater.bench.results import LoadTask, Manifest, Reason, RunResult, Search, SloResult, Window
 from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.runner import Run
@@ -124,6 +125,11 @@ def test_the_answer_is_a_bracket_with_its_reason_and_was_confirmed(
 
     result = RunResult(bench.out)
     assert list(disagreements(result)) == []
+    assert [probe.verdict for probe in search.probes] == [trial.summary.verdict for trial in result.trials]
+    older = json.loads((bench.out / "search.json").read_text())
+    older["probes"] = [{name: value for name, value in probe.items() if name != "verdict"} for probe in older["probes"]]
+    (bench.out / "search.json").write_text(json.dumps(older))
+    assert RunResult(bench.out).search() == search, "an older file has none: those of the trials are taken"
     tired = result.trials[0]
     generator = tired.summary.generator.model_copy(update={"cpu_ratio_max": 1.0})
     dumped = tired.summary.model_copy(update={"generator": generator}).model_dump_json(by_alias=True)
@@ -158,6 +164,43 @@ def test_objectives_are_part_of_what_passes(bench: Bench) -> None:
     assert search.slo == {"produce.p99": "<4ms"}
     assert search.text is not None
     assert re.fullmatch(r"produce\.p99 was 4(\.\d+)? ms, <4ms is asked for", search.text)
+
+
+def test_an_objective_that_the_generator_alone_breaks_is_the_generators_limit() -> None:
+    def late(percentile_ns: int, backpressure: int = 0) -> TrialOutcome:
+        found = outcome(slo=[SloResult(metric="produce.p99", bound="<10ms", value=2.5e7, met=False)])
+        assert found.summary is not None
+        produce, generator = found.summary.produce, found.summary.generator
+        delay = produce.send_delay_ns.model_copy(update={"p99": percentile_ns})
+        task = LoadTask(
+            task=0,
+            role="producer",
+            host="here",
+            pid=1,
+            cpu_count=2,
+            cpu_ratio_max=0.1,
+            sent=1,
+            acked=1,
+            failed=0,
+            received=0,
+            first_send_delay_ns=0,
+            backpressure=backpressure,
+        )
+        changed = {
+            "produce": produce.model_copy(update={"send_delay_ns": delay}),
+            "generator": generator.model_copy(update={"tasks": [task]}),
+        }
+        return TrialOutcome(found.plan, found.summary.model_copy(update=changed))
+
+    assert failed_limit(late(12_000_000), [], 0.995) == (
+        "generator.send_delay_p99_ns",
+        (
+            "the load generator was late by 12 ms at p99, more than the objective of 10 ms: "
+            "it is the limit, not the system"
+        ),
+    )
+    assert failed_limit(late(9_000_000), [], 0.995)[0] == "produce.p99"
+    assert failed_limit(late(12_000_000, backpressure=1), [], 0.995)[0] == "produce.p99", "it waited for the system"
 
 
 def test_a_generator_that_gives_out_first_is_said_to(bench: Bench) -> None:
