@@ -1,7 +1,7 @@
 """Topics of a broker that runs alone: creates, extends and deletes them in its store and on its disks.
 
-A topic is in the store before its first folder exists, and is marked for deletion before its first folder goes, so what
-a crash interrupts is finished at the next start.
+A topic is in the store before its first folder exists, and is marked for deletion before its first folder is removed.
+The next start therefore finishes what a crash interrupted.
 """
 
 from __future__ import annotations
@@ -74,15 +74,15 @@ def take_up_topics(partitions: Partitions, store: EmbeddedMetadataStore) -> Sequ
 
 
 def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: str) -> bool:
-    """Have the folders of a topic deleted, and forget it in the store once they all can be; whether that is so."""
-    all_can_be = partitions.delete_logs(name)
-    if all_can_be:
+    """Delete the logs of a topic, and remove it from the store if all could be deleted; returns whether they could."""
+    all_are_deleted = partitions.delete_logs(name)
+    if all_are_deleted:
         store.remove_topic(name)
-    return all_can_be
+    return all_are_deleted
 
 
 class LocalTopics:
-    """The `Administration` of a broker that runs alone, and the same at once."""
+    """The `Administration` of a broker that runs alone. Its own methods return what the others pass to `then`."""
 
     def __init__(
         self,
@@ -97,13 +97,13 @@ class LocalTopics:
         self._store = store
         self._coordinators = coordinators
         self._half_gone: set[str] = set()
-        """Topics that the disk did not let go: nobody sees them, though the store and the disk may know them still."""
+        """Topics whose deletion failed: no client sees them, but the store and the disk may still have them."""
 
     @property
     def is_controller(self) -> bool:
         return True
 
-    # Administration: everything is done when it is answered, so no time-out is ever reached
+    # Administration: all work is done before the answer, so no time-out is ever reached
 
     def create_topics(
         self,
@@ -158,7 +158,7 @@ class LocalTopics:
         *,
         timeout_ms: int,
     ) -> None:
-        """This broker is the only one, so a partition that is to be here is where it can be."""
+        """This broker is the only one, so the only valid target is the present replica: nothing moves."""
         then({key: self._unknown_partition(key) or self._check_move(replicas) for key, replicas in wanted.items()})
 
     def list_reassignments(
@@ -194,7 +194,7 @@ class LocalTopics:
         return self.create_all([wanted])[0]
 
     def create_all(self, wanted: Sequence[NewTopic], *, validate_only: bool = False) -> list[Topic | Problem]:
-        """Create topics, each for itself. With `validate_only` nothing is made, and they are told as they would be."""
+        """Create topics. A refused topic does not stop the others. With `validate_only` nothing is created."""
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
         partition_count = 0
@@ -224,7 +224,7 @@ class LocalTopics:
         return [result if isinstance(result, Problem) else opened[result.name] for result in results]
 
     def create_all_by_default(self, names: Iterable[str]) -> dict[str, Topic | Problem]:
-        """Create topics that somebody uses before anybody has made them: in one write, up to the limit of a request."""
+        """Create topics on first use, with the defaults: in one write, up to the limit of a request."""
         wanted = [self._by_default(name) for name in dict.fromkeys(names)]
         return {topic.name: result for topic, result in zip(wanted, self.create_all(wanted), strict=True)}
 
@@ -248,7 +248,7 @@ class LocalTopics:
         return topic
 
     def _assign(self, wanted: NewTopic, names: Mapping[str, str]) -> Problem | dict[int, list[int]]:
-        """The replicas of every partition of a new topic, if it may be made beside those of `names`."""
+        """Return the replicas of each partition of a new topic, or why it cannot be created beside those of `names`."""
         if problem := check_new_topic(wanted, names):
             return problem
         if wanted.name in self._half_gone or wanted.name in self._store.topics_marked_for_deletion():
@@ -339,7 +339,7 @@ class LocalTopics:
             self._half_gone.discard(name)
 
     def _abandon(self, name: str) -> None:
-        """Take back a topic of which not every folder could be made, or let go."""
+        """Delete a topic of which some folder could not be created or deleted."""
         self._half_gone.add(name)
         try:
             self._store.mark_for_deletion(name)

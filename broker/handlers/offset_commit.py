@@ -15,14 +15,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kio.schema.errors import ErrorCode
-
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.group.offsets import CommittedOffset
+from highwater.broker.handlers.committed_offsets import outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.common.topic_partition import TopicPartition
+from highwater.broker.protocol.cold import milliseconds
 
 _NO_RETENTION_MS: Final = -1
 
@@ -32,47 +29,15 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     retention = getattr(request, "retention_time", None)
     retention_ms = _NO_RETENTION_MS if retention is None else milliseconds(retention)
     expires_ms = None if retention_ms == _NO_RETENTION_MS else now_ms + retention_ms
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    unknown: dict[TopicPartition, ErrorCode] = {}
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            if node.cluster.partition(*key) is None:
-                unknown[key] = ErrorCode.unknown_topic_or_partition
-                continue
-            offsets[key] = CommittedOffset(
-                wanted.committed_offset,
-                getattr(wanted, "committed_leader_epoch", -1),
-                wanted.committed_metadata or "",
-                now_ms,
-                expires_ms,
-            )
+    offsets, unknown = requested_offsets(request, node.cluster, now_ms, expires_ms)
     if not offsets:
-        return _encode(request, unknown)
+        return {"topics": outcomes_by_topic(request, unknown)}
     deferred = Deferred()
 
     def answer(outcomes: Outcomes) -> None:
-        deferred.complete(_encode(request, {**outcomes, **unknown}))
+        deferred.complete({"topics": outcomes_by_topic(request, {**outcomes, **unknown})})
 
     instance_id = getattr(request, "group_instance_id", None)
     committer = Committer(request.member_id, instance_id, request.generation_id_or_member_epoch)
     node.groups.commit(request.group_id, committer, offsets, answer)
     return deferred.now_or_later()
-
-
-def _encode(request: Any, outcomes: Outcomes) -> Answer:
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": wanted.partition_index,
-                        "error_code": outcomes[topic.name, wanted.partition_index],
-                    }
-                    for wanted in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }

@@ -12,9 +12,9 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Outcomes
+from highwater.broker.handlers.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -27,21 +27,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         deferred.complete(
             {"error_code": outcomes, "topics": []}
             if isinstance(outcomes, ErrorCode)
-            else {"error_code": ErrorCode.none, "topics": _encode(request, {**unknown, **outcomes})}
+            else {"error_code": ErrorCode.none, "topics": outcomes_by_topic(request, {**unknown, **outcomes})}
         )
 
     node.groups.delete_offsets(request.group_id, known, answer)
     return deferred.now_or_later()
-
-
-def _encode(request: Any, outcomes: Outcomes) -> list[Answer]:
-    return [
-        {
-            "name": topic.name,
-            "partitions": [
-                {"partition_index": entry.partition_index, "error_code": outcomes[topic.name, entry.partition_index]}
-                for entry in topic.partitions
-            ],
-        }
-        for topic in request.topics
-    ]

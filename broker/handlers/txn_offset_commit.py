@@ -21,7 +21,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.group.coordinator import Committer, Outcomes
-from highwater.broker.group.offsets import CommittedOffset
+from highwater.broker.handlers.committed_offsets import outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.node import Node
@@ -32,23 +32,13 @@ from highwater.common.topic_partition import TopicPartition
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     version = context.version
-    now_ms = node.clock.now_ms()
-    offsets: dict[TopicPartition, CommittedOffset] = {}
-    unknown: dict[TopicPartition, ErrorCode] = {}
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            key = (topic.name, wanted.partition_index)
-            if node.cluster.partition(*key) is None:
-                unknown[key] = ErrorCode.unknown_topic_or_partition
-                continue
-            epoch = getattr(wanted, "committed_leader_epoch", -1)
-            offsets[key] = CommittedOffset(wanted.committed_offset, epoch, wanted.committed_metadata or "", now_ms)
+    offsets, unknown = requested_offsets(request, node.cluster, node.clock.now_ms())
     if not offsets:
-        return _encode(request, unknown, version)
+        return _answer(request, unknown, version)
     deferred = Deferred()
 
     def answer(outcomes: Outcomes) -> None:
-        deferred.complete(_encode(request, {**outcomes, **unknown}, version))
+        deferred.complete(_answer(request, {**outcomes, **unknown}, version))
 
     committer = Committer(
         getattr(request, "member_id", ""),
@@ -80,24 +70,10 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return deferred.now_or_later()
 
 
-def _encode(request: Any, outcomes: Outcomes, version: int) -> Answer:
-    def outcome(key: TopicPartition) -> ErrorCode:
-        error = outcomes[key]
-        is_loading = error is ErrorCode.coordinator_load_in_progress
-        return ErrorCode.coordinator_not_available if is_loading and version < 2 else error
-
-    return {
-        "topics": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {
-                        "partition_index": wanted.partition_index,
-                        "error_code": outcome((topic.name, wanted.partition_index)),
-                    }
-                    for wanted in topic.partitions
-                ],
-            }
-            for topic in request.topics
-        ]
-    }
+def _answer(request: Any, outcomes: Outcomes, version: int) -> Answer:
+    if version < 2:
+        outcomes = {
+            key: ErrorCode.coordinator_not_available if error is ErrorCode.coordinator_load_in_progress else error
+            for key, error in outcomes.items()
+        }
+    return {"topics": outcomes_by_topic(request, outcomes)}

@@ -1,7 +1,7 @@
 """Creates, extends and deletes topics for clients: one interface, alone or in a cluster.
 
-Every call answers each of the things asked for by itself, in the order asked, through `then`, which may be called
-before the call returns. What takes longer than `timeout_ms` is answered REQUEST_TIMED_OUT and goes on.
+Every call passes one result for each item of the request, in the order of the request, to `then`, which may be called
+before the call returns. An item that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its work goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
 
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
-"""Kafka's controller refuses more at once too; without a limit one request could fill the disk with folders."""
+"""The limit of Kafka's controller; without one, a request could fill the disk with folders."""
 
 
 NOT_CONTROLLER: Final = Problem(ErrorCode.not_controller, "This is not the correct controller for this cluster.")
@@ -30,7 +30,7 @@ DELETION_DISABLED: Final = Problem(
 
 
 class NewTopic(NamedTuple):
-    """A topic somebody asks for. -1 for a count asks for the broker's default; an assignment excludes both counts."""
+    """A topic to create. A count of -1 stands for the broker's default; with an assignment both counts are -1."""
 
     name: str
     partition_count: int = -1
@@ -43,7 +43,7 @@ class NewTopic(NamedTuple):
         return {name: text for name, text in (self.config or {}).items() if text is not None}
 
     def counts(self, config: BrokerConfig) -> tuple[int, int]:
-        """Of partitions and of replicas of each, where no assignment says so."""
+        """Return the numbers of partitions, and of replicas of each, of a topic without an assignment."""
         partition_count, replication_factor = self.partition_count, self.replication_factor
         return (
             config.integer("num.partitions") if partition_count == -1 else partition_count,
@@ -54,14 +54,14 @@ class NewTopic(NamedTuple):
 class CreatedTopic(NamedTuple):
     name: str
     topic_id: UUID | None
-    """None when it was only to be validated."""
+    """None if the request only validates."""
     partition_count: int
     replication_factor: int
     config: TopicConfig
 
 
 class MorePartitions(NamedTuple):
-    """A topic that is to grow, to a total; with an assignment, the replicas of each partition that is new."""
+    """A topic that gets more partitions, up to a total; `assignments` has the replicas of each new partition."""
 
     name: str
     total: int
@@ -74,7 +74,7 @@ class ElectionType(IntEnum):
 
 
 class Reassignment(NamedTuple):
-    """A partition that moves: all its replicas for now, and which of them come and go."""
+    """A partition that is being reassigned: its present replicas, and which of them are added and removed."""
 
     replicas: list[int]
     adding: list[int]
@@ -84,7 +84,7 @@ class Reassignment(NamedTuple):
 class Administration(Protocol):
     @property
     def is_controller(self) -> bool:
-        """Whether this broker decides, and knows of all topics there are."""
+        """Whether this broker is the one that changes topics; its metadata has all topics."""
 
     def create_topics(
         self,
@@ -94,7 +94,7 @@ class Administration(Protocol):
         timeout_ms: int,
         validate_only: bool = False,
     ) -> None:
-        """Create topics. With `validate_only` nothing is made, and they are told as they would be."""
+        """Create topics. With `validate_only` nothing is created, and the results are those of a creation."""
 
     def add_partitions(
         self,
@@ -117,7 +117,7 @@ class Administration(Protocol):
         *,
         timeout_ms: int,
     ) -> None:
-        """Have these led by their preferred replica, or by any that lives; None asks for all that need it."""
+        """Elect the preferred replica, or any live one, as the leader; None stands for all partitions that need it."""
 
     def alter_reassignments(
         self,
@@ -126,7 +126,7 @@ class Administration(Protocol):
         *,
         timeout_ms: int,
     ) -> None:
-        """Begin to move partitions to these replicas, or cancel that (None); answered when it has begun (KIP-455)."""
+        """Begin to move partitions to these replicas, or cancel a move (None); answered when it began (KIP-455)."""
 
     def list_reassignments(
         self,
@@ -135,11 +135,11 @@ class Administration(Protocol):
         *,
         timeout_ms: int,
     ) -> None:
-        """Those of these, or of all (None), that move."""
+        """Pass the moves of these partitions, or of all (None), to `then`."""
 
 
 def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | None:
-    """Why this topic cannot be made beside those of `names`, which stand under their names in metrics."""
+    """Return why a topic cannot be created, None if it can. `names` has the existing topics by their metric names."""
     if reason := topic_name_problem(wanted.name):
         return Problem(ErrorCode.invalid_topic_exception, reason)
     twin = names.get(metric_name(wanted.name))
@@ -162,7 +162,7 @@ def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | Non
 
 
 def check_growth(current: int, total: int) -> Problem | None:
-    """Why a topic of so many partitions cannot get a total of others."""
+    """Return why a topic of `current` partitions cannot get `total` partitions, None if it can."""
     if total < current:
         reason = f"Topic currently has {current} partitions, which is higher than the requested {total}."
         return Problem(ErrorCode.invalid_partitions, reason)
@@ -184,5 +184,5 @@ def unknown_topic(name: str) -> Problem:
 def too_many_partitions(count: int) -> Problem:
     return Problem(
         ErrorCode.policy_violation,
-        f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are made at once.",
+        f"{count} partitions in one request; at most {MAX_PARTITIONS_PER_REQUEST} are created at once.",
     )

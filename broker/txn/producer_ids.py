@@ -1,7 +1,7 @@
 """The interface that allocates unique producer ids, and the blocks of ids behind it.
 
 A broker that runs alone gets its blocks from its store (alone/producer_ids.py), a member of a cluster gets them from
-the controller (cluster/producer_ids.py).
+the controller (member/producer_ids.py).
 """
 
 from __future__ import annotations

@@ -1,0 +1,49 @@
+"""Reads committed offsets from requests, and encodes the outcomes by partition."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.cluster.state import ClusterView
+from highwater.broker.group.coordinator import Outcomes
+from highwater.broker.group.offsets import CommittedOffset
+from highwater.broker.protocol.cold import Answer
+from highwater.common.topic_partition import TopicPartition
+
+
+def requested_offsets(
+    request: Any, cluster: ClusterView, now_ms: int, expire_timestamp_ms: int | None = None
+) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, ErrorCode]]:
+    """Return the offsets of partitions that exist, and the errors of the others."""
+    offsets: dict[TopicPartition, CommittedOffset] = {}
+    unknown: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            key = (topic.name, wanted.partition_index)
+            if cluster.partition(*key) is None:
+                unknown[key] = ErrorCode.unknown_topic_or_partition
+                continue
+            offsets[key] = CommittedOffset(
+                wanted.committed_offset,
+                getattr(wanted, "committed_leader_epoch", -1),
+                wanted.committed_metadata or "",
+                now_ms,
+                expire_timestamp_ms,
+            )
+    return offsets, unknown
+
+
+def outcomes_by_topic(request: Any, outcomes: Outcomes) -> list[Answer]:
+    """Return the topics of the answer, with the outcome of each partition of the request."""
+    return [
+        {
+            "name": topic.name,
+            "partitions": [
+                {"partition_index": wanted.partition_index, "error_code": outcomes[topic.name, wanted.partition_index]}
+                for wanted in topic.partitions
+            ],
+        }
+        for topic in request.topics
+    ]
