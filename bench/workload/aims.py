@@ -1,7 +1,7 @@
-"""The `aims:` of a workload file: what one variant should reach beside others.
+"""The `aims:` of a workload file: ratios that one variant should reach against others.
 
-An objective (`slo:`) holds for every trial by itself. An aim holds for a ratio: what a metric is for one variant,
-divided by what it is for another, in trials of one block.
+An objective (`slo:`) bounds a metric of each trial. An aim bounds a ratio: the metric of one variant, divided by the
+metric of another variant in trials of the same block.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from highwater.bench.workload.values import KeyFaultError, Part, SloBound
 
 
 class Aim(Part):
-    """Ratios that a variant should reach to each of some others, in cells that are alike in all other factors."""
+    """Ratios that a variant should reach against each of some other variants, in cells that differ in no other
+    factor.
+    """
 
     of: str = Field(description="the variant that the aim is of")
-    beside: list[str] = Field(min_length=1, description="the variants that it is divided by, each by itself")
+    beside: list[str] = Field(min_length=1, description="the variants to divide by, one after the other")
     ratio: dict[str, SloBound] = Field(min_length=1, description='metric -> bound on the ratio, such as ">=1.5"')
 
     @field_validator("ratio")
@@ -39,12 +41,12 @@ class Aim(Part):
 
 
 def check_aims(aims: list[Aim], variants: Mapping[str, Any]) -> None:
-    """Raises KeyFaultError for an aim of a variant that there is none of."""
+    """Raises KeyFaultError for an aim that names an unknown variant."""
     for number, aim in enumerate(aims):
         for key, names in (("of", [aim.of]), ("beside", aim.beside)):
             for name in names:
                 if name not in variants:
-                    known = ", ".join(variants) or "none there"
+                    known = ", ".join(variants) or "there are none"
                     raise KeyFaultError("aims", number, key, text=f"{name!r} is not one of the variants ({known})")
         if aim.of in aim.beside:
-            raise KeyFaultError("aims", number, "beside", text=f"{aim.of} beside itself is always 1")
+            raise KeyFaultError("aims", number, "beside", text=f"{aim.of} against itself is always 1")

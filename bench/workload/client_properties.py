@@ -1,8 +1,8 @@
-"""librdkafka properties as workload files give them, checked before any load starts.
+"""Checks the librdkafka properties of workload files before any load starts.
 
-librdkafka itself is the authority on names and values. Four things it lets through are caught here: a number followed
-by anything (`5x` is read as 5), a property of the other kind of client (ignored with a log line), one property under
-two of its names (the last one counts), and what the load generator sets itself.
+librdkafka itself checks names and values. Four mistakes that it accepts are refused here: a number followed by other
+characters (`5x` is read as 5), a property of the other kind of client (ignored with a log line), one property under
+two of its names (the last one counts), and a property that the load generator sets itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from highwater.bench.units import format_size, parse_size_bytes
 from highwater.common.nearest import nearest
 
 Role = Literal["producer", "consumer"]
-# A set that is judged by itself: of one kind of client, or of what all have to come into a cluster.
+# A set of properties that is checked on its own: of one kind of client, or of the connection that all clients need.
 _Set = Role | Literal["connection"]
 PropertyValue = str | int | float | bool
 
@@ -28,11 +28,11 @@ _SET_BY_THE_RUN: Final = {
     "transactional.id": "the run sets it when producers.transactions is given",
 }
 _OF_A_CONNECTION: Final = ("security.protocol", "sasl.", "ssl.", "enable.sasl.", "enable.ssl.", "https.")
-# Byte counts whose Kafka name does not say so; a unit is asked for. The limit is librdkafka's own.
+# Byte counts whose name does not contain the unit, so the value must have one. The limit is librdkafka's own.
 _SIZES: Final = {"batch.size": 2**31 - 1}
 _NUMBER_SUFFIXES: Final = (".ms", ".bytes", ".kbytes", ".messages", "retries", "max.in.flight", ".connection")
 _ACKS: Final = ("0", "1", "-1", "all")
-# librdkafka's main name of a property -> the other name that it takes for it.
+# librdkafka's main name of a property -> its alias.
 _ALIASES: Final = {
     "queue.buffering.max.ms": "linger.ms",
     "compression.codec": "compression.type",
@@ -42,7 +42,7 @@ _ALIASES: Final = {
     "max.in.flight.requests.per.connection": "max.in.flight",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
 }
-# For "did you mean" only: what people tune. librdkafka knows many more.
+# Properties that people tune, for "did you mean" only. librdkafka knows many more.
 _COMMON: Final[Mapping[_Set, tuple[str, ...]]] = {
     "producer": (
         "acks", "batch.num.messages", "batch.size", "client.id", "compression.codec", "compression.level",
@@ -72,7 +72,7 @@ _COMMON: Final[Mapping[_Set, tuple[str, ...]]] = {
 
 
 class PropertyError(Exception):
-    """A property that cannot work. `name` is None when the set as a whole is at fault."""
+    """A property that cannot work. `name` is None when the fault is in the set as a whole."""
 
     def __init__(self, name: str | None, text: str) -> None:
         super().__init__(text)
@@ -81,28 +81,34 @@ class PropertyError(Exception):
 
 
 def to_librdkafka(role: Role, properties: Mapping[str, PropertyValue]) -> dict[str, str]:
-    """The properties as librdkafka takes them. Raises PropertyError for the first that it would refuse or ignore."""
+    """Returns the properties as librdkafka accepts them.
+
+    Raises PropertyError for the first that it would refuse or ignore.
+    """
     for name in filter(is_of_a_connection, properties):
         raise PropertyError(
             name,
-            "belongs to how clients connect, and that into a file of its own, which stays out of results: "
+            "belongs to the connection, whose properties are in a separate file that is not part of results: "
             "system.command_config, or --command-config FILE",
         )
     converted = {name: _convert(name, value) for name, value in properties.items()}
     for name, alias in _ALIASES.items():
         if name in converted and alias in converted:
-            raise PropertyError(name, f"is another name of {alias}, which is given too; leave one of them out")
+            raise PropertyError(name, f"is another name of {alias}, which is given too; remove one of them")
     _ask_librdkafka(role, converted)
     return converted
 
 
 def is_of_a_connection(name: str) -> bool:
-    """Whether a property is one of TLS and SASL, which every client of a cluster needs, and which may be a secret."""
+    """Whether it is a property of TLS or SASL, which every client of a cluster needs, and which may be secret."""
     return name.startswith(_OF_A_CONNECTION)
 
 
 def check_connection(properties: Mapping[str, str]) -> None:
-    """Raises PropertyError for the first that librdkafka would refuse. No value is part of the error's text."""
+    """Raises PropertyError for the first property that librdkafka would refuse.
+
+    The text of the error contains no value.
+    """
     _ask_librdkafka("connection", properties)
 
 
@@ -156,7 +162,7 @@ def _explain(what: _Set, properties: Mapping[str, str], message: str) -> Propert
         return PropertyError(match[1], f"no librdkafka property has this name{hint}")
     if match := re.search(r'onfiguration property "([^"]+)"', message):
         name = _as_given(match[1], properties)
-        # Without an echo of the value: it may be a secret.
+        # The value may be a secret, so the text does not contain it.
         if what == "connection":
             return PropertyError(name, "is refused by librdkafka")
         value = f"{properties.get(name, '')!r} "
@@ -166,14 +172,14 @@ def _explain(what: _Set, properties: Mapping[str, str], message: str) -> Propert
 
 
 def _as_given(name: str, properties: Mapping[str, str]) -> str:
-    """librdkafka reports aliases under their main name; say the one the user wrote."""
+    """Returns the name that the user wrote: librdkafka reports an alias under its main name."""
     if name in properties:
         return name
     return alias if (alias := _ALIASES.get(name, name)) in properties else name
 
 
 class _CollectingLogger(logging.Logger):
-    """Keeps what librdkafka says while a client is made, and prints nothing."""
+    """Keeps what librdkafka logs while it creates a client, and prints nothing."""
 
     def __init__(self) -> None:
         super().__init__("highwater.librdkafka-check")

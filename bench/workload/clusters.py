@@ -1,7 +1,8 @@
 """Clusters on other hosts, as a workload file describes them: addresses and hosts.
 
-Of a cluster on other hosts a run sees the protocol alone. Whatever reports are to tell of its disks, processors and
-memory is said here; `highwater bench host describe` writes the entry of a host, and playbooks/bench.yml the whole file.
+A run can talk to such a cluster only through the Kafka protocol. What reports say about its disks, processors and
+memory comes from this section. `highwater bench host describe` writes the entry of a host; playbooks/bench.yml writes
+the whole file.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def _host_and_port(address: str) -> str:
 
 
 def without_command_configs(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A workload's document without where its clusters' passwords are kept, which is no part of what it asks."""
+    """Returns the document without the paths of password files: two workloads that differ in these only are the
+    same.
+    """
     system = {key: value for key, value in document.get("system", {}).items() if key != "command_config"}
     if "clusters" in system:
         system["clusters"] = {
@@ -38,11 +41,11 @@ def without_command_configs(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ClusterStorage(Part):
-    """What the brokers of one host keep their logs on."""
+    """The storage on which the brokers of one host keep their logs."""
 
     path: str = ""
     medium: Literal["ssd", "hdd", "nvme", "memory", "unknown"] = "unknown"
-    emulated: bool = Field(default=False, description="it stands for that medium and is none; reports say so")
+    emulated: bool = Field(default=False, description="the medium is emulated; reports say so")
     emulation: str | None = Field(default=None, description="how it is emulated, in words")
     device: str | None = Field(default=None, description="the kernel's names of the disks, joined by +")
     backing_device: str | None = Field(default=None, description="the disk below a loop device's file")
@@ -53,36 +56,39 @@ class ClusterStorage(Part):
 
 
 class Sampler(Part):
-    """Who tells what a host does while it is measured (`highwater bench host sample`), and of which services."""
+    """The sampler (`highwater bench host sample`) that reports the resource use of a host and of its services."""
 
-    address: Annotated[str, AfterValidator(_host_and_port)] = Field(description="HOST:PORT where it answers")
+    address: Annotated[str, AfterValidator(_host_and_port)] = Field(description="HOST:PORT where the sampler answers")
     brokers: list[str] = Field(default=[], description="systemd units of the cluster's brokers on that host")
-    attendants: list[str] = Field(default=[], description="units that brokers need beside them (ZooKeeper)")
-    generator: list[str] = Field(default=[], description="units that load comes from (Spark's worker)")
+    attendants: list[str] = Field(default=[], description="units that the brokers need (ZooKeeper)")
+    generator: list[str] = Field(default=[], description="units that generate load (Spark's worker)")
 
 
 class ClusterHost(Part):
-    """A host that carries brokers of the cluster."""
+    """A host that runs brokers of the cluster."""
 
     cpus: int | None = Field(default=None, ge=1)
     cpu_model: str | None = None
     memory_bytes: SizeBytes | None = Field(default=None, alias="memory")
     kernel: str | None = None
-    runs_in: str | None = Field(default=None, description="a container or virtual machine that the host is")
-    tuning_fingerprint: str | None = Field(default=None, description="of the host's settings that tuning knows")
+    runs_in: str | None = Field(default=None, description="the container or virtual machine, if the host is one")
+    tuning_fingerprint: str | None = Field(
+        default=None, description="fingerprint of the host's settings that tuning knows"
+    )
     durability_trades: list[str] = Field(default=[], description="settings that trade crash safety for speed")
     storage: ClusterStorage | None = None
     sampler: Sampler | None = None
 
 
 class Cluster(Part):
-    """One cluster that is there."""
+    """One running cluster."""
 
     bootstrap_servers: str = Field(description="host:port[,host:port…]")
     command_config: str | None = Field(default=None, description=COMMAND_CONFIG)
     product: str | None = Field(
-        default=None, description="what it is, such as apache-kafka 3.9.1: Kafka's protocol does not tell"
+        default=None,
+        description="product and version, such as apache-kafka 3.9.1: Kafka's protocol does not report them",
     )
     hosts: dict[Annotated[str, Field(pattern=_HOST_NAME)], ClusterHost] = Field(
-        default={}, description="name -> what is known of a host that carries its brokers"
+        default={}, description="name -> description of a host that runs brokers of the cluster"
     )

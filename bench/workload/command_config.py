@@ -1,7 +1,7 @@
 """Properties files with TLS and SASL settings of clients, as Kafka's tools take them.
 
-It is a file of its own because a workload's text goes into every result, and passwords do not. The names are
-librdkafka's; what Kafka's own clients write in another way is taken where it means the same.
+The file is separate because a workload's text is part of every result, and passwords must not be. The names are
+librdkafka's; the spelling of Kafka's own clients is accepted where it means the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MECHANISM: Final = "sasl.mechanism"
 _JAAS: Final = "sasl.jaas.config"
 _PLAIN: Final = "PLAINTEXT"
 _PROTOCOLS: Final = ("SSL", "SASL_SSL", "SASL_PLAINTEXT", _PLAIN)
-# What decides over the cost of a connection, and gives no secret away: results tell it.
+# Results contain these: they decide the cost of a connection, and none is a secret.
 _TOLD: Final = (_PROTOCOL, _MECHANISM, "ssl.cipher.suites")
 _ALSO: Final = ("client.dns.lookup", "broker.address.family")
 _PATH: Final = (".location", ".file")
@@ -48,9 +48,9 @@ _JAVA_ONLY: Final = {
 
 
 def read_command_config(file: Path) -> dict[str, str]:
-    """The properties of a connection by librdkafka's names, paths in them absolute; never empty.
+    """Returns the properties of a connection by librdkafka's names, with absolute paths; never empty.
 
-    Raises UsageError with file and line; neither a value nor what may be the rest of one is part of its text.
+    Raises UsageError with file and line. Its text contains neither a value nor a part of one.
     """
     found: dict[str, tuple[str, int]] = {}
     for item in _properties(file):
@@ -70,7 +70,7 @@ def read_command_config(file: Path) -> dict[str, str]:
 
 
 def told_of(command_config: Mapping[str, str]) -> dict[str, str]:
-    """What results tell of it; nothing of a connection without TLS and login, as of one without such a file."""
+    """Returns the properties that results contain; empty for a connection without TLS and login."""
     if command_config.get(_PROTOCOL, _PLAIN) == _PLAIN:
         return {}
     return {name: command_config[name] for name in _TOLD if name in command_config}
@@ -84,28 +84,29 @@ def _properties(file: Path) -> list[Property]:
     except OSError as error:
         raise UsageError(text_of(error)) from None
     except UnicodeDecodeError:
-        raise UsageError(f"{file}: is no text in UTF-8, and should be lines of name=value") from None
+        raise UsageError(f"{file}: is not text in UTF-8; write lines of name=value") from None
     except MalformedEscape as error:
-        raise UsageError(f"{file}: {error}; a backslash of a value is written twice") from None
+        raise UsageError(f"{file}: {error}; write each backslash of a value twice") from None
 
 
 def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:
     name = _RENAMED.get(given, given)
     if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{place}: does not begin with a property's name; of a value of several lines, each but the last ends in \\"
+            f"{place}: does not begin with a property's name; if a value has several lines, end each but the last "
+            "with \\"
         )
     if name == "bootstrap.servers":
-        raise UsageError(
-            f"{place}: {name}: is the workload's to name (system, or --bootstrap-servers); leave it out here"
-        )
+        raise UsageError(f"{place}: {name}: comes from the workload (system, or --bootstrap-servers); remove it here")
     if not is_of_a_connection(name) and name not in _ALSO:
         raise UsageError(
-            f"{place}: {name}: is no setting of TLS or SASL; what a load's clients do stands in the workload, under "
-            "producers.client and consumers.client"
+            f"{place}: {name}: is not a setting of TLS or SASL; put settings of the load's clients into the workload, "
+            "under producers.client and consumers.client"
         )
     if (instead := _JAVA_ONLY.get(name)) is not None:
-        raise UsageError(f"{place}: {name}: is Java's; librdkafka, which makes the load, has {instead}")
+        raise UsageError(
+            f"{place}: {name}: is a setting of Java clients; librdkafka, which generates the load, has {instead}"
+        )
     if name == _JAAS:
         return _login(value, place)
     if not name.endswith("password"):
@@ -125,8 +126,8 @@ def _login(value: str, place: str) -> dict[str, str]:
         rest = rest[option.end() :]
     if rest.strip() or options.keys() != {"username", "password"}:
         raise UsageError(
-            f"{place}: {_JAAS}: is no login by user and password alone (PlainLoginModule or ScramLoginModule required "
-            'username="…" password="…";); give librdkafka\'s own sasl. properties'
+            f"{place}: {_JAAS}: is not a login with user and password (PlainLoginModule or ScramLoginModule required "
+            'username="…" password="…";); use librdkafka\'s sasl. properties'
         )
     return {"sasl.username": options["username"], "sasl.password": options["password"]}
 
@@ -144,19 +145,17 @@ def _absolute(path: str, folder: Path, place: str) -> str:
 
 
 def _check_whole(properties: Mapping[str, str]) -> None:
-    """Raises PropertyError for what librdkafka would overlook, or explain as a flaw of its own making."""
+    """Raises PropertyError for what librdkafka would accept without effect, or refuse with a misleading text."""
     protocol, mechanism = properties.get(_PROTOCOL), properties.get(_MECHANISM)
     if protocol not in _PROTOCOLS:
-        raise PropertyError(None, f"names no {_PROTOCOL} that there is ({', '.join(_PROTOCOLS)})")
+        raise PropertyError(None, f"needs a known {_PROTOCOL} ({', '.join(_PROTOCOLS)})")
     if protocol.startswith("SASL_"):
         if mechanism is None:
-            raise PropertyError(None, f"names no {_MECHANISM} (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)")
+            raise PropertyError(None, f"needs a {_MECHANISM} (PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER)")
         if mechanism == "GSSAPI":
             raise PropertyError(None, f"{_MECHANISM}: GSSAPI (Kerberos) is not in the librdkafka that comes from PyPI")
         if mechanism == "OAUTHBEARER" and not properties.keys() & _OF_TOKENS:
-            raise PropertyError(
-                None, f"{_MECHANISM}: OAUTHBEARER needs sasl.oauthbearer.method=oidc, to get its tokens by"
-            )
+            raise PropertyError(None, f"{_MECHANISM}: OAUTHBEARER needs sasl.oauthbearer.method=oidc to get tokens")
     for name in properties:
         if (name.startswith("sasl.") and not protocol.startswith("SASL_")) or (
             name.startswith("ssl.") and not protocol.endswith("SSL")

@@ -14,12 +14,12 @@ from highwater.bench.workload.values import SHAPE_TAGS, KeyFaultError
 from highwater.bench.workload.yaml_document import Location, dotted
 from highwater.common.nearest import nearest
 
-# pydantic's own marks in a location: members of a union, and "the key of a mapping, not its value".
+# Parts of pydantic's locations that are not keys: members of a union, and a mark for the key of a mapping.
 _NOT_KEYS: Final = {"str", "int", "float", "bool", "[key]", *SHAPE_TAGS}
 
 
 def complaint(error: ValidationError, root: type[BaseModel] = Workload) -> tuple[Location, str]:
-    """The fault to show: an unknown key first, because a misspelt key is often the cause of a missing one.
+    """Returns the fault to show: an unknown key first, because a misspelt key is often the cause of a missing one.
 
     `root` is the model of the whole file.
     """
@@ -28,7 +28,7 @@ def complaint(error: ValidationError, root: type[BaseModel] = Workload) -> tuple
 
 
 def location_of(item: ErrorDetails) -> Location:
-    """pydantic's location without its own marks for members of a union, and with the key a rule of ours names."""
+    """Returns pydantic's location without its marks for members of a union, and with the key of a KeyFaultError."""
     location = tuple(part for part in item["loc"] if part not in _NOT_KEYS)
     problem = item.get("ctx", {}).get("error")
     return (*location, *problem.key) if isinstance(problem, KeyFaultError) else location
@@ -57,7 +57,7 @@ def describe(item: ErrorDetails, root: type[BaseModel] = Workload) -> tuple[Loca
         case "model_type" | "model_attributes_type" | "dict_type":
             return location, f"{key}: {value!r} is not a mapping of keys to values"
         case "too_short":
-            return location, f"{key}: {value!r} has nothing in it"
+            return location, f"{key}: {value!r} is empty"
         case "list_type":
             return location, f"{key}: {value!r} is not a list"
         case _ if isinstance(value, list):
@@ -85,7 +85,7 @@ def describe(item: ErrorDetails, root: type[BaseModel] = Workload) -> tuple[Loca
 
 
 def scalar_locations(location: Location) -> Iterator[Location]:
-    """Below `location`: every key that can take a scalar, and every mapping of free names to scalars."""
+    """Every key below `location` that accepts a scalar, and every mapping of free names to scalars."""
     for model in _models_at(location, Workload):
         for key, annotation in _fields(model).items():
             members = list(_members(annotation))
@@ -96,22 +96,22 @@ def scalar_locations(location: Location) -> Iterator[Location]:
 
 
 def _models_at(location: Location, root: type[BaseModel]) -> list[type[BaseModel]]:
-    """The models that the part at `location` can be: several where a key takes one of several shapes."""
+    """The possible models of the part at `location`: several where a key accepts one of several shapes."""
     models: list[type[BaseModel]] = [root]
     for part in location:
         annotations = [_fields(model)[part] for model in models if part in _fields(model)]
-        if annotations:  # else a name within a mapping, or a place in a list: its values have the models
+        if annotations:  # else a name in a mapping or a place in a list, whose values have these models
             models = [member for annotation in annotations for member in _members(annotation) if _is_model(member)]
     return models
 
 
 def _fields(model: type[BaseModel]) -> dict[str | int, Any]:
-    """Keys of a part as they stand in a file, with their annotation."""
+    """The keys of a part, as they are in a file, with their annotations."""
     return {field.alias or name: field.annotation for name, field in model.model_fields.items()}
 
 
 def _members(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation allows, models inside of mappings and lists among them."""
+    """The types that an annotation allows, including models in mappings and lists."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         yield from _members(arguments[0])

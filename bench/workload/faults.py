@@ -1,4 +1,4 @@
-"""The `faults:` of a workload file: what is done to brokers during the measurement."""
+"""The `faults:` of a workload file: faults that are injected into brokers during the measurement."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from highwater.bench.workload.values import DurationS, KeyFaultError, Part
 
 FaultKind = Literal["kill", "stop", "pause", "restart"]
 NodeRole = Literal["leader", "controller", "not_controller", "any"]
-# Measured seconds before the first fault, against which recovery is held, and after each, in which it is seen.
+# Seconds of the measured phase that recovery is compared with (before the first fault) and seen in (after each fault).
 QUIET_S: Final = 3
 _ROLES: Final = ("leader", "controller", "not_controller", "any")
 
@@ -33,20 +33,25 @@ FaultNode = Annotated[
 
 
 class Fault(Part):
-    """One thing done to one broker."""
+    """One fault of one broker."""
 
     at_s: DurationS = Field(alias="at", description="since the start of the measured phase")
     do: FaultKind = Field(description="kill: SIGKILL; stop: SIGTERM; pause: SIGSTOP; restart: SIGTERM and start again")
     node: FaultNode = Field(default="any", description="leader: of the first topic's partition 0")
     for_s: DurationS | None = Field(
-        default=None, ge=1, alias="for", description="until it is started again or goes on; never when absent"
+        default=None,
+        ge=1,
+        alias="for",
+        description="time until the broker is started again or resumed; never when absent",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _restart_takes_no_time(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("do") == "restart" and data.get("for") is not None:
-            raise KeyFaultError("for", text="is not for restart, which starts it at once; write do: stop")
+            raise KeyFaultError(
+                "for", text="does not fit restart, which starts the broker again at once; write do: stop"
+            )
         return data
 
     @property
@@ -54,34 +59,41 @@ class Fault(Part):
         return self.for_s is None and self.do != "restart"
 
     def latest_s(self, measure_s: int) -> int:
-        """When it can be made at the latest, for its end to be seen in a measured phase of this length."""
+        """The latest time at which its end can still be seen in a measured phase of this length."""
         return measure_s - QUIET_S - (self.for_s or 0)
 
 
 def check_faults(faults: Sequence[Fault], system: SystemUnderTest, phases: Phases) -> None:
-    """Raises KeyFaultError for faults that this run cannot make, or could not see the end of."""
+    """Raises KeyFaultError for faults that this run cannot inject, or whose end it could not see."""
     if not faults:
         return
     measure_s = phases.measure_s
     if system.kind == "external":
-        raise KeyFaultError("faults", text="need a system that this run starts; an external one is not ours to break")
+        raise KeyFaultError(
+            "faults", text="need a system that this run starts; this run does not break an external one"
+        )
     ready_s, gone = QUIET_S, set[int | str]()
     for number, fault in enumerate(faults):
         _check_node(system.nodes, number, fault, gone)
         if fault.at_s < ready_s:
             earliest = units.format_duration_s(ready_s)
-            why = "recovery is held against what was before" if number == 0 else "one fault at a time, and what follows"
+            why = (
+                "recovery is compared with the time before" if number == 0 else "one fault at a time, with its recovery"
+            )
             raise KeyFaultError("faults", number, "at", text=f"must be {earliest} or later: {why}")
         ready_s = fault.at_s + (fault.for_s or 0) + QUIET_S
         if fault.at_s > fault.latest_s(measure_s):
             key = "for" if fault.for_s and fault.at_s + QUIET_S <= measure_s else "at"
-            text = f"leaves no {QUIET_S} s of the measured phase ({units.format_duration_s(measure_s)}) to come back in"
+            text = (
+                f"leaves less than {QUIET_S} s of the measured phase ({units.format_duration_s(measure_s)}) for "
+                "recovery"
+            )
             raise KeyFaultError("faults", number, key, text=text)
         if fault.for_good:
             gone.add(fault.node if isinstance(fault.node, int) else f"{fault.node} {number}")
         if len(gone) >= system.nodes:
             raise KeyFaultError(
-                "faults", number, "for", text="is missing: no broker would be left to tell what its log holds"
+                "faults", number, "for", text="is missing: no broker would be left to report what its log contains"
             )
 
 
@@ -90,4 +102,4 @@ def _check_node(nodes: int, number: int, fault: Fault, gone: set[int | str]) -> 
         text = f"{fault.node} is more than system.nodes, {nodes}"
         raise KeyFaultError("faults", number, "node", text=text)
     if fault.node in gone:
-        raise KeyFaultError("faults", number, "node", text=f"{fault.node} is gone since an earlier fault")
+        raise KeyFaultError("faults", number, "node", text=f"{fault.node} is down since an earlier fault")

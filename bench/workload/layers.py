@@ -1,8 +1,8 @@
 """Layers of settings: a file over its includes, a variant over the file, options over all.
 
 Sections are merged key by key, and so are the mappings of free names in them (client, clusters, config, targets,
-settings); any other value is replaced as a whole, because half of one distribution and half of another are neither.
-`null` takes a key away.
+settings). Any other value is replaced as a whole: a mixture of two distributions would be a third one. `null` removes
+a key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "targets", "se
 
 
 def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document:
-    """Read a workload file and what it includes, itself uppermost. Raises UsageError with file and line."""
+    """Read a workload file over the files that it includes. Raises UsageError with file and line."""
     document = read_document(path)
     includes = document.data.pop(INCLUDE, [])
     names = includes if isinstance(includes, list) else [includes]
@@ -49,12 +49,12 @@ def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """`over` laid over `base`; both are left as they are."""
+    """Returns `over` laid over `base`, and changes neither."""
     return _merged(base, over, ())
 
 
 def put(data: dict[str, Any], location: Location, value: Any) -> None:
-    """Set one key, None takes it away. What stands where a mapping should is left to validation."""
+    """Set one key; None removes it. A value in the place of a mapping is left to validation."""
     *parents, last = location
     for part in parents:
         inner = data.setdefault(str(part), {})
@@ -92,7 +92,7 @@ def _is_merged(location: tuple[str, ...]) -> bool:
 
 
 def _rebase_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> None:
-    """A file is named relative to the file that names it; after inclusion, to the including one."""
+    """Make the paths of an included file relative to the file that includes it."""
     variants = data.get("variants")
     for document in (data, *(variants.values() if isinstance(variants, dict) else ())):
         for part, key in _naming_files(document):
@@ -102,7 +102,7 @@ def _rebase_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> No
 
 
 def _naming_files(document: Any) -> Iterator[tuple[Any, str]]:
-    """The parts of a document, not validated yet, that may name a file, and by which key."""
+    """Each part of a document (not validated yet) that may name a file, with the key that names it."""
     if isinstance(document, dict):
         yield document.get("records"), "payload_file"
         if isinstance(system := document.get("system"), dict):

@@ -1,8 +1,8 @@
 """The workload file as models that refuse every unknown key.
 
-The sections are in `bench.workload.sections` and modules named after them, the values that keys take in
-`bench.workload.values`; reading a file into these models, with its includes, variants and matrix, is
-`bench.workload.specification`. Dumping a `Workload` gives a document that loads again.
+The sections are in `bench.workload.sections` and in modules named after them, the types of values in
+`bench.workload.values`. `bench.workload.specification` reads a file into these models, with its includes, variants and
+matrix. A `Workload` can be dumped to a document that loads again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from highwater.bench.workload.values import (
 )
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
-# For the plan's price, of a load of so many records, which takes as long as it takes.
+# The plan's estimate for a load of a given number of records, whose duration nobody knows.
 _EXPECTED_S: Final = 10
 
 
@@ -61,7 +61,7 @@ class Workload(Part):
     purpose: str = Field(
         default="", pattern=r"^[^\x00-\x1f\x7f]*$", description="one line: the question this workload answers"
     )
-    for_measurement: bool = Field(default=True, description="false for smoke runs, whose figures must not be quoted")
+    for_measurement: bool = Field(default=True, description="false for smoke tests, whose figures must not be quoted")
     topics: Topics = Topics()
     producers: Producers = Producers()
     consumers: Consumers = Consumers()
@@ -71,20 +71,22 @@ class Workload(Part):
     trials: Trials = Trials()
     checks: Checks = Checks()
     answer: Question | None = Field(default=None, description="what the run should say first; see docs/workloads.md")
-    slo: dict[str, SloBound] = Field(default={}, description="metric -> bound that every trial should meet")
+    slo: dict[str, SloBound] = Field(default={}, description="metric -> bound that every trial should satisfy")
     system: SystemUnderTest = HighwaterUnderTest()
     storage: Storage = Storage()
     host: Host = Host()
-    faults: list[Fault] = Field(default=[], description="what is done to brokers while measured, one after the other")
+    faults: list[Fault] = Field(
+        default=[], description="faults that are injected into brokers during the measurement, in order of time"
+    )
     restart: Literal["kill", "stop"] | None = Field(
         default=None,
-        description="after the load the broker is ended with SIGKILL or SIGTERM and started again, timed until all is "
-        "there",
+        description="after the load the broker is ended with SIGKILL or SIGTERM and started again; measured is "
+        "the time until all partitions are available",
     )
     validity: Validity = Validity()
-    aims: list[Aim] = Field(default=[], description="ratios that a variant should reach beside others")
+    aims: list[Aim] = Field(default=[], description="ratios that one variant should reach against others")
     variants: dict[str, dict[str, Any]] = Field(
-        default={}, description="named cells: sections laid over this file's own; the factor is variant=NAME"
+        default={}, description="named cells: sections that are laid over this file's own; the factor is variant=NAME"
     )
     matrix: dict[str, list[Scalar]] = Field(
         default={}, description="dotted key -> values; the cells are all their combinations"
@@ -108,7 +110,7 @@ class Workload(Part):
     def _measure_of_schedule(cls, phases: Phases, info: ValidationInfo) -> Phases:
         load: Load | None = info.data.get("load")
         if load is None:
-            return phases  # what is wrong with the load is said in its place
+            return phases  # the load has a fault, which is reported on its own
         scheduled_s = sum(step.duration_s for step in load.schedule or [])
         if isinstance(phases.warmup, SteadyWarmup) and len(load.steps) > 1:
             raise KeyFaultError(
@@ -120,7 +122,7 @@ class Workload(Part):
             raise KeyFaultError("measure", text="is missing")
         if phases.measure_s and scheduled_s and phases.measure_s != scheduled_s:
             lasts = units.format_duration_s(scheduled_s)
-            raise KeyFaultError("measure", text=f"is not what load.schedule lasts, {lasts}; leave measure out")
+            raise KeyFaultError("measure", text=f"is not the duration of load.schedule, {lasts}; remove measure")
         return phases.model_copy(update={"measure_s": phases.measure_s or scheduled_s})
 
     @model_validator(mode="after")
@@ -129,7 +131,7 @@ class Workload(Part):
             raise KeyFaultError(
                 "topics",
                 "replication",
-                text=f"{self.topics.replication} copies need as many brokers; system.nodes is {self.system.nodes}",
+                text=f"{self.topics.replication} copies need as many brokers, but system.nodes is {self.system.nodes}",
             )
         check_external(self.system, self.storage, self.producers, self.host)
         check_at_once(self.trials, self.system, self.host, self.faults)
@@ -149,9 +151,9 @@ class Workload(Part):
 
     @property
     def tasks(self) -> int:
-        """Load tasks that must run at the same time; native clients are none."""
+        """The number of load tasks that must run at the same time; native clients are not counted."""
         return 0 if self.producers.native else self.producers.count + self.consumers.count
 
     def as_document(self) -> dict[str, Any]:
-        """The workload as plain data that is again a valid workload file."""
+        """Returns the workload as plain data, which is again a valid workload file."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,8 +1,8 @@
-"""OpenMessaging Benchmark's workload and driver files, said again as a workload file of ours.
+"""Translates workload and driver files of OpenMessaging Benchmark (OMB) into a workload file.
 
-Every key of theirs is either said in ours, or named in a note: what is dropped silently would be measured differently
-without anybody knowing. A key that OMB does not have either is an error (OMB itself ignores a misspelt one).
-Their keys: `Workload.java` and the Kafka driver's `Config.java` of openmessaging/benchmark.
+Every key is either translated, or named in a note: a key that is dropped silently would change the measurement without
+a trace. A key that OMB does not have is an error (OMB itself ignores a misspelt one). OMB's keys: `Workload.java` and
+the Kafka driver's `Config.java` of openmessaging/benchmark.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _DRIVER_KEYS: Final = (
 _KAFKA_DRIVER: Final = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver"
 # OMB draws its keys from this many (`KeyDistributor.UNIQUE_COUNT`).
 _OMB_KEYS: Final = 10_000
-# One task serves many topics, where OMB makes a client for each; more tasks than this are nobody's wish.
+# One task serves many topics, where OMB creates a client for each; more tasks than this would be of no use.
 TASKS_MAX: Final = 64
 NAME_MAX: Final = 64
 _STAMP_BYTES: Final = 24
-# Java's client has them and librdkafka says them otherwise, or has no need of them.
+# Properties of Java's client -> librdkafka's name.
 _RENAMED: Final = {
     "buffer.memory": "queue.buffering.max.kbytes",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -47,14 +47,14 @@ _SET_BY_THE_RUN: Final = ("bootstrap.servers", "auto.offset.reset", "enable.auto
 
 @dataclass(slots=True)
 class Translation:
-    """A workload document, and what a reader must know about the differences."""
+    """A workload document, and notes about the differences from the original."""
 
     document: dict[str, Any]
     notes: list[str] = field(default_factory=list)
 
 
 def import_omb(workload_file: Path, driver_file: Path | None = None, *, own_broker: bool = False) -> Translation:
-    """Translate a workload file, with the Kafka driver file it is run with. Raises UsageError.
+    """Translate a workload file and its Kafka driver file. Raises UsageError.
 
     With a driver file the system is the cluster that it names, unless `own_broker`.
     """
@@ -128,13 +128,13 @@ def _records(workload: Mapping[str, Any], file: Path, translation: Translation) 
     records = translation.document["records"]
     if workload["messageSize"] < _STAMP_BYTES:
         raise UsageError(
-            f"{file}: messageSize: {workload['messageSize']} bytes do not hold the stamp of {_STAMP_BYTES} bytes by "
-            "which loss and latency are judged; use a larger size"
+            f"{file}: messageSize: {workload['messageSize']} bytes are too few for the stamp of {_STAMP_BYTES} bytes "
+            "by which loss and latency are measured; use a larger size"
         )
     if workload.get("useRandomizedPayloads"):
         records["compress_ratio"] = float(_number(workload, "randomBytesRatio", file, 0.0))
         translation.notes.append(
-            "randomizedPayloadPoolSize: our pool holds 4 MiB of values, so that no batch holds the same one twice"
+            "randomizedPayloadPoolSize: the pool here has 4 MiB of values, so that no batch has a value twice"
         )
     elif (name := workload.get("payloadFile")) is not None:
         found = next((path for path in _payload_places(file, str(name)) if path.is_file()), None)
@@ -143,7 +143,7 @@ def _records(workload: Mapping[str, Any], file: Path, translation: Translation) 
         else:
             records["compress_ratio"] = 1.0
             translation.notes.append(
-                f"payloadFile {name} was not found beside the workload; values are generated, wholly random"
+                f"payloadFile {name} was not found near the workload file; values are generated, entirely random"
             )
     match workload.get("keyDistributor", "NO_KEY"):
         case "NO_KEY":
@@ -157,7 +157,7 @@ def _records(workload: Mapping[str, Any], file: Path, translation: Translation) 
 
 
 def _payload_places(file: Path, name: str) -> list[Path]:
-    """OMB is started in the folder above its `workloads/`, and finds payload files from there."""
+    """The paths to try: OMB is started in the folder above its `workloads/`, and paths are relative to that folder."""
     folder = file.absolute().parent
     return [folder / name, folder.parent / name, Path.cwd() / name]
 
@@ -170,7 +170,7 @@ def _load(workload: Mapping[str, Any], translation: Translation) -> None:
     translation.document["load"] = {"model": "closed"}
     translation.notes.append(
         "producerRate 0: OMB looks for the highest rate; this file sends as fast as the client takes records, and "
-        "`highwater bench search` finds the highest rate that is kept"
+        "`highwater bench search` finds the highest sustained rate"
     )
 
 
@@ -186,17 +186,20 @@ def _clients(workload: Mapping[str, Any], translation: Translation) -> None:
     if consumers["groups"] == 0 or per_group_in_all == 0:
         document["consumers"] = {"groups": 0}
     if producers["count"] < producers_in_all:
-        translation.notes.append(f"OMB makes {producers_in_all} producers; {producers['count']} tasks serve all topics")
+        translation.notes.append(
+            f"OMB creates {producers_in_all} producers; here {producers['count']} tasks serve all topics"
+        )
     if 0 < consumers["per_group"] < per_group_in_all:
         translation.notes.append(
-            f"OMB makes {per_group_in_all} consumers of each subscription; {consumers['per_group']} tasks read all"
+            f"OMB creates {per_group_in_all} consumers of each subscription; here {consumers['per_group']} tasks read "
+            "all"
         )
     backlog_gib = workload.get("consumerBacklogSizeGB", 0)
     if backlog_gib:
         consumers["start"] = {"after_backlog": f"{backlog_gib}GiB"}
         translation.notes.append(
-            "OMB lets a test run on until the backlog is drained; here the measured phase keeps its length and the "
-            "report says when the consumers had caught up"
+            "OMB continues a test until the backlog is drained; here the measured phase keeps its length, and the "
+            "report says when the consumers caught up"
         )
     if workload.get("backlogDrainRatio", 1.0) != 1.0:
         translation.notes.append("backlogDrainRatio is left out: the drain is measured to its end")
@@ -205,7 +208,7 @@ def _clients(workload: Mapping[str, Any], translation: Translation) -> None:
 def _driver(driver: Mapping[str, Any], file: Path, translation: Translation, *, own_broker: bool) -> None:
     name = driver.get("driverClass")
     if name != _KAFKA_DRIVER:
-        raise UsageError(f"{file}: driverClass: {name!r} is no Kafka driver; only {_KAFKA_DRIVER} can be imported")
+        raise UsageError(f"{file}: driverClass: {name!r} is not the Kafka driver; only {_KAFKA_DRIVER} can be imported")
     document = translation.document
     document["name"] = f"{document['name']}--{file.stem}"[:NAME_MAX]
     replication = int(_number(driver, "replicationFactor", file, 1))
@@ -228,8 +231,8 @@ def _driver(driver: Mapping[str, Any], file: Path, translation: Translation, *, 
             document[section]["client"] = client
     if of_connections:
         translation.notes.append(
-            f"{file.name}: {', '.join(of_connections)}: left out; how clients connect goes into a file of its own, "
-            "which no result shows: --command-config FILE"
+            f"{file.name}: {', '.join(of_connections)}: left out; properties of the connection are in a separate file, "
+            "which no result contains: --command-config FILE"
         )
     if own_broker or not servers:
         document["system"] = {"kind": "highwater", "nodes": replication}
@@ -238,19 +241,19 @@ def _driver(driver: Mapping[str, Any], file: Path, translation: Translation, *, 
 
 
 def _properties(driver: Mapping[str, Any], key: str, file: Path) -> dict[str, str]:
-    """A blob of java.util.Properties, as OMB reads it. Raises UsageError, which shows no line: it may be a secret's."""
+    """Parse a text of java.util.Properties, as OMB does. Raises UsageError without the line, which may be a secret."""
     try:
         parsed = parse_properties(str(driver.get(key) or ""))
     except MalformedEscape as error:
-        raise UsageError(f"{file}: {key}: {error}; a backslash of a value is written twice") from None
+        raise UsageError(f"{file}: {key}: {error}; write each backslash of a value twice") from None
     for item in parsed:
         if item.is_bare:
-            raise UsageError(f"{file}: {key}: its line {item.line} is not of the form name=value")
+            raise UsageError(f"{file}: {key}: line {item.line} of its value is not of the form name=value")
     return {item.name: item.value.strip() for item in parsed}
 
 
 def _client(role: Role, given: Mapping[str, str], translation: Translation, where: str) -> dict[str, str]:
-    """The properties as librdkafka has them; what it does not have is named in a note."""
+    """Returns the properties that librdkafka has, by its names; notes name the others."""
     kept: dict[str, str] = {}
     for name, value in given.items():
         if name in _SET_BY_THE_RUN:

@@ -28,50 +28,56 @@ from highwater.bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedS
 from highwater.spark_loadgen import LoadSetupError
 from highwater.spark_loadgen.wire.settings import WireSettings
 
-# librdkafka's default, and what it counts beside a value without key and headers (a batch's header and a record's).
+# librdkafka's default, and what it adds to the size of a value without key and headers (headers of batch and record).
 DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000
 RECORD_OVERHEAD_BYTES: Final = 100
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 def check_external(system: SystemUnderTest, storage: Storage, producers: Producers, host: Host) -> None:
-    """Raises KeyFaultError for what this run cannot do to a cluster that somebody else runs."""
+    """Raises KeyFaultError for what this run cannot do to an external cluster."""
     cluster = system.external
     if cluster is None:
         return
     if storage.targets or storage.target != TEMPORARY_TARGET:
-        raise KeyFaultError("storage", text="an external system writes where it writes; leave the storage targets out")
+        raise KeyFaultError("storage", text="an external system has its own storage; remove the storage targets")
     if storage.cache_limit_bytes is not None:
-        raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; leave it out")
+        raise KeyFaultError("storage", "cache_limit", text="cannot be set for an external system; remove it")
     if cluster.command_config is not None and producers.driver == "wire":
         raise KeyFaultError(
-            "producers", "driver", text="wire has neither TLS nor a login (the system's command_config); use client"
+            "producers",
+            "driver",
+            text="wire supports neither TLS nor a login (the system's command_config); use client",
         )
     hosts = [address.rpartition(":")[0] for address in cluster.bootstrap_servers.split(",")]
     if host.profile != NO_PROFILE and not all(name in _LOOPBACK for name in hosts):
         raise KeyFaultError(
-            "host", "profile", text=f"would tune this host, and the external cluster is at {cluster.bootstrap_servers}"
+            "host", "profile", text=f"would tune this host, but the external cluster is at {cluster.bootstrap_servers}"
         )
 
 
 def check_at_once(trials: Trials, system: SystemUnderTest, host: Host, faults: Sequence[Fault]) -> None:
-    """Raises KeyFaultError for trials that cannot share a host, or not one processor of it."""
+    """Raises KeyFaultError for trials that cannot share one processor of a host."""
     if not trials.at_once:
         return
     if system.kind == "external":
-        raise KeyFaultError("trials", "at_once", text="binds systems to one processor, and an external one is not ours")
+        raise KeyFaultError(
+            "trials", "at_once", text="binds systems to one processor; this run cannot bind an external one"
+        )
     if not host.is_left_alone:
-        raise KeyFaultError("trials", "at_once", text="needs one host for all trials of a block; leave host out")
+        raise KeyFaultError("trials", "at_once", text="needs the same host for all trials of a block; remove host")
     if faults:
-        raise KeyFaultError("trials", "at_once", text="needs systems that stay as they are; leave faults out")
+        raise KeyFaultError("trials", "at_once", text="needs systems without faults; remove faults")
     if trials.stop_when is not None:
         raise KeyFaultError(
-            "trials", "at_once", text="a cell that stops would leave the others alone; leave trials.stop_when out"
+            "trials",
+            "at_once",
+            text="a cell that stops would leave it to the others; remove trials.stop_when",
         )
 
 
 def check_consumers(consumers: Consumers, topics: Topics, producers: Producers, checks: Checks) -> None:
-    """Raises KeyFaultError for consumers that could not do what is asked."""
+    """Raises KeyFaultError for consumers that cannot do what is asked."""
     partitions = topics.count * topics.partitions
     if consumers.groups and consumers.per_group > partitions:
         raise KeyFaultError(
@@ -79,7 +85,7 @@ def check_consumers(consumers: Consumers, topics: Topics, producers: Producers, 
         )
     if consumers.pairing == "pairs":
         if consumers.start != "with_load":
-            raise KeyFaultError("consumers", "pairing", text="pairs read while they send; they need start: with_load")
+            raise KeyFaultError("consumers", "pairing", text="pairs read during the load; they need start: with_load")
         if consumers.groups != 1 or consumers.per_group != producers.count:
             raise KeyFaultError(
                 "consumers",
@@ -88,19 +94,19 @@ def check_consumers(consumers: Consumers, topics: Topics, producers: Producers, 
                 f"per_group: {producers.count}",
             )
     if consumers.start != "with_load" and not consumers.count:
-        raise KeyFaultError("consumers", "start", text="needs consumers, and there are none")
+        raise KeyFaultError("consumers", "start", text="needs consumers, but there are none")
     if checks.delivery == "exactly_once" and not consumers.count:
-        raise KeyFaultError("checks", "delivery", text="exactly_once is found out by consumers, and there are none")
+        raise KeyFaultError("checks", "delivery", text="exactly_once is checked by consumers, but there are none")
 
 
 def missing_prerequisites(
     consumers: Consumers, producers: Producers, checks: Checks, faults: Sequence[Fault], restart: str | None
 ) -> list[tuple[str, str]]:
-    """The beginning of each metric's name that this workload has no figures of, with what the metric needs."""
-    no_consumers = "consumers, and there are none"
+    """Returns the prefixes of the metrics that this workload does not measure, each with what the metric needs."""
+    no_consumers = "consumers, but there are none"
     checked = consumers.count and checks.delivery != "none"
     of_tasks, timed = not producers.native, producers.driver != "rdkafka_performance"
-    by_tasks = f"producers.driver: client or wire; {producers.driver} tells totals"
+    by_tasks = f"producers.driver: client or wire; {producers.driver} reports totals only"
     prerequisites = (
         ("produce.p", timed, "producers.driver: client, wire or wire_load; rdkafka_performance times no record"),
         ("produce.max", timed, "producers.driver: client, wire or wire_load; rdkafka_performance times no record"),
@@ -118,8 +124,8 @@ def missing_prerequisites(
         ("e2e.", consumers.count, no_consumers),
         ("consume.", consumers.count, no_consumers),
         ("lag.", consumers.count, no_consumers),
-        ("delivery.", checked, "consumers that check what they get (checks.delivery)"),
-        ("backlog.", consumers.start != "with_load", "consumers that find a backlog (consumers.start)"),
+        ("delivery.", checked, "consumers that check records (checks.delivery)"),
+        ("backlog.", consumers.start != "with_load", "consumers that start with a backlog (consumers.start)"),
         ("txn.", producers.transactions, "producers.transactions"),
         ("recovery.", faults, "faults"),
     )
@@ -133,7 +139,7 @@ def check_figures(
     answer: Question | None,
     missing: Sequence[tuple[str, str]],
 ) -> None:
-    """Raises KeyFaultError for a decision that waits for a figure which no trial of this workload can have."""
+    """Raises KeyFaultError for a decision that needs a figure which no trial of this workload has."""
     stop = trials.stop_when
     for name in slo:
         if (lacking := _lacking(missing, name)) is not None:
@@ -153,14 +159,14 @@ def check_figures(
                 "trials",
                 "stop_when",
                 "of",
-                text=f"{stop.of} is 0 as a rule; name a rate or a latency",
+                text=f"{stop.of} is usually 0; name a rate or a latency",
             )
         if stop.min > trials.n:
             raise KeyFaultError(
                 "trials",
                 "stop_when",
                 "min",
-                text=f"{stop.min} trials before a decision, and trials.n is {trials.n}",
+                text=f"{stop.min} trials before a decision, but trials.n is {trials.n}",
             )
 
 
@@ -169,26 +175,26 @@ def _lacking(missing: Sequence[tuple[str, str]], metric_name: str) -> str | None
 
 
 def check_restart(restart: str | None, system: SystemUnderTest, faults: Sequence[Fault]) -> None:
-    """Raises KeyFaultError for a system that cannot be started again by this run, or was ended before."""
+    """Raises KeyFaultError for a system that this run cannot start again, or that faults end before."""
     if restart is None:
         return
     if system.kind == "external" or system.kind == "bare-loop":
         raise KeyFaultError("restart", text=f"needs a broker that this run starts, not {system.kind}")
     if system.nodes > 1:
-        raise KeyFaultError("restart", text="is of one broker; brokers of a cluster are ended by faults")
+        raise KeyFaultError("restart", text="works with one broker; use faults for the brokers of a cluster")
     if faults:
-        raise KeyFaultError("restart", text="comes after a load in peace; leave faults out")
+        raise KeyFaultError("restart", text="needs a load without faults; remove faults")
 
 
 def check_producers(producers: Producers, records: Records, load: Load, consumers: Consumers) -> None:
-    """Raises KeyFaultError for producers that could not do what is asked."""
+    """Raises KeyFaultError for producers that cannot do what is asked."""
     client = producers.client
     largest = client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
     if records.size is not None and records.size.max_bytes + RECORD_OVERHEAD_BYTES > int(largest):
         raise KeyFaultError(
             "records",
             "size",
-            text=f"{units.format_size(records.size.max_bytes)} is more than the producer sends "
+            text=f"{units.format_size(records.size.max_bytes)} is more than the producer can send "
             f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
             "topics.config.max.message.bytes",
         )
@@ -208,13 +214,13 @@ def check_producers(producers: Producers, records: Records, load: Load, consumer
                 "consumers",
                 "client",
                 "isolation.level",
-                text="read_uncommitted also reads what is aborted (producers.transactions.abort_ratio), "
-                "which no delivery check can tell from loss; leave it out",
+                text="read_uncommitted also reads aborted records (producers.transactions.abort_ratio), "
+                "which the delivery check cannot tell from loss; remove it",
             )
 
 
 def _check_wire(producers: Producers, records: Records) -> None:
-    """Raises KeyFaultError for what the wire driver, which writes prepared batches, does not have."""
+    """Raises KeyFaultError for what the wire driver does not support: it sends prepared batches."""
     lacking = (
         ("producers", "transactions", producers.transactions is not None),
         ("records", "size", records.size is None or not isinstance(records.size, FixedSize)),

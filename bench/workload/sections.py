@@ -45,7 +45,7 @@ ConsumerProperties = Annotated[Properties, AfterValidator(partial(_known_to_libr
 
 
 class Topics(Part):
-    """The topics that each trial makes for itself."""
+    """The topics that each trial creates for itself."""
 
     count: int = Field(default=1, ge=1, le=1_000_000)
     partitions: int = Field(default=1, ge=1, le=10_000, description="of each topic")
@@ -54,10 +54,12 @@ class Topics(Part):
 
 
 class Transactions(Part):
-    """Records are sent in transactions, which end after so many records or so much time."""
+    """Records are sent in transactions, each with a number of records or a duration."""
 
     records: int | None = Field(default=None, ge=1, le=10_000_000, description="records of each transaction")
-    every_ns: DurationNs | None = Field(default=None, ge=1_000_000, alias="every", description="time between two ends")
+    every_ns: DurationNs | None = Field(
+        default=None, ge=1_000_000, alias="every", description="duration of each transaction"
+    )
     abort_ratio: float = Field(default=0.0, ge=0, lt=1, description="share of transactions that end with an abort")
 
     @model_validator(mode="after")
@@ -72,39 +74,40 @@ class Producers(Part):
     driver: Literal["client", "wire", "rdkafka_performance", "wire_load"] = Field(
         default="client",
         description="client: librdkafka, as applications use it; wire: prepared batches on a socket; "
-        "rdkafka_performance, wire_load: native clients, which tell totals",
+        "rdkafka_performance, wire_load: native clients, which report totals",
     )
     client: ProducerProperties = Field(
-        default={}, description="librdkafka properties; batch.size takes a unit, the others what librdkafka takes"
+        default={}, description="librdkafka properties; batch.size has a unit, the others are as in librdkafka"
     )
     transactions: Transactions | None = None
 
     @property
     def native(self) -> bool:
-        """Whether a native client sends, and no task of a launcher."""
+        """Whether a native client generates the load, instead of tasks of a launcher."""
         return self.driver in ("rdkafka_performance", "wire_load")
 
 
 class Consumers(Part):
-    """Every group reads everything."""
+    """Every consumer group reads all records."""
 
     groups: int = Field(default=1, ge=0, le=1000, description="consumer groups; 0 for no consumers")
     per_group: int = Field(default=1, ge=0, le=10_000, description="consumers that share the partitions of a group")
-    start: ConsumerStart = Field(default="with_load", description="when the consumers begin to read")
+    start: ConsumerStart = Field(default="with_load", description="when the consumers start")
     pairing: Literal["shared", "pairs"] = Field(
         default="shared", description="pairs: consumer i reads what producer i sent, and nothing else"
     )
     client: ConsumerProperties = Field(default={}, description="librdkafka properties")
     driver: Literal["rdkafka_performance", "wire_fetch"] | None = Field(
-        default=None, description="of native producers' records; wire_fetch looks at no record"
+        default=None,
+        description="the native client that reads the records of native producers; wire_fetch does not parse them",
     )
     cold: bool | None = Field(
-        default=None, description="of native clients: what they read is on the disk alone, not in the page cache"
+        default=None, description="native clients only: the records to read are on the disk and not in the page cache"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _count_went(cls, data: Any) -> Any:
+    def _count_is_per_group(cls, data: Any) -> Any:
         if isinstance(data, dict) and "count" in data:
             raise KeyFaultError("count", text=f"is written per_group: {data['count']} (consumers of each group)")
         return data
@@ -116,17 +119,17 @@ class Consumers(Part):
 
 
 class Records(Part):
-    size: Sizes | None = Field(default=None, description="of a value, the 24 bytes of the stamp included")
+    size: Sizes | None = Field(default=None, description="of a value, including the 24 bytes of the stamp")
     compress_ratio: float | None = Field(
         default=None,
         ge=0,
         le=1,
-        description="share of a generated value that is random text; the rest repeats itself. 0.5 when absent",
+        description="share of a generated value that is random text; the rest repeats. 0.5 when absent",
     )
     payload_file: str | None = Field(
-        default=None, description="take the values from the lines of this text file (relative to the workload file)"
+        default=None, description="send the lines of this text file as values (relative to the workload file)"
     )
-    keys: Keys = Field(default="none", description="which keys the records carry; none: no key at all")
+    keys: Keys = Field(default="none", description="the keys of the records; none: records without a key")
     headers: Headers = Headers()
 
     @model_validator(mode="before")
@@ -142,13 +145,13 @@ class Records(Part):
             raise ValueError("needs size (for generated values) or payload_file (for the lines of a real file)")
         if self.payload_file is not None and self.compress_ratio is not None:
             raise KeyFaultError(
-                "compress_ratio", text="is for generated values; payload_file sends its lines as they are"
+                "compress_ratio", text="is for generated values; payload_file sends its lines unchanged"
             )
         return self
 
 
 class LoadStep(NamedTuple):
-    """A rate of all producers together; None: until the measured phase ends."""
+    """rate_per_s: of all producers together. duration_s: None until the measured phase ends."""
 
     rate_per_s: int
     duration_s: int | None
@@ -160,16 +163,17 @@ class _ScheduleStep(Part):
 
 
 class Load(Part):
-    """Open loop: records are due by the clock, whether or not the system keeps up. Closed: as fast as it takes them.
+    """Open loop: records are due by the clock, whether or not the system keeps up. Closed loop: as fast as the
+    system accepts them.
 
-    The steps of a schedule begin with the measured phase; the warm-up runs at the rate of the first.
+    The first step of a schedule begins with the measured phase; the warm-up runs at the rate of that step.
     """
 
     model: Literal["open", "closed"] = "open"
-    arrival: Literal["uniform", "poisson"] = Field(default="uniform", description="of open-loop records within a rate")
+    arrival: Literal["uniform", "poisson"] = Field(default="uniform", description="arrival process of an open loop")
     rate_per_s: RatePerS | None = Field(default=None, alias="rate", ge=1, description="of all producers together")
     records: Count | None = Field(
-        default=None, ge=1, description="of a native client in a closed loop: so many, however long that takes"
+        default=None, ge=1, description="number of records of a native client in a closed loop, however long they take"
     )
     schedule: list[_ScheduleStep] | None = Field(default=None, min_length=1, description="rates one after the other")
 
@@ -186,7 +190,7 @@ class Load(Part):
         elif self.rate_per_s is None and self.schedule is None:
             raise KeyFaultError("rate", text="is missing (or schedule:, or model: closed)")
         elif self.rate_per_s is not None and self.schedule is not None:
-            raise KeyFaultError("schedule", text="says the rates; leave rate out")
+            raise KeyFaultError("schedule", text="has the rates; remove rate")
         return self
 
     @property
@@ -200,13 +204,13 @@ class Load(Part):
 class Phases(Part):
     warmup: Warmup = Field(default=5, description="load that is not counted")
     measure_s: DurationS = Field(
-        default=0, alias="measure", ge=1, description="may be left out with a schedule, whose duration it then is"
+        default=0, alias="measure", ge=1, description="by default the duration of the schedule, if there is one"
     )
     drain_max_s: DrainS = Field(
-        default=30, alias="drain", ge=1, description="how long consumers may take to read what is left"
+        default=30, alias="drain", ge=1, description="how long consumers may take to read the remaining records"
     )
     rest_s: DurationS | None = Field(
-        default=None, alias="rest", ge=1, description="nothing is done between making the topics and the load"
+        default=None, alias="rest", ge=1, description="idle time between the creation of the topics and the load"
     )
 
     @property
@@ -216,9 +220,11 @@ class Phases(Part):
 
 
 class StopWhen(Part):
-    """A cell that is decided gets no more trials."""
+    """A cell stops when the confidence interval of a metric is narrow enough."""
 
-    ci_halfwidth_ratio: PercentRatio = Field(alias="ci_halfwidth", gt=0, description="of the 95 % interval's middle")
+    ci_halfwidth_ratio: PercentRatio = Field(
+        alias="ci_halfwidth", gt=0, description="half the width of the 95 % confidence interval, relative to its middle"
+    )
     of: str = Field(default="produce.p99", description="name of a metric")
     min: int = Field(default=3, ge=3, description="trials before any decision")
 
@@ -233,21 +239,23 @@ class StopWhen(Part):
 
 class Trials(Part):
     n: int = Field(default=3, ge=1, le=1000, description="trials of each cell, one per random block")
-    seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="of order and payload; drawn when absent")
+    seed: int | None = Field(
+        default=None, ge=0, le=2**63 - 1, description="seed of order and payload; random when absent"
+    )
     order: Literal["randomized-blocks"] = "randomized-blocks"
     a_a: bool = Field(
-        default=True, description="run one cell of each block twice, the cells in turn, to know the noise"
+        default=True, description="run one cell of each block twice, another cell in each block, to measure the noise"
     )
     at_once: bool = Field(
         default=False,
-        description="run the trials of a block at the same time, sharing one processor: what neighbours do to the host "
-        "then falls on all of them",
+        description="run the trials of a block at the same time on one shared processor: disturbances of the host then "
+        "affect all of them alike",
     )
     stop_when: StopWhen | None = None
 
 
 class Checks(Part):
-    """Promises that are checked in every trial; a trial that breaks one is void."""
+    """Guarantees that are checked in every trial; a trial that violates one is invalid."""
 
     delivery: Literal["at_least_once", "exactly_once", "none"] = "at_least_once"
     order: Literal["per_partition", "none"] = "per_partition"
@@ -259,7 +267,7 @@ class Target(Part):
 
 class Storage(Part):
     target: str = Field(default=TEMPORARY_TARGET, description="name of the target that the system's log goes to")
-    targets: dict[str, Target] = Field(default={}, description="'temporary' is always there: the temporary directory")
+    targets: dict[str, Target] = Field(default={}, description="'temporary' always exists: the temporary directory")
     probe: bool = Field(default=True, description="measure the target itself with fio, before and after the trials")
     drop_caches: Literal["auto", "never"] = Field(
         default="auto", description="auto: empty the page cache before each trial when permitted"
@@ -268,8 +276,8 @@ class Storage(Part):
         default=None,
         alias="cache_limit",
         ge=4 << 20,
-        description="memory for the page cache of the log, and for what the system allocates after its start; "
-        "a log larger than that has to be read from the disk",
+        description="memory for the page cache of the log and for allocations of the system after its start; "
+        "a larger log must be read from the disk",
     )
 
     @model_validator(mode="after")
@@ -281,17 +289,17 @@ class Storage(Part):
 
 
 class Validity(Part):
-    """Limits beyond which a trial's figures are not to be believed.
+    """Limits beyond which the figures of a trial are not trusted.
 
     A generator on hosts of its own keeps its schedule to 1 ms. The default allows for a broker and a JVM on the same
-    cores; response latency, which counts from the schedule, contains the lateness in any case.
+    cores; response latency counts from the schedule, so it contains the lateness in any case.
     """
 
-    achieved_ratio_min: float = Field(default=0.995, gt=0, le=1, description="acknowledged over offered")
+    achieved_ratio_min: float = Field(default=0.995, gt=0, le=1, description="acknowledged rate over offered rate")
     send_delay_p99_ns: DurationNs = Field(
-        default=5_000_000, alias="send_delay_p99", description="lateness of sends against their schedule"
+        default=5_000_000, alias="send_delay_p99", description="how late records are sent, against the schedule"
     )
-    generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="of one core, busiest task")
+    generator_cpu_ratio_max: float = Field(default=0.85, gt=0, le=1, description="of one core, by the busiest task")
     host_cpu_ratio_max: float = Field(
         default=0.95, gt=0, le=1, description="all CPUs of the host, when the system under test runs on it"
     )
@@ -302,11 +310,14 @@ class Validity(Part):
         default=0.9,
         gt=0,
         le=1,
-        description="achieved over what these producers or consumers reach on their own (calibrate)",
+        description="achieved rate over the maximum of these producers or consumers (bench calibrate)",
     )
     canary_ratio_max: float = Field(
-        default=2.0, gt=1, description="time of a canary at the start of a block over its median in the blocks before"
+        default=2.0, gt=1, description="time of a canary at the start of a block over its median in earlier blocks"
     )
     steal_ratio_max: float = Field(
-        default=0.05, gt=0, le=1, description="CPU time that a hypervisor gave to others, of all CPUs of the host"
+        default=0.05,
+        gt=0,
+        le=1,
+        description="CPU time that the hypervisor gave to other guests, of all CPUs of the host",
     )

@@ -1,6 +1,6 @@
 """Bounds on metrics, as people write them: `<20ms`, `>=49k/s`, `==0`, `<=1%`.
 
-A bound knows the unit of what it bounds, so that `produce.p99 < 49k/s` is refused and not compared.
+A bound has a unit, so that `produce.p99 < 49k/s` is refused instead of compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Comparison = Literal["<", "<=", ">", ">=", "=="]
 Unit = Literal["ns", "s", "per_s", "bytes_per_s", "bytes", "ratio", ""]
 
 _COMPARE: Final = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq}
-# Unit of a metric -> units of bounds on it, an example of one. Ratios may be written as they are.
+# Unit of a metric -> units that a bound on it may have, and an example. Ratios may be plain numbers.
 _COMPARABLE: Final[dict[str, tuple[tuple[Unit, ...], str]]] = {
     "ns": (("ns",), "<20ms"),
     "per_s": (("per_s",), ">=49k/s"),
@@ -33,7 +33,7 @@ BOUND_FORM: Final = "a comparison with a value and its unit, for example <20ms, 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """`comparison` against `value`, which is in `unit` (empty: a plain number). `text` is how it was written."""
+    """`comparison` against `value`, which is in `unit` (empty: a plain number). `text` is the bound as written."""
 
     comparison: Comparison
     value: float
@@ -45,10 +45,13 @@ class Bound:
         return bool(_COMPARE[self.comparison](value, self.value))
 
     def for_unit(self, unit: str) -> Bound:
-        """As it bounds metrics of this unit (`highwater.bench.metrics`). Raises ValueError when it cannot."""
+        """Returns the bound for metrics of this unit (`highwater.bench.metrics`).
+
+        Raises ValueError if the units differ.
+        """
         comparable, example = _COMPARABLE[unit]
         if self.unit not in comparable:
-            raise ValueError(f"{self.text!r} has another unit than this metric, whose bounds look like {example}")
+            raise ValueError(f"{self.text!r} does not have the unit of this metric, whose bounds look like {example}")
         return replace(self, value=self.value / units.DURATION_NS["s"], unit="s") if unit == "s" else self
 
     def __str__(self) -> str:
@@ -65,7 +68,7 @@ def parse_bound(value: object) -> Bound:
     amount, unit = _amount(match[2].strip())
     if unit is None:
         raise ValueError(f"{value!r} is not {BOUND_FORM}")
-    comparison: Comparison = match[1]  # type: ignore[assignment]  # the pattern lets nothing else through
+    comparison: Comparison = match[1]  # type: ignore[assignment]  # the pattern has these only
     return Bound(comparison, amount, unit, f"{match[1]}{match[2].strip()}")
 
 

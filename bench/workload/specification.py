@@ -1,7 +1,8 @@
 """From a workload file to cells: reads it, applies options, expands the matrix.
 
-A fault is one line: where (`file:line`, or the option), which key, what is wrong and what was expected. An axis value
-is checked by putting it into the base workload, so an axis can be any scalar key, and a bad value names its axis.
+An error is one line: the place (`file:line`, or the option), the key, what is wrong and what was expected. An axis
+value
+is checked in the base workload, so that an axis can be any scalar key, and the error for a bad value names its axis.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from highwater.common.nearest import nearest
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"
-# Far more than anybody measures, few enough to check each; counted before exclude.
+# More than anybody measures, and few enough to check each. Counted before exclude.
 MAX_COMBINATIONS: Final = 5_000
-# More systems than this beside one another on one processor, and each has too little of it to be measured.
+# With more systems on one processor, each has too little CPU time to be measured.
 MAX_AT_ONCE: Final = 6
 _NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude")
 _AXIS_SECTIONS: Final = (
@@ -47,7 +48,7 @@ _COMMON_AXES: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One combination of axis values, and the workload it makes."""
+    """One combination of axis values, and its workload."""
 
     name: str
     factors: dict[str, Scalar]
@@ -66,21 +67,24 @@ class Specification:
 
     @property
     def sha256(self) -> str:
-        """Identity of what is asked, whatever the file's layout and comments, and wherever passwords are kept."""
+        """Identity of the workload, independent of the file's layout and comments, and of the paths of password
+        files.
+        """
         asked = without_command_configs(self.workload.as_document())
         canonical = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def payload_file(self, workload: Workload) -> Path | None:
-        """Absolute path of the payload file; the workload file's folder is where a relative one starts."""
+        """Absolute path of the payload file; a relative path starts at the folder of the workload file."""
         if workload.records.payload_file is None:
             return None
         return (self.file.parent / expanded(workload.records.payload_file)).resolve()
 
     def command_config(self, workload: Workload) -> dict[str, str]:
-        """What clients of the workload's cluster need to come in; empty for a plain one. Raises UsageError.
+        """The TLS and SASL properties for clients of the workload's cluster; empty without TLS and login.
 
-        A file is read once: a run has one answer, also when the file is a pipe or changes meanwhile.
+        A file is read once, so that a run uses the same properties throughout, even if the file is a pipe or changes.
+        Raises UsageError.
         """
         cluster = workload.system.external
         if cluster is None or cluster.command_config is None:
@@ -92,7 +96,7 @@ class Specification:
 
 
 def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:
-    """Read `path`; `overrides` are key -> (value, the option that set it), None takes a key away. Raises UsageError."""
+    """Read `path`; `overrides`: key -> (value, the option that set it); None removes a key. Raises UsageError."""
     document = read_with_includes(path)
     for location, (value, option) in (overrides or {}).items():
         put(document.data, location, value)
@@ -105,9 +109,9 @@ def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]]
 
 
 def recorded_workloads(workload: Mapping[str, Any]) -> dict[str, Workload]:
-    """Cell to what it ran, of a workload as a manifest has it; empty for one that today's rules refuse."""
+    """Returns cell -> workload for the workload of a manifest; empty if today's rules refuse it."""
     path, data = Path("manifest.json"), copy.deepcopy(dict(workload))
-    # A manifest has every default and what follows from other keys; variants are laid over what the file had.
+    # A manifest also has defaults and derived values, but variants are laid over what the file had.
     if data.get("load", {}).get("schedule"):
         data.get("phases", {}).pop("measure", None)
     for overlay in data.get("variants", {}).values():
@@ -126,7 +130,7 @@ def specify(document: Document, path: Path) -> Specification:
     if combinations > MAX_COMBINATIONS:
         raise UsageError(
             f"{document.origin(('matrix',))}: matrix: {combinations} combinations are more than {MAX_COMBINATIONS}; "
-            "give the axes fewer values"
+            "use fewer values"
         )
     locations = {axis: _axis_location(axis, document) for axis in workload.matrix}
     for axis, values in workload.matrix.items():
@@ -140,7 +144,7 @@ def specify(document: Document, path: Path) -> Specification:
     if workload.trials.at_once and len(cells) > MAX_AT_ONCE:
         raise UsageError(
             f"{document.origin(('trials', 'at_once'))}: trials.at_once: {len(cells)} cells would share one processor, "
-            f"and {MAX_AT_ONCE} is the most; leave some out, or at_once"
+            f"but at most {MAX_AT_ONCE} can; remove some cells, or at_once"
         )
     axes: dict[str, list[Scalar]] = {VARIANT: list(bases)} if bases else {}
     axes |= {labels[axis]: list(values) for axis, values in workload.matrix.items()}
@@ -148,11 +152,13 @@ def specify(document: Document, path: Path) -> Specification:
 
 
 def _variant(name: str, overlay: dict[str, Any], document: Document) -> dict[str, Any]:
-    """The document with a variant's settings laid over it. Raises UsageError."""
+    """Returns the document with a variant's settings laid over it. Raises UsageError."""
     for key in overlay:
         if key in _NOT_IN_A_VARIANT:
             where = document.origin(("variants", name, key))
-            raise UsageError(f"{where}: variants.{name}.{key}: is of the whole file, and the same for all variants")
+            raise UsageError(
+                f"{where}: variants.{name}.{key}: belongs to the whole file, and is the same for all variants"
+            )
     data = merged(document.data, overlay)
     try:
         Workload.model_validate(data)
@@ -189,12 +195,12 @@ def _cells(
         except ValidationError as error:
             raise UsageError(
                 f"{document.origin(('matrix',))}: matrix: the cell {name} cannot be run: {complaint(error)[1]} "
-                "(leave it out with exclude:)"
+                "(remove it with exclude:)"
             ) from None
         same = named.setdefault(f"{base} {json.dumps(cell_workload.as_document(), sort_keys=True)}", name)
         if same != name:
             where = document.origin(("matrix",))
-            raise UsageError(f"{where}: matrix: the cells {same} and {name} are the same; leave one of them out")
+            raise UsageError(f"{where}: matrix: the cells {same} and {name} are the same; remove one of them")
         yield Cell(name, factors, cell_workload)
 
 
@@ -210,7 +216,8 @@ def _check_axis(axis: str, location: Location, values: list[Scalar], document: D
         try:
             Workload.model_validate(data)
         except ValidationError as error:
-            # A rule about several keys may hold again once the other axes have their values; cells are checked whole.
+            # A rule about several keys may hold once the other axes have their values; cells are checked as a whole
+            # later.
             for item in error.errors():
                 if location_of(item)[: len(location)] == location:
                     raise UsageError(f"{where}: matrix: {describe(item)[1]}") from None
@@ -227,17 +234,17 @@ def _axis_location(axis: str, document: Document) -> Location:
             return (*location, axis.removeprefix(f"{name}."))
     names = [*_COMMON_AXES, *(dotted(location) for location in known if location[-1] not in _PROPERTY_MAPPINGS)]
     near = nearest(axis, names)
-    hint = f'did you mean "{near}"?' if near else f"axes are dotted keys, such as {names[0]} or storage.target"
-    raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is no axis; {hint}")
+    hint = f'did you mean "{near}"?' if near else f"axes are dotted keys like {names[0]} or storage.target"
+    raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is not an axis; {hint}")
 
 
 def _axis_locations() -> list[Location]:
-    """Every key that can take a scalar, and the mappings of properties, whose keys all can."""
+    """Every key that accepts a scalar, and the mappings of properties, whose keys all do."""
     return [location for section in _AXIS_SECTIONS for location in scalar_locations((section,))]
 
 
 def _labels(locations: Mapping[str, Location]) -> dict[str, str]:
-    """Factor names: a property by its own name, unless two axes would then share one; other keys as they are."""
+    """Names of factors: a property has its own name, unless two axes would share it; other keys are unchanged."""
     short = {axis: location[-1] if location[-2] in _PROPERTY_MAPPINGS else axis for axis, location in locations.items()}
     names = list(short.values())
     return {axis: str(name) if names.count(name) == 1 else axis for axis, name in short.items()}
@@ -245,14 +252,14 @@ def _labels(locations: Mapping[str, Location]) -> dict[str, str]:
 
 def _exclusion(index: int, item: dict[str, Scalar], workload: Workload, document: Document) -> dict[str, Scalar]:
     if not item:
-        raise UsageError(f"{document.origin(('exclude', index))}: exclude[{index}] names no axis")
+        raise UsageError(f"{document.origin(('exclude', index))}: exclude[{index}] does not name an axis")
     choices: dict[str, list[Scalar]] = {VARIANT: list(workload.variants)} if workload.variants else {}
     choices |= workload.matrix
     for axis, value in item.items():
         where = document.origin(("exclude", index, axis))
         if axis not in choices:
             known = f"its axes are {', '.join(choices)}" if choices else "there is no matrix"
-            raise UsageError(f"{where}: exclude: {axis} is no axis of the matrix; {known}")
+            raise UsageError(f"{where}: exclude: {axis} is not an axis of the matrix; {known}")
         if not any(_same(value, known) for known in choices[axis]):
             values = ", ".join(_spell(known) for known in choices[axis])
             raise UsageError(f"{where}: exclude: {axis}: {_spell(value)} is not one of its values ({values})")
@@ -260,7 +267,7 @@ def _exclusion(index: int, item: dict[str, Scalar], workload: Workload, document
 
 
 def _same(one: Scalar, other: Scalar) -> bool:
-    """`1` and `"1"` configure the same thing."""
+    """Whether two values configure the same: `1` and `"1"` do."""
     return _spell(one) == _spell(other)
 
 

@@ -1,8 +1,8 @@
 """The values of a workload file: text with a unit in the file, a number in Python.
 
-Some keys take one of several shapes (`size: 1KiB` or `size: {uniform: {min: 100B, max: 2KiB}}`). Each shape is a type
-of its own, and which one is meant is decided by `one_of` from the key that is there, so that a fault is reported for
-the shape that was written and not once for every shape there is.
+Some keys accept one of several shapes (`size: 1KiB` or `size: {uniform: {min: 100B, max: 2KiB}}`). Each shape is a
+type of its own. `one_of` chooses the shape by the key that is present, so that an error is reported for the shape that
+was written, and not once for every shape.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LARGEST_KEY_COUNT: Final = 100_000_000
 
 
 class KeyFaultError(ValueError):
-    """A fault found in a part as a whole that is about one of its keys."""
+    """A fault of one key that a check of the whole part found."""
 
     def __init__(self, *key: str | int, text: str) -> None:
         super().__init__(text)
@@ -43,7 +43,7 @@ class KeyFaultError(ValueError):
 
 
 class Part(BaseModel):
-    """A mapping of a workload file. Unknown keys, and values of another type than asked, are errors."""
+    """A mapping of a workload file. Unknown keys and values of a wrong type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -66,7 +66,7 @@ Properties = Annotated[dict[str, Scalar], BeforeValidator(_scalars_only)]
 
 
 def plain(pattern: str) -> str:
-    """A pattern without Python's group names, which JSON Schema does not know."""
+    """Returns the pattern without Python's group names, which JSON Schema does not know."""
     return pattern.replace("?P<number>", "?:").replace("?P<unit>", "?:")
 
 
@@ -126,9 +126,9 @@ SloBound = Annotated[
 
 
 def one_of(forms: str, *, text: str, keys: Mapping[str, str], texts: Collection[str] = ()) -> Discriminator:
-    """Choose the shape of a value: `text` for all but mappings (if `texts`, for those only), else by its one key.
+    """Choose the shape of a value: `text` for anything but a mapping (with `texts`, only for these), else by its key.
 
-    keys: key of the mapping -> tag of the shape. `forms` says what is accepted, for the complaint about all else.
+    keys: key of the mapping -> tag of the shape. `forms` lists what is accepted, for the error text.
     """
 
     def tag(value: Any) -> str | None:
@@ -172,11 +172,11 @@ ValueSize = Annotated[int, BeforeValidator(_parse_value_size), PlainSerializer(u
 
 
 class WeightedSizes(Part):
-    """Sizes drawn with these weights."""
+    """Sizes chosen at random with these weights."""
 
     weights: dict[ValueSize, Annotated[int, Field(ge=1)]] = Field(
         min_length=1,
-        description="size -> weight: {128B: 3, 1KiB: 6} is three small ones to six large ones",
+        description="size -> weight: {128B: 3, 1KiB: 6} sends six large values for three small ones",
         json_schema_extra={"additionalProperties": False},
     )
 
@@ -201,7 +201,7 @@ class _SizeRange(Part):
 
 
 class UniformSizes(Part):
-    """Sizes drawn evenly from a range, both ends included."""
+    """Sizes chosen uniformly from a range, both ends included."""
 
     uniform: _SizeRange
 
@@ -240,7 +240,7 @@ Sizes = Annotated[
 
 
 class RoundRobinKeys(Part):
-    """n keys, one after the other."""
+    """n keys, in turn."""
 
     round_robin: KeyCount
 
@@ -265,11 +265,13 @@ class RandomKeys(Part):
 
 class _ZipfKeys(Part):
     n: KeyCount
-    s: float = Field(default=1.1, gt=0, le=10, description="exponent: key of rank r comes r**-s as often as the first")
+    s: float = Field(
+        default=1.1, gt=0, le=10, description="exponent: the key of rank r is r**-s times as frequent as the first"
+    )
 
 
 class ZipfKeys(Part):
-    """n keys, the rank-r one r**-s times as often as the first."""
+    """n keys; the key of rank r is r**-s times as frequent as the first."""
 
     zipf: _ZipfKeys
 
@@ -308,7 +310,7 @@ class Headers(Part):
     def _none(cls, data: Any) -> Any:
         if isinstance(data, int) and not isinstance(data, bool):
             if data:
-                raise ValueError(f"{data} says nothing of their size; write {{count: {data}, bytes: 16}}")
+                raise ValueError(f"{data} does not give their size; write {{count: {data}, bytes: 16}}")
             return {"count": 0}
         return data
 
@@ -317,12 +319,16 @@ class Headers(Part):
 
 
 class SteadyWarmup(Part):
-    """Warm up until throughput and latency no longer rise or fall."""
+    """Warm up until throughput and latency are steady."""
 
     until: Literal["steady"]
-    slope_ratio: PercentRatio = Field(default=0.005, alias="slope", gt=0, description="of the mean, over the window")
+    slope_ratio: PercentRatio = Field(
+        default=0.005, alias="slope", gt=0, description="largest change of the mean within the window"
+    )
     window_s: DurationS = Field(default=20, alias="window", ge=5)
-    max_s: DurationS = Field(default=120, alias="max", ge=5, description="then the trial is measured, and not valid")
+    max_s: DurationS = Field(
+        default=120, alias="max", ge=5, description="after that the trial is measured, but not valid"
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> SteadyWarmup:
@@ -342,7 +348,7 @@ Warmup = Annotated[
 
 
 def _drain(value: object) -> object:
-    """`{max: 60s}` says the same as `60s`."""
+    """Accept `{max: 60s}` for `60s`."""
     if isinstance(value, dict):
         if set(value) != {"max"}:
             raise ValueError(f"{value!r} is not {units.DURATION_FORM}, or {{max: 60s}}")
@@ -374,7 +380,7 @@ DrainS = Annotated[
 
 
 class AfterBacklog(Part):
-    """Consumers start when this much of values has been acknowledged, or when the producers are done."""
+    """Consumers start when values of this total size are acknowledged, or when the producers have finished."""
 
     backlog_bytes: SizeBytes = Field(alias="after_backlog", ge=1)
 
@@ -394,7 +400,7 @@ ConsumerStart = Annotated[
 
 # The tag of a kind of system; bench.workload.system has the kinds.
 SYSTEM_TAG: Final = "system_of_kind_{}"
-# What pydantic puts into the location of a fault to say which shape it took: not a key of the file.
+# Tags that pydantic adds to the location of a fault: they name a shape, and are not keys of the file.
 SHAPE_TAGS: Final = frozenset(
     {
         "fixed", "weighted", "uniform_sizes", "no_keys", "round_robin_keys", "random_keys", "zipf_keys",

@@ -1,7 +1,7 @@
-"""YAML with the line of every key kept, so that each complaint about a value can say where it stands.
+"""Reads YAML and keeps the line of every key, so that each error can name file and line.
 
-Stricter than YAML itself where YAML misleads: a key given twice, a key that is no text, and merge keys are errors;
-dates stay text.
+It is stricter than YAML where YAML misleads: a key given twice, a key that is not text, and merge keys are errors;
+dates remain text.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from highwater.bench.errors import UsageError
 
 Location = tuple[str | int, ...]
 
-# Far deeper than any workload file; also what ends an alias that contains itself.
+# Far deeper than any workload file. The limit also stops an alias that contains itself.
 _MAX_DEPTH: Final = 16
-# Aliases of aliases can stand for more than any memory holds.
+# Aliases of aliases can expand to more than fits into memory.
 _MAX_PARTS: Final = 100_000
 _PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
 
 
 @dataclass(slots=True)
 class Document:
-    """The data of one file, and where each part of it comes from (`file:line`, or the option that set it)."""
+    """The data of one file, and the origin of each part (`file:line`, or the option that set it)."""
 
     name: str
     data: dict[str, Any]
     origins: dict[Location, str] = field(default_factory=dict)
 
     def origin(self, location: Location) -> str:
-        """Where `location`, or the nearest part around it, was written."""
+        """The place where `location`, or the smallest part around it, was written."""
         for length in range(len(location), 0, -1):
             if (origin := self.origins.get(location[:length])) is not None:
                 return origin
@@ -73,10 +73,10 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode, location: Location
     for key_node, value_node in node.value:
         where = f"{document.name}:{key_node.start_mark.line + 1}"
         if not isinstance(key_node, yaml.ScalarNode):
-            raise UsageError(f"{where}: a key must be text, and a {key_node.id} is not")
+            raise UsageError(f"{where}: a key must be text, not a {key_node.id}")
         key = key_node.value
         if key_node.tag != "tag:yaml.org,2002:str":
-            raise UsageError(f"{where}: a key must be text, and {key!r} is not; put it in quotes")
+            raise UsageError(f"{where}: a key must be text; put {key!r} into quotes")
         path = (*location, key)
         if key in result:
             raise UsageError(f"{where}: {dotted(path)} is given twice (first at {document.origins[path]})")

@@ -97,7 +97,7 @@ def test_an_emulated_disk_that_is_not_slow_stops_the_run(areas: StorageAreas, mo
         ("storage: {drop_caches: always}\n", r"storage\.drop_caches"),
         (
             "system: {kind: external, bootstrap_servers: 'host:1'}\nstorage: {cache_limit: 64MiB}\n",
-            r"storage\.cache_limit: cannot be set for an external system; leave it out$",
+            r"storage\.cache_limit: cannot be set for an external system; remove it$",
         ),
     ],
 )

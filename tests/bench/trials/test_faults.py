@@ -122,25 +122,31 @@ def faulty(faults: str, system: str = "{nodes: 3}") -> dict[str, str]:
         (faulty("[{at: 5, do: kill}]"), "faults[0].at: 5 is not a duration"),
         (faulty("[{at: 5s, do: kill, node: 0}]"), "faults[0].node: 0 is not a broker's number (from 1)"),
         (faulty("[{at: 5s, do: kill, node: 4}]"), "faults[0].node: 4 is more than system.nodes, 3"),
-        (faulty("[{at: 5s, do: restart, for: 3s}]"), "faults[0].for: is not for restart"),
-        (faulty("[{at: 1s, do: kill}]"), "faults[0].at: must be 3s or later: recovery is held against what was before"),
-        (faulty("[{at: 30s, do: kill}]"), "faults[0].at: leaves no 3 s of the measured phase (20s) to come back in"),
-        (faulty("[{at: 5s, do: kill, for: 14s}]"), "faults[0].for: leaves no 3 s of the measured phase (20s)"),
+        (faulty("[{at: 5s, do: restart, for: 3s}]"), "faults[0].for: does not fit restart"),
+        (
+            faulty("[{at: 1s, do: kill}]"),
+            "faults[0].at: must be 3s or later: recovery is compared with the time before",
+        ),
+        (
+            faulty("[{at: 30s, do: kill}]"),
+            "faults[0].at: leaves less than 3 s of the measured phase (20s) for recovery",
+        ),
+        (faulty("[{at: 5s, do: kill, for: 14s}]"), "faults[0].for: leaves less than 3 s of the measured phase (20s)"),
         (
             faulty("[{at: 5s, do: kill, for: 4s}, {at: 8s, do: pause, for: 1s}]"),
-            "faults[1].at: must be 12s or later: one fault at a time, and what follows",
+            "faults[1].at: must be 12s or later: one fault at a time, with its recovery",
         ),
         (
             faulty("[{at: 5s, do: kill, node: 1}, {at: 9s, do: pause, node: 1}]"),
-            "faults[1].node: 1 is gone since an earlier fault",
+            "faults[1].node: 1 is down since an earlier fault",
         ),
         (
             faulty("[{at: 5s, do: kill}]", "{nodes: 1}"),
-            "faults[0].for: is missing: no broker would be left to tell what its log holds",
+            "faults[0].for: is missing: no broker would be left to report what its log contains",
         ),
         (
             faulty("[{at: 5s, do: kill, for: 3s}]", "{kind: external, bootstrap_servers: 'h:1'}"),
-            "faults: need a system that this run starts; an external one is not ours to break",
+            "faults: need a system that this run starts; this run does not break an external one",
         ),
     ],
 )

@@ -134,12 +134,15 @@ def test_variants_are_cells_that_differ_in_several_keys(tmp_path: Path) -> None:
     ("variants", "expected"),
     [
         ("{a: {producers: {cuont: 3}}}", 'top.yaml:7: variants.a.producers.cuont: unknown key; did you mean "count"?'),
-        ("{a: {trials: {n: 3}}}", "top.yaml:7: variants.a.trials: is of the whole file, and the same for all variants"),
+        (
+            "{a: {trials: {n: 3}}}",
+            "top.yaml:7: variants.a.trials: belongs to the whole file, and is the same for all variants",
+        ),
         (
             "{a: {consumers: {per_group: 3}}}",
             "top.yaml:7: variants.a.consumers.per_group: 3 consumers cannot share 1 partitions",
         ),
-        ("{a: {load: {schedule: []}}}", "top.yaml:7: variants.a.load.schedule: [] has nothing in it"),
+        ("{a: {load: {schedule: []}}}", "top.yaml:7: variants.a.load.schedule: [] is empty"),
         ("{a: 3}", "top.yaml:7: variants.a: 3 is not a mapping of keys to values"),
     ],
 )

@@ -54,11 +54,11 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"records": "{size: 1KiB, headers: 2}"},
-            "w.yaml:3: records.headers: 2 says nothing of their size; write {count: 2, bytes: 16}",
+            "w.yaml:3: records.headers: 2 does not give their size; write {count: 2, bytes: 16}",
         ),
         (
             {"load": "{rate: 1k/s, schedule: [{rate: 1k/s, for: 5s}]}"},
-            "w.yaml:4: load.schedule: says the rates; leave rate out",
+            "w.yaml:4: load.schedule: has the rates; remove rate",
         ),
         (
             {"load": "{schedule: [{rate: 1k/s, for: 5s}, {rate: 2k, for: 5s}]}"},
@@ -66,7 +66,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"load": "{schedule: [{rate: 1k/s, for: 9s}]}"},
-            "w.yaml:5: phases.measure: is not what load.schedule lasts, 9s; leave measure out",
+            "w.yaml:5: phases.measure: is not the duration of load.schedule, 9s; remove measure",
         ),
         (
             {"load": "{model: closed, rate: 1k/s}"},
@@ -106,15 +106,15 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"consumers": "{groups: 0, start: after_load}"},
-            "w.yaml:6: consumers.start: needs consumers, and there are none",
+            "w.yaml:6: consumers.start: needs consumers, but there are none",
         ),
         (
             {"consumers": "{groups: 0}", "checks": "{delivery: exactly_once}"},
-            "w.yaml:7: checks.delivery: exactly_once is found out by consumers, and there are none",
+            "w.yaml:7: checks.delivery: exactly_once is checked by consumers, but there are none",
         ),
         (
             {"consumers": "{pairing: pairs, start: after_load}"},
-            "w.yaml:6: consumers.pairing: pairs read while they send; they need start: with_load",
+            "w.yaml:6: consumers.pairing: pairs read during the load; they need start: with_load",
         ),
         (
             {"consumers": "{pairing: pairs}", "producers": "{count: 2}"},
@@ -137,8 +137,8 @@ from tests.bench.workload.test_specification import complaint, document, read
                 "consumers": "{client: {isolation.level: read_uncommitted}}",
             },
             (
-                "w.yaml:7: consumers.client.isolation.level: read_uncommitted also reads what is aborted "
-                "(producers.transactions.abort_ratio), which no delivery check can tell from loss; leave it out"
+                "w.yaml:7: consumers.client.isolation.level: read_uncommitted also reads aborted records "
+                "(producers.transactions.abort_ratio), which the delivery check cannot tell from loss; remove it"
             ),
         ),
         (
@@ -154,7 +154,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"topics": "{replication: 3}"},
-            "w.yaml:6: topics.replication: 3 copies need as many brokers; system.nodes is 1",
+            "w.yaml:6: topics.replication: 3 copies need as many brokers, but system.nodes is 1",
         ),
         (
             {"system": "{version: '4'}"},
@@ -213,7 +213,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"system": "{kind: external, bootstrap_servers: 'a:1'}", "host": "{profile: notes}"},
-            "w.yaml:7: host.profile: would tune this host, and the external cluster is at a:1",
+            "w.yaml:7: host.profile: would tune this host, but the external cluster is at a:1",
         ),
         (
             {"slo": "{produce.p98: <20ms}"},
@@ -231,7 +231,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"slo": "{produce.p99: <49k/s}"},
-            "w.yaml:6: slo.produce.p99: '<49k/s' has another unit than this metric, whose bounds look like <20ms",
+            "w.yaml:6: slo.produce.p99: '<49k/s' does not have the unit of this metric, whose bounds look like <20ms",
         ),
         (
             {"trials": "{stop_when: {ci_halfwidth: 2%, of: e2e.p9}}"},
@@ -242,15 +242,15 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"trials": "{stop_when: {ci_halfwidth: 2%, of: delivery.duplicated}}"},
-            "w.yaml:6: trials.stop_when.of: delivery.duplicated is 0 as a rule; name a rate or a latency",
+            "w.yaml:6: trials.stop_when.of: delivery.duplicated is usually 0; name a rate or a latency",
         ),
         (
             {"trials": "{n: 4, stop_when: {ci_halfwidth: 2%, min: 5}}"},
-            "w.yaml:6: trials.stop_when.min: 5 trials before a decision, and trials.n is 4",
+            "w.yaml:6: trials.stop_when.min: 5 trials before a decision, but trials.n is 4",
         ),
         (
             {"consumers": "{groups: 0}", "slo": "{e2e.p99: <20ms}"},
-            "w.yaml:7: slo.e2e.p99: needs consumers, and there are none",
+            "w.yaml:7: slo.e2e.p99: needs consumers, but there are none",
         ),
         (
             {"slo": "{txn.commit.p99: <20ms}"},
@@ -263,7 +263,7 @@ from tests.bench.workload.test_specification import complaint, document, read
         (
             {"trials": "{n: 9, stop_when: {ci_halfwidth: 2%, of: backlog.drain_bytes_per_s}}"},
             (
-                "w.yaml:6: trials.stop_when.of: backlog.drain_bytes_per_s needs consumers that find a backlog "
+                "w.yaml:6: trials.stop_when.of: backlog.drain_bytes_per_s needs consumers that start with a backlog "
                 "(consumers.start)"
             ),
         ),
@@ -273,19 +273,19 @@ from tests.bench.workload.test_specification import complaint, document, read
         ),
         (
             {"trials": "{at_once: true}", "host": "{profile: notes}"},
-            "w.yaml:6: trials.at_once: needs one host for all trials of a block; leave host out",
+            "w.yaml:6: trials.at_once: needs the same host for all trials of a block; remove host",
         ),
         (
             {"trials": "{at_once: true}", "system": "{kind: external, bootstrap_servers: 'kafka:9092'}"},
-            "w.yaml:6: trials.at_once: binds systems to one processor, and an external one is not ours",
+            "w.yaml:6: trials.at_once: binds systems to one processor; this run cannot bind an external one",
         ),
         (
             {"trials": "{at_once: true}", "faults": "[{at: 1s, do: kill}]"},
-            "w.yaml:6: trials.at_once: needs systems that stay as they are; leave faults out",
+            "w.yaml:6: trials.at_once: needs systems without faults; remove faults",
         ),
         (
             {"trials": "{at_once: true, stop_when: {ci_halfwidth: 2%, of: produce.p99}}"},
-            "w.yaml:6: trials.at_once: a cell that stops would leave the others alone; leave trials.stop_when out",
+            "w.yaml:6: trials.at_once: a cell that stops would leave it to the others; remove trials.stop_when",
         ),
         (
             {"trials": "{stop_when: {ci_halfwidth: 2}}"},

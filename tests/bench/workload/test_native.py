@@ -53,21 +53,24 @@ def test_librdkafkas_properties_say_what_is_prepared() -> None:
             {"producers": {"driver": "jmeter"}},
             "producers.driver: 'jmeter' is not 'client', 'wire', 'rdkafka_performance'",
         ),
-        ({"records": {"size": "1KiB", "keys": {"round_robin": 2}}}, "records: have neither keys nor headers"),
-        ({"producers": NATIVE["producers"] | {"count": 2}}, "producers.count: is 1 for rdkafka_performance"),
-        ({"load": {"rate": "10/s"}}, "load.model: is closed for rdkafka_performance; an open loop needs wire_load"),
+        ({"records": {"size": "1KiB", "keys": {"round_robin": 2}}}, "records: cannot have keys or headers"),
+        ({"producers": NATIVE["producers"] | {"count": 2}}, "producers.count: must be 1 for rdkafka_performance"),
+        (
+            {"load": {"rate": "10/s"}},
+            "load.model: must be closed for rdkafka_performance; an open loop needs wire_load",
+        ),
         (
             {"producers": {"driver": "wire_load", "client": {"linger.ms": 5}}},
-            "producers.client.linger.ms: means nothing",
+            "producers.client.linger.ms: is not understood",
         ),
         (
             {"producers": {"driver": "wire_load", "client": {"acks": 0}}},
-            "producers.client.acks: 0 is not for wire_load",
+            "producers.client.acks: 0 does not fit wire_load",
         ),
-        ({"producers": WIRE_LOAD, "system": {"nodes": 3}}, "producers.count: is a multiple of system.nodes (3)"),
+        ({"producers": WIRE_LOAD, "system": {"nodes": 3}}, "producers.count: must be a multiple of system.nodes (3)"),
         (
             {"consumers": {"groups": 1}},
-            "consumers: of a native load: groups: 0, or one consumer with start: after_load",
+            "consumers: of a native load must be groups: 0, or one consumer with start: after_load",
         ),
         ({"consumers": {"groups": 1, "start": "after_load"}}, "consumers.driver: is missing: rdkafka_performance"),
         ({"slo": {"produce.p99": "<1ms"}}, "slo.produce.p99: needs producers.driver: client, wire or wire_load;"),
@@ -80,11 +83,11 @@ def test_librdkafkas_properties_say_what_is_prepared() -> None:
             {"restart": "kill", "system": {"kind": "bare-loop"}},
             "restart: needs a broker that this run starts, not bare-loop",
         ),
-        ({"producers": {}, "system": {"kind": "bare-loop"}}, "system.kind: bare-loop answers native producers only"),
+        ({"producers": {}, "system": {"kind": "bare-loop"}}, "system.kind: bare-loop works with native producers only"),
         ({"producers": {}, "consumers": READ}, "consumers.driver: is for the native producers"),
         (
             {"system": {"kind": "external", "bootstrap_servers": "a:1"}},
-            "producers.driver: rdkafka_performance loads systems",
+            "producers.driver: rdkafka_performance needs a system",
         ),
     ],
 )
@@ -111,7 +114,7 @@ def test_an_aim_names_variants_and_bounds_a_ratio() -> None:
     ("wrong", "expected"),
     [
         ({"of": "theirs"}, "aims[0].of: 'theirs' is not one of the variants (ours, floor)"),
-        ({"beside": ["ours"]}, "aims[0].beside: ours beside itself is always 1"),
+        ({"beside": ["ours"]}, "aims[0].beside: ours against itself is always 1"),
         ({"ratio": {"produce.p98": "<1"}}, "aims[0].ratio.produce.p98: produce.p98 is no metric; did you mean"),
         ({"ratio": {"produce.achieved_per_s": ">=8k/s"}}, "aims[0].ratio.produce.achieved_per_s: >=8k/s has a unit"),
         (

@@ -137,7 +137,7 @@ def test_a_backlog_holds_the_consumers_back(files: tuple[Path, Path]) -> None:
 def test_more_clients_than_tasks_are_said_to_be_fewer(files: tuple[Path, Path]) -> None:
     file = changed(files, "topics: 2", "topics: 500")
     assert loaded(file).producers.count == TASKS_MAX
-    assert any("OMB makes 1000 producers" in note for note in import_omb(file).notes)
+    assert any("OMB creates 1000 producers" in note for note in import_omb(file).notes)
 
 
 def test_keys_are_drawn_as_theirs_are(files: tuple[Path, Path]) -> None:
@@ -158,7 +158,7 @@ def test_a_payload_file_is_found_from_the_folder_that_omb_is_started_in(files: t
     ("before", "after", "complaint"),
     [
         ("producerRate", "producerRates", 'did you mean "producerRate"?'),
-        ("messageSize: 512", "messageSize: 10", "messageSize: 10 bytes do not hold the stamp"),
+        ("messageSize: 512", "messageSize: 10", "messageSize: 10 bytes are too few for the stamp"),
         ("topics: 2", "topics: many", "topics: 'many' is not a number"),
         ("messageSize: 512", "messageSize: 512\nkeyDistributor: ZIPF", "keyDistributor: 'ZIPF' is not one of"),
     ],
@@ -172,13 +172,13 @@ def test_a_mistake_is_one_line(files: tuple[Path, Path], before: str, after: str
 
 def test_a_line_without_a_name_is_told_by_its_number(files: tuple[Path, Path]) -> None:
     files[1].write_text(DRIVER.replace("  linger.ms=1", "  linger.ms=1\n  MIIEvQIBADANBg"))
-    with pytest.raises(UsageError, match=r"producerConfig: its line 3 is not of the form name=value$"):
+    with pytest.raises(UsageError, match=r"producerConfig: line 3 of its value is not of the form name=value$"):
         import_omb(*files)
 
 
 def test_another_broker_s_driver_is_refused(files: tuple[Path, Path]) -> None:
     files[1].write_text(DRIVER.replace("kafka.KafkaBenchmarkDriver", "pulsar.PulsarBenchmarkDriver"))
-    with pytest.raises(UsageError, match="no Kafka driver"):
+    with pytest.raises(UsageError, match="is not the Kafka driver"):
         import_omb(*files)
 
 

@@ -118,7 +118,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         ),
         (
             {"records": "{payload_file: a.log, compress_ratio: 1}"},
-            "w.yaml:3: records.compress_ratio: is for generated values; payload_file sends its lines as they are",
+            "w.yaml:3: records.compress_ratio: is for generated values; payload_file sends its lines unchanged",
         ),
         ({"records": "{size: 1KiB, compress_ratio: 2}"}, "w.yaml:3: records.compress_ratio: 2 is more than 1.0"),
         (
@@ -147,7 +147,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         (
             {"records": "{size: 2MiB}"},
             (
-                "w.yaml:3: records.size: 2MiB is more than the producer sends (message.max.bytes 1000000); raise "
+                "w.yaml:3: records.size: 2MiB is more than the producer can send (message.max.bytes 1000000); raise "
                 "producers.client.message.max.bytes and topics.config.max.message.bytes"
             ),
         ),
@@ -166,7 +166,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         ),
         (
             {"system": "{kind: external, bootstrap_servers: 'a:1'}", "storage": "{target: x, targets: {x: {path: /}}}"},
-            "w.yaml:7: storage: an external system writes where it writes; leave the storage targets out",
+            "w.yaml:7: storage: an external system has its own storage; remove the storage targets",
         ),
         (
             {"validity": "{send_delay_p99: 5}"},
@@ -200,10 +200,7 @@ def test_one_line_per_mistake(sections: dict[str, str | None], expected: str) ->
         ("{batch.size: 10GiB}", "producers.client.batch.size: '10GiB' is not between 1B and 2147483647B"),
         (
             "{acks: 1, request.required.acks: all}",
-            (
-                "producers.client.request.required.acks: is another name of acks, which is given too; "
-                "leave one of them out"
-            ),
+            ("producers.client.request.required.acks: is another name of acks, which is given too; remove one of them"),
         ),
         ("{fetch.min.bytes: 1}", "producers.client.fetch.min.bytes: is a consumer property; a producer ignores it"),
         (
@@ -256,17 +253,17 @@ def test_axes_that_would_share_a_short_name_keep_their_long_one() -> None:
     [
         (
             {"matrix": "{producer.client.acks: [1]}"},
-            'w.yaml:6: matrix: producer.client.acks is no axis; did you mean "producers.client.acks"?',
+            'w.yaml:6: matrix: producer.client.acks is not an axis; did you mean "producers.client.acks"?',
         ),
         (
             {"matrix": "{foo: [1]}"},
-            "w.yaml:6: matrix: foo is no axis; axes are dotted keys, such as producers.client.acks or storage.target",
+            "w.yaml:6: matrix: foo is not an axis; axes are dotted keys like producers.client.acks or storage.target",
         ),
         (
             {"matrix": "{trials.n: [1]}"},
             (
-                "w.yaml:6: matrix: trials.n is no axis; "
-                "axes are dotted keys, such as producers.client.acks or storage.target"
+                "w.yaml:6: matrix: trials.n is not an axis; "
+                "axes are dotted keys like producers.client.acks or storage.target"
             ),
         ),
         (
@@ -280,24 +277,24 @@ def test_axes_that_would_share_a_short_name_keep_their_long_one() -> None:
         ({"matrix": "{load.rate: [1k/s, 1k/s]}"}, "w.yaml:6: matrix: load.rate: 1k/s is listed twice"),
         (
             {"matrix": "{load.rate: [1k/s, 1000/s]}"},
-            "w.yaml:6: matrix: the cells load.rate=1k/s and load.rate=1000/s are the same; leave one of them out",
+            "w.yaml:6: matrix: the cells load.rate=1k/s and load.rate=1000/s are the same; remove one of them",
         ),
         (
             {"matrix": f"{{load.rate: {[f'{n}/s' for n in range(1, 101)]}, topics.partitions: {[*range(1, 101)]}}}"},
-            "w.yaml:6: matrix: 10000 combinations are more than 5000; give the axes fewer values",
+            "w.yaml:6: matrix: 10000 combinations are more than 5000; use fewer values",
         ),
         ({"matrix": "{load.rate: []}"}, "w.yaml:6: matrix: load.rate has no values"),
         ({"matrix": "{load.rate: 1k/s}"}, "w.yaml:6: matrix.load.rate: '1k/s' is not a list"),
         (
             {"matrix": "{topics.partitions: [1, 2, 3, 4, 5, 6, 7]}", "trials": "{at_once: true}"},
             (
-                "w.yaml:7: trials.at_once: 7 cells would share one processor, and 6 is the most; leave some out, "
+                "w.yaml:7: trials.at_once: 7 cells would share one processor, but at most 6 can; remove some cells, "
                 "or at_once"
             ),
         ),
         (
             {"exclude": "[{load.rate: 1k/s}]"},
-            "w.yaml:6: exclude: load.rate is no axis of the matrix; there is no matrix",
+            "w.yaml:6: exclude: load.rate is not an axis of the matrix; there is no matrix",
         ),
         (
             {"matrix": "{load.rate: [1k/s]}", "exclude": "[{load.rate: 2k/s}]"},
@@ -329,10 +326,10 @@ def test_a_cell_that_cannot_run_is_named_and_can_be_excluded() -> None:
         ("a: {b: 1, b: 2}\n", "w.yaml:1: a.b is given twice (first at w.yaml:1)"),
         ("- 1\n", "w.yaml: expected a mapping of keys to values, such as 'schema: bench.workload/1'"),
         ("", "w.yaml: expected a mapping of keys to values, such as 'schema: bench.workload/1'"),
-        ("1: 2\n", "w.yaml:1: a key must be text, and '1' is not; put it in quotes"),
-        ("a: &x {<<: *x}\n", "w.yaml:1: a key must be text, and '<<' is not; put it in quotes"),
+        ("1: 2\n", "w.yaml:1: a key must be text; put '1' into quotes"),
+        ("a: &x {<<: *x}\n", "w.yaml:1: a key must be text; put '<<' into quotes"),
         ("a: &x {b: *x}\n", "w.yaml:1: nested too deeply"),
-        ("? [a, b]\n: 1\n", "w.yaml:1: a key must be text, and a sequence is not"),
+        ("? [a, b]\n: 1\n", "w.yaml:1: a key must be text, not a sequence"),
         (
             "a: &a [x,x,x,x,x,x,x,x,x]\n"
             + "".join(f"{b}: &{b} [{','.join([f'*{a}'] * 9)}]\n" for a, b in itertools.pairwise("abcdefg")),
