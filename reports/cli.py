@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from highwater.common.atomic_files import write_atomically
 
+if TYPE_CHECKING:
+    from highwater.bench.results import FileFault
+
 USAGE_ERROR = 2
+DAMAGED = 4
 
 
 def report(
@@ -35,7 +40,10 @@ def report(
     columns: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one column per value.")] = "",
     rows: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one row per value.")] = "",
 ) -> None:
-    """Write the report of a result directory as one HTML file that works from disk, and print its path."""
+    """Write the report of a result directory as one HTML file that works from disk, and print its path.
+
+    Exit code 4 when files of the directory are damaged, missing or changed: the report shows the rest and names them.
+    """
     # Imported here so that `highwater --help` stays fast.
     from highwater.bench.results import ResultDirectoryError, RunResult
     from highwater.reports import markdown as as_markdown
@@ -51,8 +59,11 @@ def report(
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
     try:
+        faults: Sequence[FileFault] = ()
         if head is None:
-            document = page.run_document(RunResult(directory), FacetKeys(x, colour, columns, rows))
+            result = RunResult(directory, salvage=True)
+            document = page.run_document(result, FacetKeys(x, colour, columns, rows))
+            faults = result.faults()
         else:
             document = comparison_document(RunResult(directory), RunResult(head))
         text = as_markdown.render(document, most) if markdown else page.render(document)
@@ -66,6 +77,10 @@ def report(
         reason = error.strerror or error
         raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
     typer.echo(path)
+    if faults:
+        more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
+        typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
+        raise typer.Exit(DAMAGED)
 
 
 def _failed(text: str) -> typer.Exit:

@@ -25,6 +25,7 @@ from highwater.reports.blocks import (
 from highwater.reports.cells import Run
 from highwater.reports.changes import change_blocks, noise_blocks
 from highwater.reports.curve import curve_figures
+from highwater.reports.damage import damage_sections
 from highwater.reports.facets import FacetKeys, facet_figures
 from highwater.reports.findings import finding_blocks
 from highwater.reports.heatmap import partition_figures
@@ -67,8 +68,8 @@ _HERE_ONLY: Final = (
 def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
     """All sections that are not empty.
 
-    Raises ResultDirectoryError when a file of the directory is missing or damaged, UnknownFactorError when `facets`
-    names a factor that the run does not vary.
+    Raises UnknownFactorError when `facets` names a factor that the run does not vary, ResultDirectoryError when a file
+    is damaged and the directory is not salvaged.
     """
     for trial in result.trials:
         if not any(phase.name == "measure" for phase in trial.summary.phases):
@@ -104,7 +105,8 @@ def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
         Section("method", "Method and known limits", _method(run), nav="Method"),
         Section("files", "Result files", _files(result), nav="Files"),
     ]
-    return [section for section in found if section.blocks]
+    # Last, because series are read while the other sections are made.
+    return [*damage_sections(result.faults()), *(section for section in found if section.blocks)]
 
 
 def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> Section:

@@ -101,6 +101,7 @@ from highwater.bench.results.reader import (
     TrialResult,
 )
 from highwater.bench.results.recovery import FaultRecovery, Recovery
+from highwater.bench.results.salvage import FileFault
 from highwater.bench.results.storage import (
     CacheDrop,
     CacheUse,
@@ -148,6 +149,7 @@ __all__ = [
     "EnvironmentDifference",
     "EventLine",
     "FaultRecovery",
+    "FileFault",
     "FioProbe",
     "Gate",
     "GateRound",

@@ -19,6 +19,15 @@ class ResultDirectoryError(Exception):
     """A result directory cannot be read or written; the text names the file and the remedy."""
 
 
+class DamagedFileError(ResultDirectoryError):
+    """One file of a result directory is damaged."""
+
+    def __init__(self, file: Path, what: str) -> None:
+        super().__init__(f"{file}: {what}")
+        self.file = file
+        self.what = what
+
+
 M = TypeVar("M", bound=BaseModel)
 CLUSTER_HOSTS = "hosts"
 """The folder in a trial's folder with the samples of hosts that carry an external cluster."""
@@ -86,11 +95,11 @@ def parse(model: type[M], text: str, path: Path) -> M:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise ResultDirectoryError(f"{path}: {where}: {first['msg']}") from error
+        raise DamagedFileError(path, f"{where}: {first['msg']}") from error
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ResultDirectoryError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from error
+        raise DamagedFileError(path, f"cannot read it: {getattr(error, 'strerror', None) or error}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -13,6 +14,7 @@ from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
 from highwater.bench.results.files import (
     CLUSTER_HOSTS,
     REPLACED,
+    DamagedFileError,
     ResultDirectoryError,
     histogram_path,
     lines,
@@ -30,12 +32,15 @@ from highwater.bench.results.models import (
     Metric,
     PartitionLine,
     Scalar,
+    TrialPlan,
     TrialSummary,
     Window,
 )
+from highwater.bench.results.salvage import FileFault, Salvage
 from highwater.bench.results.storage import StorageProbes
 
 M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 _RUN_FILES: Final = (
     "manifest.json",
     "env.json",
@@ -55,33 +60,52 @@ class SpectrumPoint(NamedTuple):
     total_count: int
 
 
+def _taken(salvage: Salvage | None, read: Callable[[], T], otherwise: T) -> T:
+    return read() if salvage is None else salvage.take(read, otherwise)
+
+
+def _summary_of(planned: TrialPlan, path: Path) -> TrialSummary:
+    summary = parse_file(TrialSummary, path)
+    if (summary.trial_id, summary.cell, summary.role) != (planned.trial_id, planned.cell, planned.role):
+        raise DamagedFileError(
+            path,
+            f"is of {summary.trial_id} ({summary.cell}, {summary.role}), and the manifest says "
+            f"{planned.trial_id} ({planned.cell}, {planned.role})",
+        )
+    if not any(phase.name == "measure" for phase in summary.phases):
+        raise DamagedFileError(path, "names no measured phase")
+    return summary
+
+
 class TrialResult:
     """One finished trial, read back; series are loaded on first use."""
 
-    def __init__(self, directory: Path, summary: TrialSummary) -> None:
+    def __init__(self, directory: Path, summary: TrialSummary, salvage: Salvage | None = None) -> None:
+        """salvage: as of `RunResult`; without it, a damaged file raises ResultDirectoryError."""
         self.directory = directory
         self.summary = summary
+        self._salvage = salvage
 
     def windows(self) -> list[Window]:
-        return [parse(Window, line, path) for path, line in lines(self.directory / "windows.jsonl")]
+        return self._lines(Window, self.directory / "windows.jsonl")
 
     def host_samples(self) -> list[HostSample]:
-        return [parse(HostSample, line, path) for path, line in lines(self.directory / "host.jsonl")]
+        return self._lines(HostSample, self.directory / "host.jsonl")
 
     def cluster_samples(self) -> dict[str, list[HostSample]]:
         """Samples of the hosts of an external cluster, by name; only of hosts that were sampled."""
         folder = self.directory / CLUSTER_HOSTS
-        return {
-            path.stem: [parse(HostSample, line, where) for where, line in lines(path)]
-            for path in sorted(folder.glob("*.jsonl"))
-        }
+        return {path.stem: self._lines(HostSample, path) for path in sorted(folder.glob("*.jsonl"))}
 
     def partitions(self) -> list[PartitionLine]:
         """Counts by partition; empty for a trial of an older version, which did not write them."""
-        return [parse(PartitionLine, line, path) for path, line in lines(self.directory / "partitions.jsonl")]
+        return self._lines(PartitionLine, self.directory / "partitions.jsonl")
 
     def events(self) -> list[EventLine]:
-        return [parse(EventLine, line, path) for path, line in lines(self.directory / "events.jsonl")]
+        return self._lines(EventLine, self.directory / "events.jsonl")
+
+    def _lines(self, model: type[M], path: Path) -> list[M]:
+        return _taken(self._salvage, lambda: [parse(model, line, where) for where, line in lines(path)], [])
 
     def histogram_path(self, metric: Metric) -> Path:
         return histogram_path(self.directory, metric)
@@ -91,19 +115,26 @@ class TrialResult:
 
         Raises ResultDirectoryError when the histogram log is missing or damaged.
         """
+        return _taken(self._salvage, lambda: self._spectrum(metric, ticks_per_half_distance), [])
+
+    def _spectrum(self, metric: Metric, ticks_per_half_distance: int) -> list[SpectrumPoint]:
         path = self.histogram_path(metric)
         try:
             histogram = measured_histogram(path, self.summary.phases)
         except (OSError, ValueError, TypeError) as error:
-            raise ResultDirectoryError(f"{path}: cannot read the histogram log: {error}") from error
+            raise DamagedFileError(path, f"cannot read the histogram log: {error}") from error
         return [SpectrumPoint(*point) for point in percentile_spectrum(histogram, ticks_per_half_distance)]
 
 
 class RunResult:
-    """A result directory, read back. Raises ResultDirectoryError when it is not one, or is damaged."""
+    """A result directory, read back. Raises ResultDirectoryError when it is not one, or is damaged.
 
-    def __init__(self, directory: Path) -> None:
+    salvage: read what is there; only a damaged manifest is then an error, and `faults` has all others.
+    """
+
+    def __init__(self, directory: Path, *, salvage: bool = False) -> None:
         self.directory = directory
+        self._salvage = Salvage(directory) if salvage else None
         manifest_path = directory / "manifest.json"
         if not manifest_path.is_file():
             raise ResultDirectoryError(
@@ -112,26 +143,27 @@ class RunResult:
             )
         self.manifest = parse_file(Manifest, manifest_path)
         environment_path = directory / "env.json"
+        unknown = Environment(facts={}, tuning=[])
         self.environment = (
-            parse_file(Environment, environment_path)
+            _taken(self._salvage, lambda: parse_file(Environment, environment_path), unknown)
             if environment_path.is_file()
-            else Environment(facts={}, tuning=[])
+            else unknown
         )
         self.trials = list(self._load_trials())
+
+    def faults(self) -> list[FileFault]:
+        """Of a directory that is salvaged: files that are damaged as far as they were read, missing, or changed."""
+        return self._salvage.faults() if self._salvage is not None else []
 
     def _load_trials(self) -> Iterator[TrialResult]:
         for planned in self.manifest.trials:
             path = self.directory / "trials" / planned.trial_id / "summary.json"
             if path.is_file():
-                summary = parse_file(TrialSummary, path)
-                if (summary.trial_id, summary.cell, summary.role) != (planned.trial_id, planned.cell, planned.role):
-                    raise ResultDirectoryError(
-                        f"{path}: is of {summary.trial_id} ({summary.cell}, {summary.role}), and the manifest says "
-                        f"{planned.trial_id} ({planned.cell}, {planned.role})"
-                    )
-                if not any(phase.name == "measure" for phase in summary.phases):
-                    raise ResultDirectoryError(f"{path}: names no measured phase")
-                yield TrialResult(path.parent, summary)
+                summary = _taken(self._salvage, partial(_summary_of, planned, path), None)
+                if summary is not None:
+                    yield TrialResult(path.parent, summary, self._salvage)
+            elif planned.status == "done" and self._salvage is not None:
+                self._salvage.note(path, "is missing")
 
     def probes(self) -> StorageProbes | None:
         """fio's probes of the storage targets; None when the run made none."""
@@ -231,7 +263,7 @@ class RunResult:
 
     def _optional(self, model: type[M], name: str) -> M | None:
         path = self.directory / name
-        return parse_file(model, path) if path.is_file() else None
+        return _taken(self._salvage, lambda: parse_file(model, path), None) if path.is_file() else None
 
     def _cells_in_axis_order(self) -> list[str]:
         factors: Mapping[str, dict[str, Scalar]] = {t.cell: t.factors for t in self.manifest.trials}

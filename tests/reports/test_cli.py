@@ -1,4 +1,7 @@
-"""`highwater report`: where it writes, and one clear line with exit code 2 for what it cannot read or write."""
+"""`highwater report`: where it writes, and one clear line with exit code 2 for what it cannot read or write.
+
+Of a damaged directory, the rest is shown: exit code 4.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from highwater.bench.results import checksums
 from highwater.reports.cli import report
 from tests.reports.parsing import parse
+from tests.reports.sample_run import Sample, write_sample
 
 
 def run(*arguments: str | Path) -> Result:
@@ -106,18 +111,21 @@ def broken_window(directory: Path) -> None:
     path.write_text(path.read_text("utf-8")[:-20], "utf-8")
 
 
+def missing_summary(directory: Path) -> None:
+    (directory / "trials" / "c1-t1" / "summary.json").unlink()
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
         (no_manifest, "is not a result directory"),
         (broken_manifest, "manifest.json"),
         (binary_manifest, "cannot read"),
-        (foreign_field, "summary.json: "),
-        (missing_histogram, "produce_response.hlog"),
-        (broken_window, "windows.jsonl"),
     ],
 )
-def test_damage_is_one_line_that_names_it(copied_run: Path, damage: Callable[[Path], None], named: str) -> None:
+def test_without_a_manifest_there_is_one_line_that_names_it(
+    copied_run: Path, damage: Callable[[Path], None], named: str
+) -> None:
     damage(copied_run)
     done = run(copied_run)
     assert done.exit_code == 2
@@ -126,6 +134,60 @@ def test_damage_is_one_line_that_names_it(copied_run: Path, damage: Callable[[Pa
     assert done.stderr.count("\n") == 1
     assert named in done.stderr
     assert not (copied_run / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (foreign_field, "trials/c1-t1/summary.json: offered_per_s: Field required"),
+        (missing_summary, "trials/c1-t1/summary.json: is missing"),
+        (missing_histogram, "trials/c1-t1/hist/produce_response.hlog: cannot read the histogram log: "),
+        (broken_window, "trials/c1-t1/windows.jsonl: the file: Invalid JSON"),
+    ],
+)
+def test_the_rest_of_a_damaged_directory_is_shown(copied_run: Path, damage: Callable[[Path], None], named: str) -> None:
+    damage(copied_run)
+    done = run(copied_run)
+    assert (done.exit_code, done.stdout) == (4, f"{copied_run / 'report.html'}\n")
+    assert done.stderr.startswith(f"error: {copied_run} is damaged: {named}")
+    assert done.stderr.count("\n") == 1
+    document = parse((copied_run / "report.html").read_text("utf-8"))
+    assert document.find("section")[0].attributes["id"] == "damage"
+    assert named.partition(":")[0] in document.with_id("damage").text
+    assert len(document.with_id("cells").find("tbody")[0].rows()) == 4
+    assert run(copied_run, "--markdown").exit_code == 4
+    assert "Damaged directory: 1 file" in (copied_run / "report.md").read_text("utf-8")
+
+
+def test_whatever_file_is_damaged_the_report_names_it(tmp_path: Path) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1, analysed=True))
+    checksums.write(directory)
+    trial = directory / "trials" / "c1-t1"
+    files = [path for folder in (directory, trial, trial / "hist") for path in folder.iterdir() if path.is_file()]
+    assert len(files) > 8
+    for path in files:
+        if path.name in ("manifest.json", checksums.FILE_NAME):
+            continue
+        name, content = path.relative_to(directory).as_posix(), path.read_bytes()
+        for damaged in (b"", content[: len(content) // 2], b"\xff\x00", None):
+            if damaged == content:
+                continue  # a file that was empty
+            path.unlink()
+            if damaged is not None:
+                path.write_bytes(damaged)
+            done = run(directory, "--out", directory / "report.html")
+            assert (done.exit_code, name in done.stderr) == (4, True), name
+            path.write_bytes(content)
+    assert run(directory).exit_code == 0
+
+
+def test_a_file_that_changed_since_the_run_ended_is_named(copied_run: Path) -> None:
+    checksums.write(copied_run)
+    path = copied_run / "trials" / "c2-t1" / "windows.jsonl"
+    path.write_text(path.read_text("utf-8").replace('"failed":0', '"failed":1'), "utf-8")
+    done = run(copied_run)
+    assert done.exit_code == 4
+    assert "trials/c2-t1/windows.jsonl: changed since the run ended" in done.stderr
 
 
 def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
