@@ -27,7 +27,8 @@ from highwater.broker.topics.administration import (
     ElectionType,
     MorePartitions,
     NewTopic,
-    Reassignment,
+    PartitionOutcomes,
+    Reassignments,
     check_growth,
     check_new_topic,
     marked_for_deletion,
@@ -143,7 +144,7 @@ class LocalTopics:
         self,
         partitions: Sequence[TopicPartition] | None,
         election_type: ElectionType,
-        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -154,7 +155,7 @@ class LocalTopics:
     def alter_reassignments(
         self,
         wanted: Mapping[TopicPartition, list[int] | None],
-        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -164,7 +165,7 @@ class LocalTopics:
     def list_reassignments(
         self,
         partitions: Sequence[TopicPartition] | None,
-        then: Callable[[Problem | dict[TopicPartition, Reassignment]], None],
+        then: Callable[[Reassignments], None],
         *,
         timeout_ms: int,
     ) -> None:

@@ -47,7 +47,9 @@ from highwater.broker.topics.administration import (
     ElectionType,
     MorePartitions,
     NewTopic,
+    PartitionOutcomes,
     Reassignment,
+    Reassignments,
     check_growth,
     check_new_topic,
     marked_for_deletion,
@@ -318,7 +320,7 @@ class ClusterAdministration:
         self,
         partitions: Sequence[TopicPartition] | None,
         election_type: ElectionType,
-        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -350,7 +352,7 @@ class ClusterAdministration:
     def alter_reassignments(
         self,
         wanted: Mapping[TopicPartition, list[int] | None],
-        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -359,7 +361,7 @@ class ClusterAdministration:
     def list_reassignments(
         self,
         partitions: Sequence[TopicPartition] | None,
-        then: Callable[[Problem | dict[TopicPartition, Reassignment]], None],
+        then: Callable[[Reassignments], None],
         *,
         timeout_ms: int,
     ) -> None:

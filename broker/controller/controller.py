@@ -48,10 +48,9 @@ from highwater.broker.controller.storage import ControllerMoved, Rounds, Session
 from highwater.broker.controller.term import Term
 from highwater.broker.controller.watches import Watches
 from highwater.broker.protocol import cold
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
-from highwater.broker.topics.administration import NOT_CONTROLLER, ElectionType
+from highwater.broker.topics.administration import NOT_CONTROLLER, ElectionType, PartitionOutcomes
 from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -427,14 +426,14 @@ class Controller:
     def alter_reassignments(
         self,
         wanted: Mapping[TopicPartition, Sequence[int] | None],
-        then: Callable[[dict[TopicPartition, Problem | None] | Problem], None],
+        then: Callable[[PartitionOutcomes], None],
     ) -> None:
         """AlterPartitionReassignments: what is wrong with each, or with all."""
 
-        def alter(term: Term) -> Rounds[dict[TopicPartition, Problem | None] | Problem]:
+        def alter(term: Term) -> Rounds[PartitionOutcomes]:
             return (yield from term.reassignments.alter(wanted))
 
-        moved: dict[TopicPartition, Problem | None] | Problem = NOT_CONTROLLER
+        moved: PartitionOutcomes = NOT_CONTROLLER
         self.submit(alter, then, if_moved=moved)
 
     def enable_unclean_election(self, topic: str | None = None) -> None:

@@ -14,8 +14,7 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
-from highwater.broker.topics.administration import ElectionType
-from highwater.common.topic_partition import TopicPartition
+from highwater.broker.topics.administration import ElectionType, PartitionOutcomes
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -38,7 +37,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return deferred.now_or_later()
 
 
-def _answer(results: Problem | dict[TopicPartition, Problem | None]) -> Answer:
+def _answer(results: PartitionOutcomes) -> Answer:
     if isinstance(results, Problem):
         return {"error_code": results.error_code, "replica_election_results": ()}
     topics: dict[str, list[Answer]] = {}

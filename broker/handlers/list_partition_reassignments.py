@@ -11,8 +11,7 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
-from highwater.broker.topics.administration import Reassignment
-from highwater.common.topic_partition import TopicPartition
+from highwater.broker.topics.administration import Reassignments
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -28,7 +27,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     return deferred.now_or_later()
 
 
-def _answer(found: Problem | dict[TopicPartition, Reassignment]) -> Answer:
+def _answer(found: Reassignments) -> Answer:
     if isinstance(found, Problem):
         return {"error_code": found.error_code, "error_message": found.message, "topics": ()}
     topics: dict[str, list[Answer]] = {}

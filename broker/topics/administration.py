@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -81,6 +81,12 @@ class Reassignment(NamedTuple):
     removing: list[int]
 
 
+PartitionOutcomes: TypeAlias = Problem | dict[TopicPartition, Problem | None]
+"""A problem of the whole request, or what each partition has."""
+Reassignments: TypeAlias = Problem | dict[TopicPartition, Reassignment]
+"""A problem of the whole request, or the partitions that are being reassigned."""
+
+
 class Administration(Protocol):
     @property
     def is_controller(self) -> bool:
@@ -113,7 +119,7 @@ class Administration(Protocol):
         self,
         partitions: Sequence[TopicPartition] | None,
         election_type: ElectionType,
-        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -122,7 +128,7 @@ class Administration(Protocol):
     def alter_reassignments(
         self,
         wanted: Mapping[TopicPartition, list[int] | None],
-        then: Callable[[Problem | dict[TopicPartition, Problem | None]], None],
+        then: Callable[[PartitionOutcomes], None],
         *,
         timeout_ms: int,
     ) -> None:
@@ -131,7 +137,7 @@ class Administration(Protocol):
     def list_reassignments(
         self,
         partitions: Sequence[TopicPartition] | None,
-        then: Callable[[Problem | dict[TopicPartition, Reassignment]], None],
+        then: Callable[[Reassignments], None],
         *,
         timeout_ms: int,
     ) -> None:
