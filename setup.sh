@@ -25,16 +25,43 @@ apt_install() {
   DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
 }
 
-usable_python() { "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+# Python 3.11 or newer with venv; Debian has venv in a package of its own.
+usable_python() {
+  command -v "$1" >/dev/null 2>&1 &&
+    "$1" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
 
+# The file behind links, environments and pyenv's shims.
+interpreter() { "$1" -c 'import os, sys; print(os.path.realpath(sys.executable))' 2>/dev/null; }
+
+# Whether every user may run the file: a Python below /root serves root alone.
+open_to_all() {
+  local path=$1
+  while (((8#$(stat -c %a "$path") & 1) == 1)); do
+    if [ "$path" = / ]; then return; fi
+    path=$(dirname "$path")
+  done
+  return 1
+}
+
+# Root prefers a Python that other users may run too, so that they can use this clone.
 find_python() {
-  local candidate
-  for candidate in ${PYTHON:-} python3 python3.11 python3.12 python3.13 /usr/bin/python3; do
-    if command -v "$candidate" >/dev/null 2>&1 && usable_python "$candidate"; then
+  local candidate private=
+  for candidate in python3 python3.11 python3.12 python3.13 /usr/bin/python3; do
+    if ! usable_python "$candidate"; then continue; fi
+    if [ "$(id -u)" -ne 0 ] || open_to_all "$(interpreter "$candidate")"; then
       command -v "$candidate"
       return
     fi
+    private=${private:-$(command -v "$candidate")}
   done
+  echo "$private"
+}
+
+# Whether .venv can be used as it is: its Python may be gone, closed to this user, or another than PYTHON names.
+venv_serves() {
+  .venv/bin/python -c 'import sys, pip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || return 1
+  [ -z "${PYTHON:-}" ] || [ "$(interpreter "$PYTHON")" = "$(interpreter .venv/bin/python)" ]
 }
 
 # Spark needs Java 17 or newer; where there is none a runtime comes from PyPI.
@@ -45,7 +72,15 @@ java_is_new_enough() {
   [ -n "$major" ] && [ "$major" -ge 17 ]
 }
 
-python=$(find_python)
+if [ -n "${PYTHON:-}" ] && ! usable_python "$PYTHON"; then
+  echo "setup.sh: PYTHON=$PYTHON is not a Python 3.11 or newer with venv: name another, or unset PYTHON" >&2
+  exit 2
+fi
+if venv_serves; then
+  python=.venv/bin/python
+else
+  python=${PYTHON:-$(find_python)}
+fi
 if [ -z "$python" ]; then
   apt_install python3 python3-venv ca-certificates
   python=$(find_python)
@@ -60,9 +95,17 @@ if ! java_is_new_enough; then extras=$extras,jdk; fi
 # The stamp says what is installed; a dev environment serves a run as well.
 wanted="$("$python" --version) $(cat pyproject.toml constraints.txt setup.sh | sha256sum | cut -d' ' -f1)"
 stamp=.venv/.highwater-setup
-case $(cat "$stamp" 2>/dev/null || true) in
-  "$wanted $profile" | "$wanted dev") exit 0 ;;
-esac
+if [ "$python" = .venv/bin/python ]; then
+  case $(cat "$stamp" 2>/dev/null || true) in
+    "$wanted $profile" | "$wanted dev") exit 0 ;;
+  esac
+fi
+
+if [ -e .venv ]; then written=.venv; else written=.; fi
+if ! [ -w "$written" ]; then
+  echo "setup.sh: .venv has to be made or updated, and only $(stat -c %U "$written") may write in $PWD: clone Highwater into a directory of your own" >&2
+  exit 2
+fi
 
 # Nothing fails without fio: a run then says that it could not probe its storage.
 if ! command -v fio >/dev/null 2>&1; then
@@ -82,13 +125,17 @@ if [ "$profile" = dev ] && ! command -v udevadm >/dev/null 2>&1; then
   fi
 fi
 
-if ! [ -x .venv/bin/python ]; then
+if [ "$python" != .venv/bin/python ]; then
   say "Python environment in .venv ($("$python" --version))"
-  "$python" -m venv .venv
+  "$python" -m venv --clear .venv
 fi
 say "Python packages with extras $extras: the first time about 0.6 GB to fetch (PySpark is most of it) and some minutes"
 started=$SECONDS
 .venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$extras]" 2>&1 |
   grep --line-buffered -v '^Requirement already satisfied'
 echo "$wanted $profile" > "$stamp"
+private=$(interpreter .venv/bin/python)
+if [ "$(id -u)" -eq 0 ] && ! open_to_all "$private"; then
+  echo "setup.sh: other users cannot use this clone, as they may not run $private; for them: apt-get install -y python3 python3-venv && PYTHON=/usr/bin/python3 ./setup.sh" >&2
+fi
 say "Set-up done in $((SECONDS - started)) s"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import tarfile
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +19,7 @@ from highwater.bench.user_cache import cached, main_of, need, run_step
 NODE_RDKAFKA: Final = "3.6.1"
 VERSION: Final = "2.12.0"
 _INTEGRITY: Final = "sfpTbrT35429cs0RE8Yb9avGX9BiRRvpV7aweQsghKTjtrVZP3jBrKOPItWXAqHb8doyh3SkuGuUVBLgig1SRg=="
-_SOURCES: Final = "package/deps/librdkafka/"
+_SOURCES: Final = "package/deps/librdkafka"
 
 
 def librdkafka_directory() -> Path:
@@ -40,11 +39,8 @@ def _make(directory: Path) -> None:
     package = directory / f"node-rdkafka-{NODE_RDKAFKA}.tgz"
     if (found := base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()) != _INTEGRITY:
         raise UsageError(f"node-rdkafka {NODE_RDKAFKA} is not what was published: its sha512 is {found}")
-    with tarfile.open(package) as archive:
-        for member in archive:
-            if member.name.startswith(_SOURCES) and not member.isdir():
-                member.name = member.name.removeprefix(_SOURCES)
-                archive.extract(member, directory, filter="data")
+    stripped = f"--strip-components={_SOURCES.count('/') + 1}"
+    run_step(["tar", "--extract", "--no-same-owner", stripped, f"--file={package}", _SOURCES], directory)
     package.unlink()
     # Neither is needed on loopback; without them the build needs nothing but a compiler.
     run_step(["./configure", "--disable-curl", "--disable-sasl"], directory)

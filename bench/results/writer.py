@@ -29,7 +29,9 @@ _FILES_OF_A_RUN: Final = (
 
 
 def _cannot_make(directory: Path, error: OSError) -> ResultDirectoryError:
-    return ResultDirectoryError(f"cannot make the result directory {directory}: {error.strerror or error}")
+    return ResultDirectoryError(
+        f"cannot make the result directory {directory}: {error.strerror or error}; name another with --out"
+    )
 
 
 class ResultWriter:

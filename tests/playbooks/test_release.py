@@ -40,7 +40,9 @@ def make_wheel(directory: Path, name: str, version: str, text: str, *requirement
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
     """With pip's wheel, as the controller ships it."""
-    (pip,) = (Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl")
+    bundled = Path(ensurepip.__file__).parent / "_bundled"
+    # Debian's Python takes its wheels from a package of their own.
+    (pip,) = (bundled if bundled.is_dir() else Path("/usr/share/python-wheels")).glob("pip-*.whl")
     (tmp_path / "wheels").mkdir()
     shutil.copy(pip, tmp_path / "wheels")
     return tmp_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -96,8 +97,8 @@ def test_a_capture_is_small_and_can_be_mailed(tmp_path: Path) -> None:
     with tarfile.open(archive, "w:gz") as file:
         file.add(tmp_path / "capture", arcname="capture")
     assert archive.stat().st_size < 2**17
-    with tarfile.open(archive) as file:
-        file.extractall(tmp_path / "elsewhere", filter="data")
+    (tmp_path / "elsewhere").mkdir()
+    subprocess.run(["tar", "--extract", f"--file={archive}"], cwd=tmp_path / "elsewhere", check=True)
     assert collect(tmp_path / "elsewhere/capture") == collect(root)
 
 
