@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import signal
 import sys
+from functools import reduce
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, Final
@@ -20,8 +21,11 @@ ROOMS: Final = {
     "report": ("highwater.reports.cli", "report"),
     "tune": ("highwater.tuning.cli", "app"),
 }
-# Verbs that one room brings to another's commands: the two do not know each other.
-GUESTS: Final = {"tune": {"prove": ("highwater.bench.commands.prove", "prove")}}
+# Verbs that one room brings to another's commands, by the group that they join: the two do not know each other.
+GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str]]]]] = {
+    "tune": {(): {"prove": ("highwater.bench.commands.prove", "prove")}},
+    "bench": {("history",): {"report": ("highwater.reports.cli", "history_report")}},
+}
 # What the extra of that name brings, as it is imported: without it a host has its broker and its tuner all the same.
 # pydantic is no sign of it, as typer brings that too.
 BENCH_EXTRA: Final = frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"})
@@ -40,8 +44,10 @@ class _Rooms(TyperGroup):
         found = getattr(import_module(module), name)
         if isinstance(found, typer.Typer):
             command: Any = typer.main.get_group(found)
-            for verb, (guest_module, guest) in GUESTS.get(cmd_name, {}).items():
-                command.add_command(_alone(getattr(import_module(guest_module), guest), verb))
+            for path, guests in GUESTS.get(cmd_name, {}).items():
+                group = reduce(lambda parent, part: parent.commands[part], path, command)
+                for verb, (guest_module, guest) in guests.items():
+                    group.add_command(_alone(getattr(import_module(guest_module), guest), verb))
             command.name = cmd_name
             return command
         return _alone(found, cmd_name)

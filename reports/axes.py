@@ -50,6 +50,28 @@ def linear(label: str, unit: str, values: Iterable[float], most_ticks: int = 6) 
     return Axis(label, unit, "linear", 0.0, count * step, ticks)
 
 
+def around(label: str, unit: str, values: Iterable[float], most_ticks: int = 5) -> Axis:
+    """Between the round ticks around the values, a tenth of their middle at least, so that noise looks small."""
+    known = [v for v in values if math.isfinite(v)] or [0.0]
+    low, high = min(known), max(known)
+    least = 0.1 * abs(low + high) / 2 or 1.0
+    if high - low < least:
+        low, high = (low + high - least) / 2, (low + high + least) / 2
+    rough = (high - low) / (most_ticks - 1)
+    magnitude = 10.0 ** math.floor(math.log10(rough))
+    step = next(s * magnitude for s in (1, 2, 2.5, 5, 10) if s * magnitude >= rough * 0.999)
+    first, last = math.floor(low / step * 1.000001), math.ceil(high / step * 0.999999)
+    ticks = tuple((i * step, exact_text(round(i * step, 10))) for i in range(first, last + 1))
+    return Axis(label, unit, "linear", first * step, last * step, ticks)
+
+
+def numbered(label: str, last: int, most_ticks: int = 10) -> Axis:
+    """Numbers of things from 1 to `last`, with half of a step of room at each end."""
+    step = next(m * 10**e for e in range(9) for m in (1, 2, 5) if last <= most_ticks * m * 10**e)
+    ticks = tuple((float(n), exact_text(n)) for n in range(1 if step == 1 else step, last + 1, step))
+    return Axis(label, "", "linear", 0.5, last + 0.5, ticks)
+
+
 def categories(label: str, names: Sequence[str]) -> Axis:
     """One position for each name: the n-th name at n, counted from 0."""
     return Axis(label, "", "category", -0.5, len(names) - 0.5, tuple((float(i), n) for i, n in enumerate(names)))

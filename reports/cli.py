@@ -1,4 +1,4 @@
-"""`highwater report`: writes HTML or Markdown of one result directory, or compares two."""
+"""`highwater report` and `highwater bench history report`: write HTML or Markdown of results."""
 
 from __future__ import annotations
 
@@ -71,16 +71,57 @@ def report(
         raise _failed(str(error)) from error
     except (OSError, UnicodeDecodeError) as error:
         raise _failed(f"cannot read {last}: {error}") from error
+    _write(path, text)
+    if faults:
+        more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
+        typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
+        raise typer.Exit(DAMAGED)
+
+
+def history_report(
+    history: Annotated[Path, typer.Option("--history", metavar="DIR", help="The directory of the history.")] = Path(
+        "history"
+    ),
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write; default: history.html in the history.")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Gate policy with the metrics and their floors.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Show every metric, not only the headline ones.")] = False,
+    otava: Annotated[
+        str | None, typer.Option(metavar="PATH", help="Apache Otava's program; default: the one that is installed.")
+    ] = None,
+) -> None:
+    """Write a history as one HTML file: trends, change points, environments; print its path.
+
+    Change points are looked for if Apache Otava is installed; nothing is installed.
+    """
+    from functools import partial
+
+    from highwater.bench.errors import UsageError
+    from highwater.bench.history.detection import Rules
+    from highwater.bench.history.otava import otava_present
+    from highwater.reports import page
+    from highwater.reports.history import history_document
+
+    try:
+        rules = Rules.of_file(policy)
+        document = history_document(history, rules, partial(otava_present, otava), everything=everything)
+    except UsageError as error:
+        raise _failed(str(error)) from error
+    except OSError as error:
+        raise _failed(f"cannot read {history}: {error}") from error
+    _write(out or history / "history.html", page.render(document))
+
+
+def _write(path: Path, text: str) -> None:
     try:
         write_atomically(path, text)
     except OSError as error:
         reason = error.strerror or error
         raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
     typer.echo(path)
-    if faults:
-        more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
-        typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
-        raise typer.Exit(DAMAGED)
 
 
 def _failed(text: str) -> typer.Exit:

@@ -35,7 +35,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
     "bench/development": ("bench", "broker", "common", "reports", "spark_loadgen", "tests.broker"),
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.
-    "reports": ("bench.analysis", "bench.compare", "bench.metrics", "bench.results", "common"),
+    "reports": (
+        "bench.analysis",
+        "bench.compare",
+        "bench.errors",
+        "bench.history",
+        "bench.metrics",
+        "bench.results",
+        "common",
+    ),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -67,12 +68,11 @@ def list_(
     Change points are looked for if Apache Otava is installed; nothing is installed.
     """
     with one_line_errors():
-        from highwater.bench.gate.policy import default_policy
         from highwater.bench.history.detection import Rules, detect, shown_columns
         from highwater.bench.history.otava import otava_present
         from highwater.bench.history.series import all_series
 
-        rules = Rules(default_policy())
+        rules = Rules.of_file(None)
         found = []
         for series in all_series(history):
             columns = series.columns() if everything else shown_columns(series, rules)
@@ -113,17 +113,16 @@ def changes(
     """
     with one_line_errors():
         from highwater.bench.exit_codes import EXIT_REGRESSION
-        from highwater.bench.gate.policy import default_policy, load_policy
         from highwater.bench.history.detection import Rules, detect
         from highwater.bench.history.otava import otava_command
         from highwater.bench.history.series import chosen
         from highwater.bench.metrics import metric as known_metric
         from highwater.common.units import plural
 
-        rules = Rules(
-            default_policy() if policy is None else load_policy(policy),
-            None if magnitude is None else _percent(magnitude),
-            [known_metric(name).name for name in metric or []],
+        rules = replace(
+            Rules.of_file(policy),
+            floor_ratio=None if magnitude is None else _percent(magnitude),
+            metrics=[known_metric(name).name for name in metric or []],
         )
         series = chosen(history, workload, environment)
         detection = detect(series, rules, rules.columns(series), partial(otava_command, otava))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from highwater.bench.comparison_answer import SIX_HEADLINES
-from highwater.bench.gate.policy import Policy, metrics_of
+from highwater.bench.gate.policy import Policy, default_policy, load_policy, metrics_of
 from highwater.bench.history.otava import LEAST_POINTS, change_points, may_change
 from highwater.bench.history.series import Change, Series, metric_of
 from highwater.bench.metrics import METRICS, value_text
@@ -30,6 +31,11 @@ class Rules:
     """For all metrics, in place of the policy's floors."""
     metrics: Sequence[str] = ()
     """Empty: the metrics of the policy."""
+
+    @classmethod
+    def of_file(cls, policy: Path | None) -> Rules:
+        """The rules of a policy file, or of the default policy. Raises UsageError with file and line."""
+        return cls(default_policy() if policy is None else load_policy(policy))
 
     def floor_of(self, metric: str) -> float:
         if self.floor_ratio is not None:

@@ -187,6 +187,13 @@ def all_series(history: Path) -> Iterator[Series]:
         yield Series(path.parent, path.stem)
 
 
+def kept_series(history: Path) -> list[Series]:
+    """Every series of a history. Raises UsageError when there is none."""
+    if not (found := list(all_series(history))):
+        raise UsageError(f"{history}: no such history; begin one with: highwater bench history add DIR")
+    return found
+
+
 def add(result: RunResult, history: Path, *, branch: str, commit: str | None, new_environment: bool) -> Series:
     """Append a run to the series of its workload and environment.
 

@@ -67,3 +67,23 @@ def test_axes_without_a_usable_value_still_have_two_ends(values: list[float]) ->
 def test_time_ticks_are_steps_that_people_count_in(end_s: int, step: int) -> None:
     ticks = [tick for tick, _ in axes.seconds("seconds", 0, end_s).ticks]
     assert ticks[1] - ticks[0] == step
+
+
+@given(_VALUES)
+def test_an_axis_around_values_covers_them_and_has_few_ticks(values: list[float]) -> None:
+    axis = axes.around("latency, ms", "ms", values)
+    assert axis.low <= min(values) * 1.0001
+    assert axis.high >= max(values) * 0.9999
+    assert 2 <= len(axis.ticks) <= 8
+
+
+def test_an_axis_around_one_value_is_not_flat() -> None:
+    assert [label for _, label in axes.around("", "", [100.0, 101.0]).ticks] == ["95", "100", "105", "110"]
+    assert axes.around("", "", [0.0]).high > 0
+
+
+@pytest.mark.parametrize(
+    ("last", "labels"), [(1, ["1"]), (3, ["1", "2", "3"]), (18, ["2", "4", "6", "8", "10", "12", "14", "16", "18"])]
+)
+def test_numbers_begin_at_one(last: int, labels: list[str]) -> None:
+    assert [label for _, label in axes.numbered("run", last).ticks] == labels
