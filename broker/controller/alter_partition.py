@@ -48,7 +48,7 @@ def alter_partitions(term: Term, request: Any, version: int) -> Rounds[cold.Answ
     outcomes |= written.done
     outcomes |= dict.fromkeys(written.changed, ErrorCode.invalid_update_version)
     for key, reason in written.failed.items():
-        _logger.error("the in-sync replicas of %s-%d cannot be changed: %s", *key, reason)
+        _logger.error("cannot change the in-sync replicas of %s-%d: %s", *key, reason)
         outcomes[key] = ErrorCode.unknown_server_error
     term.batch.add_update_metadata(term.context.brokers, outcomes)
     term.batch.send()

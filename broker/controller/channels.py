@@ -143,7 +143,7 @@ class Channel:
                 self._retry_after(LOOK_AGAIN_MS)
                 return
             self.presence = Presence.THERE
-            _logger.info("broker %d answers again", self.broker.broker_id)
+            _logger.info("broker %d responds again", self.broker.broker_id)
             self._listener.broker_is_back(self.broker)
         self._next()
 
@@ -152,13 +152,13 @@ class Channel:
         self._answers = 0
         self._refusals = self._refusals + 1 if failure is PeerFailure.REFUSED else 0
         if self._refusals == 0:
-            _logger.debug("no answer of broker %d: %s", self.broker.broker_id, failure.value)
+            _logger.debug("no response from broker %d: %s", self.broker.broker_id, failure.value)
         elif self.presence is Presence.THERE or (
             self.presence is Presence.UNKNOWN and self._refusals >= REFUSALS_OF_A_STRANGER
         ):
             self.presence = Presence.GONE
             self._queue.clear()
-            _logger.warning("nobody listens at broker %d any more: its process is gone", self.broker.broker_id)
+            _logger.warning("broker %d refuses connections: its process has ended", self.broker.broker_id)
             self._listener.broker_is_gone(self.broker)
         self._retry_after(LOOK_AGAIN_MS if self.presence is Presence.GONE else RETRY_BACKOFF_MS)
 

@@ -210,7 +210,7 @@ class Controller:
         except ControllerMoved as moved:
             self._moved(event, moved)
         except Exception:
-            _logger.exception("an event of the controller failed: this broker resigns as the controller")
+            _logger.exception("the controller failed to handle an event: this broker resigns as the controller")
             self._failed(event)
         else:
             self._zookeeper.execute(requests, partial(self._answered, event))
@@ -276,7 +276,7 @@ class Controller:
         try:
             controller_id = znodes.read(node.data, znodes.parse_controller)
         except ValueError as error:
-            _logger.error("%s tells of no controller: %s", znodes.CONTROLLER, error)
+            _logger.error("cannot read the controller from %s: %s", znodes.CONTROLLER, error)
             return True
         if controller_id != self.controller_id:
             _logger.info("broker %d is the controller", controller_id)
@@ -358,7 +358,7 @@ class Controller:
                 self._stop_looking()
                 self._looked_after = Channel(broker, self._way, self._scheduler, self)
         except ValueError as error:
-            _logger.warning("broker %d, the controller, cannot be looked after: %s", broker_id, error)
+            _logger.warning("cannot check broker %d, the controller: %s", broker_id, error)
 
     def _stop_looking(self) -> None:
         if self._looked_after is not None:
@@ -387,7 +387,7 @@ class Controller:
         )
         if not is_it:
             return
-        _logger.warning("broker %d was the controller and is gone: taking its place", broker.broker_id)
+        _logger.warning("broker %d, the controller, has ended: standing for election", broker.broker_id)
         version = yield from self._try_to_win(epoch, Delete(znodes.CONTROLLER))
         if version is not None:
             yield from self._begin_term(*version, deposed=broker)

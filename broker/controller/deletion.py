@@ -53,7 +53,9 @@ class TopicDeletion:
         known = self._context.topics.keys() & set(marked) if self._config.boolean("delete.topic.enable") else set()
         vain = set(marked) - known
         if vain:
-            _logger.warning("not deleting topics %s: they are not there, or delete.topic.enable is off", some_of(vain))
+            _logger.warning(
+                "topics %s are not deleted: they do not exist, or delete.topic.enable is false", some_of(vain)
+            )
             yield from delete_all(self._context, metadata_tree.DELETE_TOPICS, vain)
         self._context.topics_to_delete |= known
         self.mark_ineligible({topic for topic, _ in self._context.reassigning}, "it is being reassigned")
@@ -150,9 +152,9 @@ class TopicDeletion:
         yield from write(self._context, [Delete(znodes.delete_topic_path(topic)) for topic in done])
         for topic in done:
             self._context.remove_topic(topic)
-            _logger.info("topic %s is deleted", topic)
+            _logger.info("deleted topic %s", topic)
         if left:
-            _logger.error("znodes cannot be deleted: %s", some_of([f"{path}: {why}" for path, why in left.items()]))
+            _logger.error("cannot delete znodes: %s", some_of([f"{path}: {why}" for path, why in left.items()]))
 
     def _delete_trees(self, roots: list[str]) -> Rounds[dict[str, str]]:
         """Delete nodes with all below them; those that could not be, and why not."""

@@ -96,7 +96,7 @@ class PartitionStates:
     def _is_valid(self, key: TopicPartition, target: PartitionState) -> bool:
         partition = self._context.get(key)
         if partition is None:
-            _logger.error("partition %s-%d is not known and cannot become %s", *key, target.value)
+            _logger.error("unknown partition %s-%d cannot become %s", *key, target.value)
             return False
         if partition.state not in VALID_BEFORE[target]:
             _logger.error("partition %s-%d is %s and cannot become %s", *key, partition.state.value, target.value)
@@ -176,7 +176,7 @@ class PartitionStates:
             try:
                 overrides = znodes.read(node.data, metadata_tree.parse_config) if isinstance(node, Node) else {}
             except ValueError as error:
-                _logger.error("the settings of topic %s cannot be used: %s", name, error)
+                _logger.error("cannot use the settings of topic %s: %s", name, error)
                 continue
             if self._is_unclean_election_allowed(overrides):
                 allowing.add(name)

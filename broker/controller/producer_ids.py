@@ -28,12 +28,12 @@ def allocate_producer_ids(
     while True:
         (node,) = yield from ask([Get(PRODUCER_ID_BLOCK)])
         if not isinstance(node, Node):
-            _logger.error("%s cannot be read: %s", PRODUCER_ID_BLOCK, node.value)
+            _logger.error("cannot read %s: %s", PRODUCER_ID_BLOCK, node.value)
             return ErrorCode.unknown_server_error
         try:
             first = znodes.read(node.data, metadata_tree.parse_producer_id_block).last + 1 if node.data else 0
         except ValueError as error:
-            _logger.error("%s cannot be understood: %s", PRODUCER_ID_BLOCK, error)
+            _logger.error("cannot parse %s: %s", PRODUCER_ID_BLOCK, error)
             return ErrorCode.unknown_server_error
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
         value = znodes.encode(metadata_tree.producer_id_block_value(block))
@@ -41,5 +41,5 @@ def allocate_producer_ids(
         if isinstance(result, Stat):
             return block
         if result is not ZooKeeperError.BAD_VERSION:
-            _logger.error("%s cannot be written: %s", PRODUCER_ID_BLOCK, result.value)
+            _logger.error("cannot write %s: %s", PRODUCER_ID_BLOCK, result.value)
             return ErrorCode.unknown_server_error

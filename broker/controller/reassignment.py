@@ -111,7 +111,9 @@ class Reassignments:
         failed = yield from self._take_up(accepted)
         refused |= failed.keys()
         if refused:
-            _logger.warning("cannot reassign %s: not there, or not to anybody who is in sync", _names(refused))
+            _logger.warning(
+                "cannot reassign %s: the partition does not exist, or no target replica is in sync", _names(refused)
+            )
             yield from self._take_from_znode(lambda key, _: key in refused)
         return accepted.keys() - refused
 
@@ -233,7 +235,7 @@ class Reassignments:
         yield from self._delete(removed)
         failed = yield from self._write({key: self._context[key].assignment for key in partitions})
         for key, why in failed.items():
-            _logger.error("the assignment of %s-%d cannot be written: %s", *key, why)
+            _logger.error("cannot write the assignment of %s-%d: %s", *key, why)
         done = {key: self._context[key].assignment.replicas for key in partitions if key not in failed}
         yield from self._take_from_znode(lambda key, target: done.get(key) == target)
         self._context.reassigning -= done.keys()

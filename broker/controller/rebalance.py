@@ -112,11 +112,11 @@ class Rebalance:
             try:
                 wanted = znodes.read(node.data, znodes.parse_partitions)
             except ValueError as error:
-                _logger.error("%s is passed over: %s", path, error)
+                _logger.error("ignoring %s: %s", path, error)
                 wanted = []
             for key, outcome in (yield from self.elect(wanted, Election.PREFERRED)).items():
                 if isinstance(outcome, Problem) and outcome.error_code is not ErrorCode.election_not_needed:
-                    _logger.warning("partition %s-%d: no preferred leader: %s", *key, outcome.message)
+                    _logger.warning("partition %s-%d: cannot elect the preferred leader: %s", *key, outcome.message)
         # The watch tells of this too, and so one that is made anew is noticed.
         yield from write(self._context, [Delete(path)])
 

@@ -80,7 +80,7 @@ class ReplicaStates:
 
     def _is_valid(self, replica: Replica, target: ReplicaState) -> bool:
         if self._context.get(replica.partition) is None:
-            _logger.error("%s is of an unknown partition and cannot become %s", _name(replica), target.value)
+            _logger.error("%s belongs to an unknown partition and cannot become %s", _name(replica), target.value)
             return False
         state = self._context.state_of(replica)
         if state not in VALID_BEFORE[target]:
@@ -95,7 +95,7 @@ class ReplicaStates:
         leadership = partition.leadership
         if target is ReplicaState.NEW:
             if leadership is not None and leadership.leader == broker_id:
-                _logger.error("%s cannot be new: it leads", _name(replica))
+                _logger.error("%s is the leader and cannot become a new replica", _name(replica))
                 return
             if leadership is not None:
                 self._batch.add_leader_and_isr([broker_id], key, is_new=True)
@@ -131,7 +131,7 @@ class ReplicaStates:
             failed.update(written.failed)
             remaining = written.changed
         for key, reason in failed.items():
-            _logger.error("replica %d of %s-%d cannot be taken from those in sync: %s", broker_id, *key, reason)
+            _logger.error("cannot remove replica %d of %s-%d from the in-sync replicas: %s", broker_id, *key, reason)
         for key in partitions:
             if key not in failed:
                 self._context[key].replica_states[broker_id] = ReplicaState.OFFLINE

@@ -144,7 +144,7 @@ def _parse_state(context: ControllerContext, partition: TopicPartition, node: No
     try:
         state = znodes.read(node.data, partial(znodes.parse_partition_state, partition_epoch=node.stat.version))
     except ValueError as error:
-        _logger.error("the state of partition %s-%d cannot be used: %s", *partition, error)
+        _logger.error("cannot use the state of partition %s-%d: %s", *partition, error)
         return None
     if state.controller_epoch > context.epoch:
         raise ControllerMoved(f"a controller of epoch {state.controller_epoch} wrote")

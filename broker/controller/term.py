@@ -240,7 +240,7 @@ class Term:
         existing = list(context.brokers)
         new = {broker.broker_id: broker for broker in brokers}
         context.brokers |= new
-        _logger.info("brokers %s came, of %s", _listed(new), _listed(context.brokers))
+        _logger.info("brokers %s joined; live brokers: %s", _listed(new), _listed(context.brokers))
         for broker_id in new:
             context.offline_partitions.pop(broker_id, None)
         self.batch.add_update_metadata(existing)
@@ -261,7 +261,7 @@ class Term:
             del self.context.brokers[broker_id]
             self.context.offline_partitions.pop(broker_id, None)
             self.context.shutting_down.discard(broker_id)
-        _logger.info("brokers %s are gone, %s live", _listed(broker_ids), _listed(self.context.brokers))
+        _logger.info("brokers %s left; live brokers: %s", _listed(broker_ids), _listed(self.context.brokers))
         yield from self._replicas_went_offline(self.context.replicas_on(broker_ids))
 
     def _replicas_went_offline(self, replicas: Iterable[Replica]) -> Rounds[None]:
@@ -290,7 +290,7 @@ class Term:
             self.context.remove_topic(topic)
         new = yield from self._take_up_topics(names - self.context.topics.keys())
         if new:
-            _logger.info("%d new partitions in new topics", len(new))
+            _logger.info("new topics with %d partitions", len(new))
             yield from self._bring_up(new)
 
     def assignment_changed(self, topic: str) -> Rounds[None]:
@@ -308,7 +308,7 @@ class Term:
                 _logger.info("%d new partitions of topic %s", len(new), topic)
                 yield from self._bring_up(new)
         elif parsed[1].keys() - known.partitions.keys():
-            _logger.warning("topic %s is to be deleted: it gets no new partitions", topic)
+            _logger.warning("topic %s is being deleted: it gets no new partitions", topic)
             assignment = {index: partition.assignment for index, partition in known.partitions.items()}
             value = znodes.encode(znodes.assigned_topic_value(known.topic_id, assignment))
             yield from write(self.context, [Set(znodes.topic_path(topic), value, node.stat.version)])
@@ -331,7 +331,7 @@ class Term:
             unknown, wanted = names, set()
         if unknown:
             _logger.warning(
-                "not deleting topics %s: they are not there, or delete.topic.enable is off", sorted(unknown)
+                "topics %s are not deleted: they do not exist, or delete.topic.enable is false", sorted(unknown)
             )
             yield from delete_all(self.context, metadata_tree.DELETE_TOPICS, unknown)
         if wanted:
@@ -448,7 +448,7 @@ class Term:
             return ErrorCode.broker_not_available, []
         if broker_epoch not in (-1, broker.epoch):
             return ErrorCode.stale_broker_epoch, []
-        _logger.info("broker %d shuts down", broker_id)
+        _logger.info("broker %d is shutting down", broker_id)
         context.shutting_down.add(broker_id)
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
@@ -470,7 +470,7 @@ def _understood(path: str, data: bytes, parse: Callable[[object], T]) -> T | Non
     try:
         return znodes.read(data, parse)
     except ValueError as error:
-        _logger.error("%s is passed over: %s", path, error)
+        _logger.error("ignoring %s: %s", path, error)
         return None
 
 

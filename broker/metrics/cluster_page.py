@@ -45,31 +45,43 @@ def _replicas(node: Node) -> str:
                 (
                     "underminisrpartitioncount",
                     sum(len(partition.in_sync_replicas) < partition.min_in_sync_replicas for partition in led),
-                    "Partitions led here with fewer replicas in sync than min.insync.replicas.",
+                    "Partitions led by this broker with fewer in-sync replicas than min.insync.replicas.",
                 ),
                 (
                     "atminisrpartitioncount",
                     sum(len(partition.in_sync_replicas) == partition.min_in_sync_replicas for partition in led),
-                    "Partitions led here with just as many replicas in sync as min.insync.replicas.",
+                    "Partitions led by this broker with exactly min.insync.replicas in-sync replicas.",
                 ),
                 (
                     "offlinereplicacount",
                     sum(partition.has_failed for partition in replicas),
-                    "Replicas in log directories that failed.",
+                    "Replicas on this broker that are offline because their log directory failed.",
                 ),
                 (
                     "reassigningpartitions",
                     sum(bool(partition.adding or partition.removing) for partition in led),
-                    "Partitions led here whose replicas are on the move.",
+                    "Partitions led by this broker whose replicas are being reassigned.",
                 ),
             ),
         )
         + _counters(
             _REPLICA_MANAGER,
             (
-                ("isrshrinks", counters.in_sync_shrinks, "In-sync sets that lost replicas."),
-                ("isrexpands", counters.in_sync_expands, "In-sync sets that gained replicas."),
-                ("failedisrupdates", counters.in_sync_changes_refused, "Changes of in-sync sets that came to nothing."),
+                (
+                    "isrshrinks",
+                    counters.in_sync_shrinks,
+                    "ISR shrinks: a follower was removed from the in-sync replicas.",
+                ),
+                (
+                    "isrexpands",
+                    counters.in_sync_expands,
+                    "ISR expansions: a follower was added to the in-sync replicas.",
+                ),
+                (
+                    "failedisrupdates",
+                    counters.in_sync_changes_refused,
+                    "Changes of the in-sync replicas that the controller refused.",
+                ),
             ),
         )
         + _counters(
@@ -78,9 +90,13 @@ def _replicas(node: Node) -> str:
                 (
                     "replicationbytesin",
                     counters.replication_bytes_in,
-                    "Bytes of record batches that followers here took in.",
+                    "Bytes of record batches that followers on this broker appended.",
                 ),
-                ("replicationbytesout", counters.replication_bytes_out, "Bytes of record batches given to followers."),
+                (
+                    "replicationbytesout",
+                    counters.replication_bytes_out,
+                    "Bytes of record batches returned to followers.",
+                ),
             ),
         )
     )
@@ -95,9 +111,9 @@ def _fetchers(replicas: ReplicaManager) -> str:
             (
                 "maxlag",
                 max(lags, default=0),
-                "The most records that a replica here lacks below its leader's high watermark.",
+                "Largest lag of a follower on this broker, in records below its leader's high watermark.",
             ),
-            ("failedpartitionscount", failed, "Replicas here that are not fetched any more, for an error."),
+            ("failedpartitionscount", failed, "Replicas on this broker that stopped fetching after an error."),
         ),
     )
 
@@ -107,20 +123,28 @@ def _controller(controller: Controller) -> str:
     return _gauges(
         _CONTROLLER,
         (
-            ("activebrokercount", len(told.live_broker_ids()), "Brokers that the controller counts as living."),
-            ("offlinepartitionscount", told.offline_partition_count(), "Partitions without a leader."),
+            ("activebrokercount", len(told.live_broker_ids()), "Live brokers; 0 if this broker is not the controller."),
+            (
+                "offlinepartitionscount",
+                told.offline_partition_count(),
+                "Partitions without a leader; 0 if this broker is not the controller.",
+            ),
             (
                 "preferredreplicaimbalancecount",
                 told.preferred_replica_imbalance_count(),
-                "Partitions that another than the first of their replicas leads.",
+                "Partitions that are not led by their preferred replica (the first one).",
             ),
-            ("topicstodeletecount", len(told.topics_to_delete), "Topics whose deletion is not done."),
+            ("topicstodeletecount", len(told.topics_to_delete), "Topics whose deletion is not finished."),
         ),
     ) + _counters(
         "kafka_controller_controllerstats_",
         (
-            ("leaderelections", told.election_count, "Leaders that this controller has had elected in its term."),
-            ("uncleanleaderelections", told.unclean_election_count, "Those of them that were not in sync."),
+            ("leaderelections", told.election_count, "Leader elections by this controller since it was elected."),
+            (
+                "uncleanleaderelections",
+                told.unclean_election_count,
+                "Leader elections of a replica that was not in sync: records may be lost.",
+            ),
         ),
     )
 
@@ -129,18 +153,18 @@ def zookeeper_page(counters: ZooKeeperCounters) -> str:
     return (
         _gauges(
             "kafka_server_sessionexpirelistener_",
-            (("sessionstate", int(counters.is_connected), "1 while the broker is connected to ZooKeeper."),),
+            (("sessionstate", int(counters.is_connected), "1 if the broker is connected to ZooKeeper, else 0."),),
         )
         + _counters(
             "kafka_server_sessionexpirelistener_",
             (
-                ("zookeeperdisconnects", counters.disconnects, "Connections to ZooKeeper that broke."),
-                ("zookeeperexpires", counters.expirations, "Sessions with ZooKeeper that expired."),
+                ("zookeeperdisconnects", counters.disconnects, "Lost connections to ZooKeeper."),
+                ("zookeeperexpires", counters.expirations, "Expired sessions with ZooKeeper."),
             ),
         )
         + histogram_family(
             "kafka_server_zookeeperclientmetrics_zookeeperrequestlatencyms",
-            "From a request to ZooKeeper to its answer, waiting for a connection included.",
+            "Time from a request to ZooKeeper to its response, including the wait for a connection, in ms.",
             [(NO_LABELS, counters.latency)],
         )
     )

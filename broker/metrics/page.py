@@ -1,8 +1,7 @@
 """The page of all metrics of one broker, in pieces that each take little time.
 
-Names are those which the JMX exporter's example rules make of Kafka's MBeans, in lower case, so that dashboards made
-for Kafka work; docs/metrics.md has the mapping. Metrics without an MBean in Kafka begin with
-`highwater_`.
+The names are those that the JMX exporter's example rules give to Kafka's MBeans, in lower case, so that dashboards for
+Kafka work; docs/metrics.md has the mapping. Metrics without an MBean in Kafka begin with `highwater_`.
 """
 
 from __future__ import annotations
@@ -21,35 +20,43 @@ LINES_PER_PIECE: Final = 1000
 _TOPIC_COUNTERS: Final = (
     ("messagesin", "messages_in", "Records appended."),
     ("bytesin", "bytes_in", "Bytes of record batches appended."),
-    ("bytesout", "bytes_out", "Bytes of record batches given to consumers."),
-    ("totalproducerequests", "produces", "Produce requests, once for each partition they name."),
-    ("totalfetchrequests", "fetches", "Fetch requests, once for each partition they name."),
-    ("failedproducerequests", "failed_produces", "Produce requests that failed, by partition."),
-    ("failedfetchrequests", "failed_fetches", "Fetch requests that failed, by partition."),
+    ("bytesout", "bytes_out", "Bytes of record batches returned to consumers."),
+    ("totalproducerequests", "produces", "Produce requests, counted once per partition."),
+    ("totalfetchrequests", "fetches", "Fetch requests, counted once per partition."),
+    ("failedproducerequests", "failed_produces", "Failed produce requests, counted once per partition."),
+    ("failedfetchrequests", "failed_fetches", "Failed fetch requests, counted once per partition."),
 )
 _REQUEST_TIMES: Final[tuple[tuple[str, Callable[[RequestCounters], Histogram], str], ...]] = (
-    ("requestqueuetimems", lambda requests: requests.queue, "From the arrival of a request to its turn."),
-    ("localtimems", lambda requests: requests.local, "The broker's own work on a request."),
-    ("totaltimems", lambda requests: requests.total, "From the arrival of a request to its whole answer."),
+    (
+        "requestqueuetimems",
+        lambda requests: requests.queue,
+        "Time from the arrival of a request to the start of its work, in ms.",
+    ),
+    ("localtimems", lambda requests: requests.local, "Time of the broker's own work on a request, in ms."),
+    (
+        "totaltimems",
+        lambda requests: requests.total,
+        "Time from the arrival of a request to its complete response, in ms.",
+    ),
 )
 _LOG_GAUGES: Final[tuple[tuple[str, Callable[[Partition], int], str], ...]] = (
-    ("kafka_log_log_size", lambda partition: partition.log.size_bytes, "Bytes of the partition's log."),
-    ("kafka_log_log_logstartoffset", lambda partition: partition.log.log_start_offset, "The first offset."),
-    ("kafka_log_log_logendoffset", lambda partition: partition.log.log_end_offset, "The next record's offset."),
+    ("kafka_log_log_size", lambda partition: partition.log.size_bytes, "Size of the partition's log in bytes."),
+    ("kafka_log_log_logstartoffset", lambda partition: partition.log.log_start_offset, "First offset of the log."),
+    ("kafka_log_log_logendoffset", lambda partition: partition.log.log_end_offset, "Offset of the next record."),
     (
         "kafka_log_log_numlogsegments",
         lambda partition: len(partition.log.segment_base_offsets),
-        "Segments of the partition's log.",
+        "Number of segments of the partition's log.",
     ),
     (
         "kafka_cluster_partition_laststableoffsetlag",
         lambda partition: partition.high_watermark - partition.last_stable_offset,
-        "Offsets that readers of committed records do not see yet.",
+        "Offsets between the last stable offset and the high watermark.",
     ),
     (
         "highwater_partition_high_watermark",
         lambda partition: partition.high_watermark,
-        "Consumers read below this offset.",
+        "High watermark: consumers can read the records below this offset.",
     ),
 )
 
@@ -88,7 +95,7 @@ def _requests(counters: BrokerCounters) -> Iterator[str]:
     yield family(
         "kafka_network_requestmetrics_requests_total",
         "counter",
-        "Requests answered or under way.",
+        "Requests, answered or in progress.",
         (
             ({"request": requests.name, "version": version}, count)
             for requests in used
@@ -99,7 +106,7 @@ def _requests(counters: BrokerCounters) -> Iterator[str]:
     yield family(
         "kafka_network_requestmetrics_errors_total",
         "counter",
-        "Error codes given in answers; NONE is not counted.",
+        "Error codes in responses, without NONE.",
         (
             ({"request": requests.name, "error": error_code.name.upper()}, count)
             for requests in used
@@ -126,39 +133,55 @@ def _broker(node: Node) -> Iterator[str]:
     now_ms, longest_ms = node.clock.now_ms(), node.config.integer("transaction.max.timeout.ms")
     late = sum(partition.log.producer_states.has_late_transaction(now_ms, longest_ms) for partition in partitions)
     gauges = (
-        ("kafka_server_socketservermetrics_connection_count", counters.connections, "Clients connected."),
-        ("kafka_server_replicamanager_partitioncount", len(partitions), "Partitions on this broker."),
-        ("kafka_server_replicamanager_leadercount", len(led), "Partitions this broker leads."),
+        ("kafka_server_socketservermetrics_connection_count", counters.connections, "Open connections."),
+        ("kafka_server_replicamanager_partitioncount", len(partitions), "Replicas on this broker."),
+        ("kafka_server_replicamanager_leadercount", len(led), "Partitions that this broker leads."),
         (
             "kafka_server_replicamanager_underreplicatedpartitions",
             behind,
-            "Partitions led here that lack replicas.",
+            "Partitions led by this broker with fewer in-sync replicas than replicas.",
         ),
-        ("kafka_server_replicamanager_produceridcount", producers, "Producers that partitions remember."),
+        (
+            "kafka_server_replicamanager_produceridcount",
+            producers,
+            "Producer ids with state in the partitions of this broker.",
+        ),
         (
             "kafka_server_replicamanager_partitionswithlatetransactionscount",
             late,
-            "Partitions with a transaction open for longer than any may be.",
+            "Partitions with a transaction that is open for longer than transaction.max.timeout.ms.",
         ),
-        ("kafka_controller_kafkacontroller_activecontrollercount", int(is_controller), "1 where the controller is."),
-        ("kafka_controller_kafkacontroller_globaltopiccount", len(topics), "Topics, where the controller is."),
+        (
+            "kafka_controller_kafkacontroller_activecontrollercount",
+            int(is_controller),
+            "1 if this broker is the controller, else 0.",
+        ),
+        (
+            "kafka_controller_kafkacontroller_globaltopiccount",
+            len(topics),
+            "Topics of the cluster; 0 if this broker is not the controller.",
+        ),
         (
             "kafka_controller_kafkacontroller_globalpartitioncount",
             sum(len(topic.partitions) for topic in topics),
-            "Partitions of all topics, where the controller is.",
+            "Partitions of the cluster; 0 if this broker is not the controller.",
         ),
     )
     totals = (
         ("connection_creation", counters.connections_made, "Connections accepted."),
-        ("connection_refused", counters.connections_refused, "Connections closed because of a limit on connections."),
-        ("successful_authentication", counters.authentications, "Clients that proved by SASL who they are."),
-        ("failed_authentication", counters.authentications_failed, "Clients that did not."),
+        (
+            "connection_refused",
+            counters.connections_refused,
+            "Connections refused because of max.connections or max.connections.per.ip.",
+        ),
+        ("successful_authentication", counters.authentications, "Successful SASL authentications."),
+        ("failed_authentication", counters.authentications_failed, "Failed SASL authentications."),
     )
     yield "".join(family(name, "gauge", help_text, [(NO_LABELS, value)]) for name, value, help_text in gauges)
     yield family(
         "kafka_server_delayedoperationpurgatory_purgatorysize",
         "gauge",
-        "Requests that wait: fetches for bytes.",
+        "Fetch requests that wait for fetch.min.bytes.",
         [({"delayedoperation": "Fetch"}, len(parked))],
     )
     yield "".join(
@@ -168,7 +191,7 @@ def _broker(node: Node) -> Iterator[str]:
     yield family(
         "highwater_throttle_seconds_total",
         "counter",
-        "Throttle time that quotas gave to clients.",
+        "Throttle time of clients that exceeded a quota.",
         [
             ({"request": "Produce"}, counters.produce_throttle_ms / 1000),
             ({"request": "Fetch"}, counters.fetch_throttle_ms / 1000),
@@ -176,19 +199,19 @@ def _broker(node: Node) -> Iterator[str]:
     )
     yield histogram_family(
         "kafka_log_logflushstats_logflushrateandtimems",
-        "Syncs of a partition's log to the disk, in ms.",
+        "Duration of flushes (fsync) of a partition's log, in ms.",
         [(NO_LABELS, counters.log_flush)],
     )
     yield histogram_family(
         "highwater_event_loop_lag_seconds",
-        "How late the event loop was at a timer.",
+        "Delay of the event loop at a timer, in seconds.",
         [(NO_LABELS, counters.event_loop_lag)],
         units_per_ms=0.001,
     )
 
 
 def _in_pieces(name: str, kind: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> Iterator[str]:
-    """Yield the samples of a family that may have very many."""
+    """Yield the samples of a family in pieces, because it may have many samples."""
     samples = iter(samples)
     yield family(name, kind, help_text, islice(samples, LINES_PER_PIECE))
     while piece := list(islice(samples, LINES_PER_PIECE)):

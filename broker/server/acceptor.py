@@ -92,13 +92,17 @@ class ConnectionLimits:
             self._counters.connections_refused += 1
             if host not in self._told:
                 self._told.add(host)
-                _logger.warning("refusing connections of %s: it has %d (max.connections.per.ip)", host, count)
+                _logger.warning(
+                    "refusing new connections from %s: it has %d, the limit of max.connections.per.ip", host, count
+                )
             return False
         self._by_host[host] = count + 1
         self._counters.connections_made += 1
         self._counters.connections += 1
         if self._counters.connections >= self._limits.most:
-            _logger.warning("%d connections (max.connections): others wait", self._limits.most)
+            _logger.warning(
+                "%d connections are open, the limit of max.connections: new connections wait", self._limits.most
+            )
             self._has_room.clear()
         return True
 
@@ -208,4 +212,4 @@ class Acceptor:
         except Exception as error:
             client.close()
             release()  # A handshake that fails is no connection that is lost.
-            _logger.warning("cannot take a connection of %s: %s", host, error or type(error).__name__)
+            _logger.warning("cannot accept a connection from %s: %s", host, error or type(error).__name__)

@@ -309,7 +309,7 @@ class _Broker:
             high_watermarks = None if self._membership is None else self._node.partitions.high_watermarks()
             self._opened.log_directories.close(clean=True, high_watermarks=high_watermarks)
         except OSError as error:
-            _logger.critical("cannot bring the logs to the disk: %s; the next start will recover them", error)
+            _logger.critical("cannot flush the logs to the disk: %s; the next start will recover them", error)
             return EXIT_FAILED
         _logger.info("stopped cleanly")
         return EXIT_OK

@@ -93,7 +93,7 @@ class Cleaner:
         except CleaningFailed as error:
             self._failed.add(partition)
             if not partition.has_ended:
-                _logger.warning("%s-%d is not compacted now: %s", partition.topic, partition.index, error)
+                _logger.warning("cannot compact %s-%d: %s; trying again later", partition.topic, partition.index, error)
                 return not isinstance(error, DiskFailed)
         finally:
             partition.log.segments_must_stay = False
@@ -136,9 +136,9 @@ class Cleaner:
         except OSError as error:
             if error.errno not in DISK_IS_FULL:
                 raise
-            _logger.warning("%s is not written: %s; trying again later", CLEANER_OFFSET_CHECKPOINT, error.strerror)
+            _logger.warning("cannot write %s: %s; trying again later", CLEANER_OFFSET_CHECKPOINT, error.strerror)
         _logger.info(
-            "%s-%d: compacted up to offset %d: %d of %d records stay, %.1f of %.1f MB",
+            "%s-%d: compacted up to offset %d: %d of %d records remain, %.1f of %.1f MB",
             partition.topic,
             partition.index,
             done["clean_up_to"],

@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         except CloseConnection as order:
             self._hang_up(str(order))
         except Exception:
-            _logger.exception("closing the connection of %s: a request failed for a fault of ours", self.peer)
+            _logger.exception("closing the connection of %s: a bug in the broker made a request fail", self.peer)
             self._abort()
         self._flush()
         # While a fetch waits and nothing came after it, reading goes on: only so is it noticed that the client left.

@@ -41,7 +41,7 @@ class Ending:
             self._asked_ms = now_ms
             self.decided.set_result(EXIT_OK)
         elif now_ms - self._asked_ms >= SAME_SIGNAL_MS:
-            _logger.warning("stopping at once; the next start will recover the logs")
+            _logger.warning("stopping immediately, without a flush; the next start will recover the logs")
             os._exit(EXIT_FAILED)
 
     def on_storage_failure(self) -> None:
@@ -78,8 +78,8 @@ class DiskFailures:
         count = self._take_offline(directory)
         if self._log_directories.live:
             _logger.critical(
-                "the log directory %s failed: %s; its %d partitions are offline until it is mended and the broker "
-                "started again",
+                "the log directory %s failed: %s; its %d partitions are offline until you repair the directory and "
+                "restart the broker",
                 directory.path,
                 error,
                 count,
@@ -89,5 +89,7 @@ class DiskFailures:
 
     def of_all(self, error: OSError) -> None:
         paths = ", ".join(str(directory.path) for directory in self._log_directories.all)
-        _logger.critical("the log directory %s failed: %s; stopping", paths, error)
+        _logger.critical(
+            "the log directory %s failed: %s; no other log directory is left, so the broker stops", paths, error
+        )
         self._ending.on_storage_failure()

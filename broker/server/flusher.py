@@ -58,7 +58,7 @@ class Flusher:
             ticket = partition.log.begin_flush()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                _logger.error("%s-%d cannot be flushed now: %s", partition.topic, partition.index, error)
+                _logger.error("cannot flush %s-%d: %s; trying again later", partition.topic, partition.index, error)
             elif not partition.has_ended:
                 self._on_failure(error, partition)
             return

@@ -88,7 +88,7 @@ class Housekeeping:
                 except OSError as error:
                     self._failures.of_all(error)
                 except Exception:
-                    _logger.exception("housekeeping failed for a fault of ours; going on")
+                    _logger.exception("a bug in the broker made housekeeping fail; it will run again")
 
         self._tasks.add(self._loop.create_task(repeat()))
 

@@ -65,7 +65,7 @@ class LogKeeper:
         try:
             await self.write_checkpoints()
         except OSError as error:
-            _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
+            _logger.warning("cannot write the checkpoints: %s; trying again later", error.strerror)
 
     async def _write_indexes(self) -> None:
         async for partition in in_slices(self._node.partitions.live()):
@@ -129,7 +129,7 @@ class LogKeeper:
                     await self._write_checkpoints()
                 except OSError as error:
                     # Where the logs start is told by their first files as well, and these make the space that lacks.
-                    _logger.warning("the checkpoints are not written: %s; trying again later", error.strerror)
+                    _logger.warning("cannot write the checkpoints: %s; trying again later", error.strerror)
 
     def _delete_expired(self, partition: Partition, now_ms: int, by_age: bool) -> int:
         try:
@@ -161,4 +161,4 @@ class LogKeeper:
             except FileNotFoundError:
                 pass  # its partition was deleted meanwhile
             except OSError as error:
-                _logger.error("%s cannot be removed: %s; the next start tries again", path, error.strerror)
+                _logger.error("cannot remove %s: %s; the next start tries again", path, error.strerror)

@@ -41,14 +41,18 @@ class LogMover:
             while self._is_wanted(partition, move):
                 if move.can_finish:
                     self._finish(partition, move)
-                    _logger.info("%s is in %s now", name, move.destination.path)
+                    _logger.info("moved %s to %s", name, move.destination.path)
                     return
                 copying = move.next_round()
                 await self._run_in_thread(copying.copy)
                 move.completed(copying)
-            _logger.info("%s is not moved to %s: no longer wanted", name, move.destination.path)
+            _logger.info(
+                "cancelled the move of %s to %s: the partition was deleted, or another move was requested",
+                name,
+                move.destination.path,
+            )
         except OSError as error:
-            _logger.error("%s cannot be moved to %s: %s", name, move.destination.path, error)
+            _logger.error("cannot move %s to %s: %s", name, move.destination.path, error)
         finally:
             # When the broker stops the future folder stays, so that the next start begins anew.
             move.log.segments_must_stay = False
@@ -78,4 +82,4 @@ class LogMover:
             await self._run_in_thread(move.give_up)
             self._node.partitions.folders_were_deleted()
         except OSError as error:
-            _logger.error("%s cannot be taken away: %s; the next start tries again", move.path, error)
+            _logger.error("cannot remove %s: %s; the next start tries again", move.path, error)

@@ -66,7 +66,7 @@ class MetricsEndpoint:
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
             pass  # it went away, or is too slow; it is cut below
         except Exception:
-            _logger.exception("a scrape of the metrics failed for a fault of ours")
+            _logger.exception("a bug in the broker made a scrape of the metrics fail")
         finally:
             writer.transport.abort()
 

@@ -333,7 +333,7 @@ class _SocketPeer:
             self._fail(PeerFailure.DISCONNECTED)
 
     def malformed(self, error: MalformedRequestError) -> None:
-        _logger.error("%s:%d answers what is no answer: %s", self._endpoint.host, self._endpoint.port, error)
+        _logger.error("%s:%d sent a malformed response: %s", self._endpoint.host, self._endpoint.port, error)
         self._fail(PeerFailure.DISCONNECTED)
 
 

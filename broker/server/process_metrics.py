@@ -20,17 +20,27 @@ class ProcessMetrics:
             cpu = process.cpu_times()
             memory = process.memory_info()
             values = (
-                ("process_cpu_seconds_total", "counter", "User and system time.", cpu.user + cpu.system),
-                ("process_resident_memory_bytes", "gauge", "Memory in RAM.", memory.rss),
-                ("process_virtual_memory_bytes", "gauge", "Address space.", memory.vms),
+                (
+                    "process_cpu_seconds_total",
+                    "counter",
+                    "CPU time of the broker, user and system, in seconds.",
+                    cpu.user + cpu.system,
+                ),
+                ("process_resident_memory_bytes", "gauge", "Resident memory in bytes.", memory.rss),
+                ("process_virtual_memory_bytes", "gauge", "Virtual memory in bytes.", memory.vms),
                 ("process_open_fds", "gauge", "Open file descriptors.", process.num_fds()),
-                ("process_start_time_seconds", "gauge", "Start, as Unix time.", process.create_time()),
+                (
+                    "process_start_time_seconds",
+                    "gauge",
+                    "Start time of the broker, as Unix time in seconds.",
+                    process.create_time(),
+                ),
             )
         max_fds = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         generations = [({"generation": number}, stats) for number, stats in enumerate(gc.get_stats())]
         return (
             "".join(family(name, kind, help_text, [(NO_LABELS, value)]) for name, kind, help_text, value in values)
-            + family("process_max_fds", "gauge", "The limit of open file descriptors.", [(NO_LABELS, max_fds)])
+            + family("process_max_fds", "gauge", "Limit of open file descriptors.", [(NO_LABELS, max_fds)])
             + family(
                 "python_gc_collections_total",
                 "counter",
@@ -40,7 +50,7 @@ class ProcessMetrics:
             + family(
                 "python_gc_objects_collected_total",
                 "counter",
-                "Objects the garbage collector freed.",
+                "Objects that the garbage collector freed.",
                 ((labels, stats["collected"]) for labels, stats in generations),
             )
         )

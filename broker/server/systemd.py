@@ -36,4 +36,4 @@ def notify(*states: str) -> None:
             sender.settimeout(1)
             sender.sendto("\n".join(states).encode(), address)
     except OSError as error:
-        _logger.warning("the service manager cannot be told %s at %s: %s", " ".join(states), address, error)
+        _logger.warning("cannot report %s to the service manager at %s: %s", " ".join(states), address, error)

@@ -102,7 +102,9 @@ class SessionFile:
             return None
         except (OSError, ValueError, KeyError, TypeError) as error:
             _logger.warning(
-                "%s is of no use: %s; the session of the last run, if there was one, times out", self.path, error
+                "cannot use %s: %s; if the last run left a session, this start waits until it times out",
+                self.path,
+                error,
             )
             return None
 
@@ -117,7 +119,7 @@ class SessionFile:
             write_atomically(self.path, json.dumps(fields), mode=0o600)
         except OSError as error:
             _logger.warning(
-                "cannot write %s: %s; after a crash the next start waits for the session's end", self.path, error
+                "cannot write %s: %s; after a crash the next start waits until the session times out", self.path, error
             )
 
     def remove(self) -> None:
@@ -201,7 +203,7 @@ class KazooZooKeeper:
                 client.stop()
                 client.close()
             except Exception as error:
-                _logger.warning("the session with ZooKeeper is left to time out: %s", error)
+                _logger.warning("cannot close the session with ZooKeeper: %s; it will time out", error)
             with contextlib.suppress(RuntimeError):  # the loop did not wait
                 self._loop.call_soon_threadsafe(_settle, stopped, None)
 
@@ -263,7 +265,7 @@ class KazooZooKeeper:
             try:
                 told(*arguments)
             except Exception:
-                _logger.exception("a fault of ours in what came of an answer of ZooKeeper's")
+                _logger.exception("a bug in the broker: the handling of a response of ZooKeeper failed")
                 self._fail("the broker cannot go on as a member of its cluster")
 
         with contextlib.suppress(RuntimeError):  # the loop is closed, and the process about to end
@@ -302,7 +304,7 @@ class KazooZooKeeper:
     def _disconnected(self) -> None:
         self._is_connected = self.counters.is_connected = False
         self.counters.disconnects += 1
-        _logger.warning("the connection to ZooKeeper is lost; trying to get another within the session")
+        _logger.warning("lost the connection to ZooKeeper; reconnecting within the session")
         if self._session is not None:
             self._session.connection_changed(False)
 
@@ -339,7 +341,7 @@ class KazooZooKeeper:
         client.start_async()
         # It is that session, or that was over and this is a new one: neither is wanted.
         if not found.is_said.wait(self._settings.connection_timeout_ms / 1000):
-            _logger.warning("the session of the last run cannot be ended; it times out")
+            _logger.warning("cannot end the ZooKeeper session of the last run; it will time out")
         client.stop()
         client.close()
 
@@ -351,7 +353,7 @@ class KazooZooKeeper:
         self.execute([Create(path) for path in paths], lambda results: _settle(made, results))
         for path, result in zip(paths, await made, strict=True):
             if isinstance(result, Created):
-                _logger.info("made %s in ZooKeeper, which was not there", path)
+                _logger.info("created %s in ZooKeeper, because it did not exist", path)
             elif result is not ZooKeeperError.NODE_EXISTS:
                 where = f"zookeeper.connect={self._settings.hosts}{self._settings.chroot}"
                 raise MetadataError(f"{where}: {path} cannot be made: {result.value}")

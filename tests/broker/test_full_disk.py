@@ -84,7 +84,7 @@ def test_a_full_disk_is_told_and_outlived(tmp_path: Path, monkeypatch: pytest.Mo
         assert {error.code() for error in errors} <= {KafkaError.KAFKA_STORAGE_ERROR}
         assert "No space left on device" in broker.log_text()
         assert {value for _, _, value in consume_all(broker, "t")} == acknowledged
-        wait_until(lambda: "the checkpoints are not written" in broker.log_text(), "the full disk is told", DEADLINE_S)
+        wait_until(lambda: "cannot write the checkpoints" in broker.log_text(), "the full disk is told", DEADLINE_S)
         in_broker(broker, "rm", f"{tmp_path}/log/filler")
         later, errors = send(broker, 2000, 300)
         assert errors == []
@@ -108,7 +108,7 @@ def test_a_stop_on_a_full_disk_says_so_and_loses_nothing(tmp_path: Path, monkeyp
         assert errors
         assert {value for _, _, value in consume_all(broker, "t")} == acknowledged | later
         assert broker.stop() == 1
-        assert "cannot bring the logs to the disk" in broker.log_text()
+        assert "cannot flush the logs to the disk" in broker.log_text()
         assert "Traceback" not in broker.log_text()
         assert broker.log_text().count("cannot append to t-0") <= 3
     finally:

@@ -109,7 +109,7 @@ def test_connections_above_the_limit_of_an_address_are_closed(tmp_path: Path) ->
         assert all(map(is_served, clients))
         for _ in range(3):
             assert not is_served(stack.enter_context(connect(broker)))
-        assert broker.log_text().count("refusing connections of 127.0.0.1") == 1
+        assert broker.log_text().count("refusing new connections from 127.0.0.1") == 1
         clients[0].close()
         while not is_served(stack.enter_context(connect(broker))):
             pass

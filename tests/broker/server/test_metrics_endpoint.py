@@ -26,7 +26,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert told is not None
         yield told[1]
         assert broker.stop() == 0
-        assert "fault of ours" not in broker.log_text()
+        assert "a bug in the broker" not in broker.log_text()
 
 
 def connect(url: str) -> socket.socket:

@@ -107,7 +107,7 @@ def test_a_connection_that_comes_and_goes_is_one_line_each(
     client.lose_connection()
     client.wait(lambda: client.told.events[-1] == "connected")
     assert [record.message for record in caplog.records] == [
-        "the connection to ZooKeeper is lost; trying to get another within the session",
+        "lost the connection to ZooKeeper; reconnecting within the session",
         "connected to ZooKeeper again, in the same session",
     ]
     client.close()
