@@ -16,6 +16,7 @@ from rich.text import Text
 from highwater.bench.results import TrialPlan, TrialSummary
 from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
 from highwater.bench.trials.progress import Observer, Skips, headline, label, outcome, progress_line
+from highwater.bench.trials.time_left import TimeLeft
 from highwater.common.units import wait_text
 from highwater.spark_loadgen import Progress
 
@@ -34,14 +35,15 @@ class LiveObserver(Observer):
 
     def __init__(self, console: Console, plan: Plan) -> None:
         self._console = console
-        self._expected_s = [float(duration_s) for duration_s in plan.durations_s]
+        self._time_left = TimeLeft([float(duration_s) for duration_s in plan.durations_s], plan.probes_s)
         self._skips = Skips()
         self._trials = len(plan.trials)
         self._number = 0
         self._cell = ""
         self._step = "starting the load generator"
         self._progress: Progress | None = None
-        self._started_s = self._trial_started_s = time.monotonic()
+        self._started_s = time.monotonic()
+        self._launched_s: float | None = None
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> LiveObserver:
@@ -52,15 +54,14 @@ class LiveObserver(Observer):
         self._live.stop()
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
+        self._launched_s = time.monotonic()
         self._console.print(f"[bold]{escape(headline(plan, master))}[/]", highlight=False)
 
     def trial_started(self, number: int, trial: TrialPlan) -> None:
         self._number, self._cell, self._progress = number, label(trial), None
         self._step = ""
-        if number > len(self._expected_s):  # in a search, whose length is an estimate
-            self._expected_s.append(self._expected_s[-1])
-            self._trials = number
-        self._trial_started_s = time.monotonic()
+        self._trials = max(self._trials, number)  # a search may need more than planned
+        self._time_left.trial_started(number, self._since_launch_s())
 
     def step(self, text: str) -> None:
         self._step, self._progress = text, None
@@ -70,14 +71,11 @@ class LiveObserver(Observer):
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
         if trial.status == "skipped":
-            self._expected_s[number - 1] = 0.0
+            self._time_left.trial_skipped(number)
             if self._skips.told_before(trial):
                 return
-        elif trial.status == "done" and number == self._number:  # trials that ran at the same time add no time
-            took_s = time.monotonic() - self._trial_started_s
-            # The overhead of a trial depends on the host: estimate it from the first trials.
-            surplus_s = took_s - self._expected_s[number - 1]
-            self._expected_s[number:] = [expected_s + surplus_s / 2 for expected_s in self._expected_s[number:]]
+        elif number == self._number:  # trials that ran at the same time add no time
+            self._time_left.trial_ended(number, self._since_launch_s(), whole=trial.status == "done")
         state = summary.verdict.state if summary else trial.status
         head, *reasons = outcome(trial, summary)
         line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {label(trial)}  ")
@@ -86,19 +84,20 @@ class LiveObserver(Observer):
             self._console.print(Padding(Text(reason, style=STATE_STYLE[state]), (0, 0, 0, 6)))
 
     def _render(self) -> RenderableType:
-        now_s = time.monotonic()
-        done_s = sum(self._expected_s[: max(0, self._number - 1)])
-        if self._number:
-            done_s += min(now_s - self._trial_started_s, self._expected_s[self._number - 1])
-        total_s = sum(self._expected_s)
+        elapsed_s = time.monotonic() - self._started_s
+        launching_s = max(0.0, RUN_OVERHEAD_S - elapsed_s) if self._launched_s is None else 0.0
+        done_s = self._time_left.done_s(self._since_launch_s())
+        left_s = self._time_left.left_s(self._since_launch_s()) + launching_s
         bar = Table.grid(padding=(0, 2), expand=False)
-        left_s = total_s - done_s + (0 if self._number else RUN_OVERHEAD_S)
         bar.add_row(
-            ProgressBar(total=total_s, completed=done_s, width=30),
-            f"{wait_text(round(now_s - self._started_s))} elapsed, about {wait_text(round(left_s))} left",
+            ProgressBar(total=done_s + left_s, completed=done_s, width=30),
+            f"{wait_text(round(elapsed_s))} elapsed, about {wait_text(round(left_s))} left",
         )
         head = f"trial {self._number}/{self._trials}  {self._cell}" if self._number else ""
         return Group(Text(head, style="bold", no_wrap=True), Text(self._state(), no_wrap=True), bar)
+
+    def _since_launch_s(self) -> float:
+        return 0.0 if self._launched_s is None else time.monotonic() - self._launched_s
 
     def _state(self) -> str:
         return self._step if self._progress is None else progress_line(self._progress)

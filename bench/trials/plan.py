@@ -22,8 +22,8 @@ from highwater.bench.workload.sections import LoadStep
 from highwater.bench.workload.specification import Cell, Specification
 
 # What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores:
-# 1.1 to 1.8 s.
-TRIAL_OVERHEAD_S = 2
+# 1.1 to 1.8 s on a host without other work, 1.6 to 6 s with it (medians 2.4 s with processes, 4.8 s with Spark).
+TRIAL_OVERHEAD_S = 3
 # Starting Spark, once per run.
 RUN_OVERHEAD_S = 10
 # fio on one target, before the first trial and after the last; the quick one is of runs whose figures are not quoted.
@@ -54,14 +54,17 @@ class Plan:
     @property
     def duration_s(self) -> int:
         """Expected wall time. Drains are expected to be short."""
+        return RUN_OVERHEAD_S + self.probes_s + sum(self.durations_s)
+
+    @property
+    def probes_s(self) -> int:
+        """What fio takes on all storage targets, before the first trial and after the last."""
         probed = {
             trial.cell.workload.storage.target
             for trial in self.trials
             if trial.cell.workload.storage.probe and trial.cell.workload.system.kind != "external"
         }
-        trials_s = sum(self.durations_s)
-        probes_s = PROBES_S if self.specification.workload.for_measurement else QUICK_PROBES_S
-        return RUN_OVERHEAD_S + len(probed) * probes_s + trials_s
+        return len(probed) * (PROBES_S if self.specification.workload.for_measurement else QUICK_PROBES_S)
 
     @property
     def durations_s(self) -> list[int]:
