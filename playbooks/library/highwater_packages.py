@@ -66,7 +66,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Bring a Java runtime
+- name: Install a Java runtime
   highwater_packages:
     names: [openjdk-17-jre-headless]
     owner: zookeeper

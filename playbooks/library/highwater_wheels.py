@@ -28,7 +28,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Bring the wheels that the host lacks
+- name: Copy the missing wheels
   highwater_wheels:
     directory: ~/.cache/highwater/wheelhouse/0.1.0-0123456789ab-python3.11-x86_64
     dest: /opt/highwater/wheels

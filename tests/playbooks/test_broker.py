@@ -198,7 +198,7 @@ def test_secrets_of_properties_are_told_to_no_module_of_a_host(tmp_path: Path) -
     inventory = {"children": {group: {"hosts": {"one": host}} for group in ("zookeeper", "brokers")}}
     done = succeeded(play_part(tmp_path, "broker", "assert", inventory, "-vvv", broker_allow_root_filesystem=True))
     # Other tasks act on the controller alone, and their loops show there what they go over.
-    (told,) = (part for part in done.stdout.split("TASK [") if part.startswith("broker : See whose"))
+    (told,) = (part for part in done.stdout.split("TASK [") if part.startswith("broker : Check the owner of the log"))
     assert "module_args" in told
     assert "hush" not in told
 

@@ -8,29 +8,29 @@ from typing import Final
 _Change = tuple[str, str]
 """Host and task."""
 
-_SAYS: Final = "Say in check mode what would start"
+_SAYS: Final = "Show in check mode what would start"
 # In check mode nothing is started; a task of its own says what would be, and these do it.
 _STARTS: Final = {
     "zookeeper": ("Start those that may start together", "Start or restart the member"),
-    "broker": ("Start it anew, and wait until it is ready",),
+    "broker": ("Restart it, and wait until it is ready",),
     "reference_kafka": ("Start the brokers that do not run", "Restart the broker"),
     "spark": ("Start or restart the service",),
 }
 # What check mode cannot look at, as it belongs to what is not there yet; and the change by which that was announced.
 _FOLLOWS: Final = {
-    "package : Bring the wheels that the host lacks": "package : Install the release",
-    "reference_kafka : Make its directory": "reference_kafka : Put the release in its place",
-    "reference_kafka : Unpack": "reference_kafka : Put the release in its place",
+    "package : Copy the missing wheels": "package : Install the release",
+    "reference_kafka : Create its directory": "reference_kafka : Move the release into place",
+    "reference_kafka : Unpack": "reference_kafka : Move the release into place",
     "reference_kafka : Start the brokers at boot": "reference_kafka : Write the unit",
-    "spark : Make the user": "spark : Make the group",
-    "spark : Make the directory that it works in": "spark : Make the group",
-    "spark : Write the configuration": "spark : Make the group",
-    "spark : Have the units read and started at boot": "spark : Write the units",
-    "zookeeper : Have the unit read and started at boot": "zookeeper : Write the unit",
+    "spark : Create the user": "spark : Create the group",
+    "spark : Create the working directory": "spark : Create the group",
+    "spark : Write the configuration": "spark : Create the group",
+    "spark : Load the units and enable them at boot": "spark : Write the units",
+    "zookeeper : Load the unit and enable it at boot": "zookeeper : Write the unit",
 }
 # Announced by whoever needs it, and done by the first of them.
 _DONE_BEFORE: Final = {
-    "broker : Make the directory for configuration": "zookeeper : Make the directories of the configuration",
+    "broker : Create the directory for configuration": "zookeeper : Create the directories of the configuration",
 }
 
 
