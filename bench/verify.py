@@ -33,6 +33,16 @@ from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import recorded_workloads
 
 
+def opened(directory: Path) -> tuple[RunResult, list[str]]:
+    """A result directory without what is damaged in its first files, and a line for each of these.
+
+    Raises ResultDirectoryError when its manifest cannot be read.
+    """
+    result = RunResult(directory, salvage=True)
+    by_digest = set(checksums.disagreements(directory, ended=False))
+    return result.strict(), [line for fault in result.faults() if (line := str(fault)) not in by_digest]
+
+
 def disagreements(result: RunResult) -> Iterator[str]:
     """One line for every contradiction. Raises ResultDirectoryError when the directory cannot be read."""
     yield from checksums.disagreements(result.directory, ended=result.manifest.status == "done")
@@ -41,7 +51,9 @@ def disagreements(result: RunResult) -> Iterator[str]:
         yield from _replaced(result, planned)
         finished = any(trial.summary.trial_id == planned.trial_id for trial in result.trials)
         if (planned.status == "done") != finished:
-            yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {_there(finished)}"
+            damaged = not finished and (result.directory / "trials" / planned.trial_id / "summary.json").is_file()
+            state = "damaged" if damaged else _there(finished)
+            yield f"{planned.trial_id}: the manifest says {planned.status}, and summary.json is {state}"
     judged_by = _judged_by(result)
     workloads = {} if isinstance(judged_by, str) else judged_by
     # The trials of a search or a calibration belong to no cell of their workload; they are judged by its only cell.
@@ -229,8 +241,13 @@ def _analysis(result: RunResult) -> Iterator[str]:
     except ResultDirectoryError as error:
         yield str(error)
         return
-    if stored is None or not stored.complete:
-        return
+    there = {trial.summary.trial_id for trial in result.trials}
+    if (
+        stored is None
+        or not stored.complete
+        or any(planned.status == "done" and planned.trial_id not in there for planned in result.manifest.trials)
+    ):
+        return  # figures of trials that are gone cannot be computed
     factors = {cell.cell: cell.factors for cell in stored.cells}
     made = _figures(analyse(factors, [trial.summary for trial in result.trials], seed=stored.seed, complete=True))
     for what, figures in _figures(stored).items():

@@ -48,15 +48,15 @@ def verify(
 ) -> None:
     """Check digests and schemas of a result directory; recompute percentiles, counts, verdicts and analysis.
 
-    Exit code 4 when something does not match.
+    Exit code 4 when something does not match or is damaged; what is there is checked all the same.
     """
     with one_line_errors():
         from highwater.bench.exit_codes import EXIT_INVALID
-        from highwater.bench.results import RunResult, checksums
-        from highwater.bench.verify import disagreements, not_judged_again
+        from highwater.bench.results import checksums
+        from highwater.bench.verify import disagreements, not_judged_again, opened
 
-        result = RunResult(directory)
-        found, notes = list(disagreements(result)), not_judged_again(result)
+        result, damaged = opened(directory)
+        found, notes = [*damaged, *disagreements(result)], not_judged_again(result)
         if as_json:
             typer.echo(json.dumps({"trials": len(result.trials), "disagreements": found, "notes": notes}, indent=2))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -150,6 +151,13 @@ class RunResult:
             else unknown
         )
         self.trials = list(self._load_trials())
+
+    def strict(self) -> RunResult:
+        """The same trials, whose further files raise ResultDirectoryError when they are damaged."""
+        made = copy(self)
+        made._salvage = None
+        made.trials = [TrialResult(trial.directory, trial.summary) for trial in self.trials]
+        return made
 
     def faults(self) -> list[FileFault]:
         """Of a directory that is salvaged: files that are damaged as far as they were read, missing, or changed."""

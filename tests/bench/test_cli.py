@@ -272,6 +272,17 @@ def test_a_damaged_file_is_one_line(
 ) -> None:
     path = (finished / "trials" / "001-base" / name).resolve()
     path.write_bytes(damage(path.read_text()))
+    if verb == "verify" and name == "summary.json":
+        found = call("verify", finished, "--json")
+        assert found.exit_code == 4
+        damaged, *others = json.loads(found.stdout)["disagreements"]
+        assert damaged.startswith("trials/001-base/summary.json: ")
+        assert complaint in damaged
+        assert others == [
+            "trials/001-base/summary.json: changed since the run ended",
+            "001-base: the manifest says done, and summary.json is damaged",
+        ], "the other trial is checked all the same"
+        return
     result = call(verb, finished, *(("--to", "csv") if verb == "export" else ()))
     assert result.exit_code == 2
     assert result.stderr.startswith(f"error: {path}: ")
