@@ -13,6 +13,7 @@ from typing import Final
 from ..common.units import size_text
 from .facts import Facts
 from .facts.reading import parse_whole
+from .formulas.common import data_disks
 from .model import Value
 from .workload import Broker, Workload
 
@@ -42,6 +43,8 @@ class Situation:
     target: str
     current: Value | None
     recommended: Value | None
+    changing: frozenset[str] = frozenset()
+    """Ids of the other knobs that are set together with this one."""
 
     def number(self, path: str, field: int = 0) -> int | None:
         """A number in a file of this host; None when the file does not have it."""
@@ -69,9 +72,13 @@ def binding_text(
     target: str = "",
     current: Value | None = None,
     recommended: Value | None = None,
+    changing: frozenset[str] = frozenset(),
 ) -> str:
-    """Why the knob has no effect here, as sentences; empty when no rule applies."""
-    situation = Situation(facts, workload, target, current, recommended)
+    """Why the knob has no effect here, as sentences; empty when no rule applies.
+
+    A knob that waits for another knob has an effect if that one is set together with it (`changing`).
+    """
+    situation = Situation(facts, workload, target, current, recommended, changing)
     return "; ".join(text for rule in RULES.get(knob_id, ()) if (text := rule(situation)))
 
 
@@ -151,12 +158,16 @@ def _few_open_files(situation: Situation) -> str:
 
 def _limit_above_nr_open(situation: Situation) -> str:
     ceiling, wanted = situation.number("/proc/sys/fs/nr_open"), situation.recommended
+    if "fs.nr_open" in situation.changing:
+        return ""
     if ceiling is None or not isinstance(wanted, int) or wanted <= ceiling:
         return ""
     return f"refused until fs.nr_open, which is {ceiling}, is raised first"
 
 
 def _limits_below_nr_open(situation: Situation) -> str:
+    if "unit.limit_nofile" in situation.changing:
+        return ""
     limits = [
         limit[0]
         for unit in situation.workload.units
@@ -195,6 +206,11 @@ def _only_scheduler(situation: Situation) -> str:
     return f"nothing to choose: this kernel offers {disk.schedulers[0]} alone for it"
 
 
+def _no_weighing_scheduler(situation: Situation) -> str:
+    idle = [disk.name for disk in data_disks(situation.facts, situation.workload) if disk.scheduler != "bfq"]
+    return f"no effect now on {', '.join(idle)}: weights need the scheduler bfq or io.cost" if idle else ""
+
+
 def _scaled_to_the_control_group(situation: Situation) -> str:
     """mm/page-writeback.c, domain_dirty_limits(): bytes become a share of all memory, then of the group's memory."""
     facts = situation.facts
@@ -217,17 +233,21 @@ def _maps_no_indexes(situation: Situation) -> str:
 def _no_flow_table(situation: Situation) -> str:
     if situation.number("/proc/sys/net/core/rps_sock_flow_entries") != 0:
         return ""
+    if "net.core.rps_sock_flow_entries" in situation.changing:
+        return ""
     return "no effect until net.core.rps_sock_flow_entries is more than 0: flows are kept in both tables"
 
 
 def _no_queue_steers_flows(situation: Situation) -> str:
     counts = [count for interface in situation.facts.physical_interfaces() for count in interface.rps_flow_cnt.values()]
-    if not counts or any(counts):
+    if not counts or any(counts) or "nic.rps_flow_cnt" in situation.changing:
         return ""
     return "no effect until nic.rps_flow_cnt of a receive queue is more than 0"
 
 
 def _huge_pages_are_off(situation: Situation) -> str:
+    if "thp.enabled" in situation.changing:
+        return ""
     text = situation.facts.files.read("/sys/kernel/mm/transparent_hugepage/enabled").text or ""
     return "no effect while thp.enabled is never" if "[never]" in text else ""
 
@@ -244,6 +264,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "fs.nr_open": (_limits_below_nr_open,),
     "fs.aio-max-nr": (_nobody_uses_kernel_aio,),
     "unit.limit_nofile": (_limit_above_nr_open,),
+    "unit.io_weight": (_no_weighing_scheduler,),
     "disk.scheduler": (_only_scheduler,),
     "net.core.somaxconn": (_short_backlog, _never_overflowed),
     "net.ipv4.tcp_max_syn_backlog": (_short_backlog, _never_overflowed),

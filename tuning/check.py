@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -42,6 +43,13 @@ KnobState = Literal[
     "not_applicable",  # there is nothing to recommend here
     "obsolete",  # this kernel no longer has it
     "left_alone",  # it trades durability or safety away, and the user did not name it
+]
+Fate = Literal[
+    "stays",
+    "changes",
+    "if_asked",  # limits of logins, which only --login changes
+    "by_hand",  # advice, which this program never changes
+    "cannot",  # this host does not let it be changed
 ]
 ReadFile = Callable[[str], Reading]
 
@@ -107,6 +115,17 @@ class KnobReport:
         """The knob with its target: `disk.scheduler of sda`, `vm.swappiness`."""
         return f"{self.id} of {self.target}" if self.target else self.id
 
+    @property
+    def fate(self) -> Fate:
+        """What a plain apply does to it: `check` and `plan` both say what this says."""
+        if self.state != "differs":
+            return "stays"
+        if self.mechanism == "advice":
+            return "by_hand"
+        if self.obstacle:
+            return "cannot"
+        return "if_asked" if self.mechanism == "login" else "changes"
+
     def as_json(self) -> dict[str, Any]:
         plain = dict(vars(self))
         plain["sources"] = [dict(vars(source)) for source in self.sources]
@@ -138,7 +157,22 @@ def evaluate(
         if not targets:
             reports.append(_without_target(knob))
         reports += [report_on(knob, facts, inputs, target, read, named, boot) for target in targets]
-    return reports
+    changing = frozenset(report.id for report in reports if report.fate == "changes")
+    return [_beside_others(report, facts, inputs, changing) for report in reports]
+
+
+def limited(reports: Iterable[KnobReport]) -> list[KnobReport]:
+    """The knobs that apply changes although something else limits their effect now; `binding` says what."""
+    return [report for report in reports if report.fate == "changes" and report.binding]
+
+
+def _beside_others(report: KnobReport, facts: Facts, workload: Workload, changing: frozenset[str]) -> KnobReport:
+    """The report without a limit that another knob sets which is changed too."""
+    if not report.binding or report.fate != "changes" or not changing - {report.id}:
+        return report
+    others = changing - {report.id}
+    binding = binding_text(report.id, facts, workload, report.target, report.current, report.recommended, others)
+    return dataclasses.replace(report, binding=binding)
 
 
 def report_on(

@@ -62,7 +62,7 @@ class _Outlook:
     text: str = ""
 
 
-class _SharedReadings:
+class SharedReadings:
     """Readings that all rows share."""
 
     def __init__(self, facts: Facts, stale_units: frozenset[str]) -> None:
@@ -81,6 +81,11 @@ class _SharedReadings:
             return udev.MANAGED_FILE, self._rules[rule]
         return None
 
+    @classmethod
+    def of(cls, facts: Facts, workload: Workload, runner: Runner) -> SharedReadings:
+        """runner: runs `systemctl show` where systemd is running."""
+        return cls(facts, _units_to_be_read_again(facts, workload, runner))
+
 
 def verify(
     facts: Facts,
@@ -96,7 +101,7 @@ def verify(
     runner: runs `systemctl show` where systemd is running.
     """
     by_id = {knob.id: knob for knob in knobs}
-    host = _SharedReadings(facts, _units_to_be_read_again(facts, workload, runner))
+    host = SharedReadings.of(facts, workload, runner)
     rows: list[Effect] = []
     for report in evaluate(facts, workload, knobs, named=accepted):
         judge = Judge(facts, workload, by_id[report.id], report.target, accepted)
@@ -104,7 +109,7 @@ def verify(
     return rows
 
 
-def _row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
+def _row(judge: Judge, report: KnobReport, host: SharedReadings) -> Effect:
     if report.state in ("not_applicable", "obsolete", "left_alone"):
         return _effect(report, "not_applicable", note=report.note)
     if report.state == "unknown":
@@ -113,18 +118,18 @@ def _row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
         state: EffectState = "effective" if report.state == "ok" else "not_applicable"
         return _effect(report, state, Effective(report.current_text, judge.path), note=_CHECKED_ONLY)
     if report.mechanism == "login":
-        return _login_row(judge, report)
+        return login_row(judge, report)
     if report.state == "differs":
         by = _unit_file(judge) if report.mechanism == "unit" else judge.path
         return _effect(
             report, "failed", Effective(report.current_text, by), _outlook(judge, host), note=report.obstacle
         )
     if report.mechanism == "unit":
-        return _unit_row(judge, report, host)
-    return _setting_row(judge, report, host)
+        return unit_row(judge, report, host)
+    return setting_row(judge, report, host)
 
 
-def _setting_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
+def setting_row(judge: Judge, report: KnobReport, host: SharedReadings) -> Effect:
     """The row of a setting, mount or swap whose own file is as expected: checks its effect elsewhere and at boot."""
     outlook = _outlook(judge, host)
     seen = probes.probe(judge.facts, judge.workload, report)
@@ -138,7 +143,7 @@ def _setting_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Eff
     return _effect(report, "effective", seen, outlook, note=seen.note)
 
 
-def _unit_row(judge: Judge, report: KnobReport, host: _SharedReadings) -> Effect:
+def unit_row(judge: Judge, report: KnobReport, host: SharedReadings) -> Effect:
     """The row of a unit: what its processes have. They may have started before the file was written."""
     unit = judge.facts.unit(report.target)
     written = judge.knob.unit_property in unit.settings
@@ -176,7 +181,7 @@ def _unit_file(judge: Judge) -> str:
     return unit.path or ""
 
 
-def _login_row(judge: Judge, report: KnobReport) -> Effect:
+def login_row(judge: Judge, report: KnobReport) -> Effect:
     """The row of a login limit. The observed value is that of this session, which may be older than the file."""
     item = report.id.removeprefix("login.")
     seen = Effective(f"{report.current_text} in this session", "/proc/self/limits")
@@ -194,7 +199,7 @@ def _login_row(judge: Judge, report: KnobReport) -> Effect:
     return _effect(report, "not_applicable", seen, _Outlook(None, text), note=note)
 
 
-def _outlook(judge: Judge, host: _SharedReadings) -> _Outlook:
+def _outlook(judge: Judge, host: SharedReadings) -> _Outlook:
     """What the next boot makes of a setting, for any mechanism."""
     knob, path = judge.knob, judge.path
     if knob.mechanism == "mount":

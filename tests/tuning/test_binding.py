@@ -149,10 +149,9 @@ def test_mappings_matter_to_those_who_map(facts: Facts) -> None:
     assert binding_text("vm.max_map_count", facts, KAFKA) == ""
 
 
-def test_both_tables_of_flows_are_needed(tmp_path: Path, facts: Facts) -> None:
-    write(tmp_path, "/proc/sys/net/core/rps_sock_flow_entries", "0\n")
-    assert "until net.core.rps_sock_flow_entries is more than 0" in binding_text("nic.rps_flow_cnt", facts, OURS)
-    interface = NetworkInterface(
+def _interface() -> NetworkInterface:
+    """One whose receive queue keeps no table of flows."""
+    return NetworkInterface(
         name="eth0",
         kind="physical",
         driver=None,
@@ -166,6 +165,12 @@ def test_both_tables_of_flows_are_needed(tmp_path: Path, facts: Facts) -> None:
         xps_cpus={},
         irqs=(),
     )
+
+
+def test_both_tables_of_flows_are_needed(tmp_path: Path, facts: Facts) -> None:
+    write(tmp_path, "/proc/sys/net/core/rps_sock_flow_entries", "0\n")
+    assert "until net.core.rps_sock_flow_entries is more than 0" in binding_text("nic.rps_flow_cnt", facts, OURS)
+    interface = _interface()
     without = dataclasses.replace(facts, network_interfaces={"eth0": interface})
     assert binding_text("net.core.rps_sock_flow_entries", without, OURS).startswith(
         "no effect until nic.rps_flow_cnt of"
@@ -183,3 +188,29 @@ def test_no_huge_pages_no_defragmentation(tmp_path: Path, facts: Facts) -> None:
     assert binding_text("thp.defrag", facts, OURS) == ""
     write(tmp_path, "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
     assert binding_text("thp.defrag", facts, OURS) == "no effect while thp.enabled is never"
+
+
+@pytest.mark.parametrize(("schedulers", "binds"), [("[none] bfq", True), ("none [bfq]", False)])
+def test_io_weights_say_when_no_scheduler_heeds_them(tmp_path: Path, schedulers: str, binds: bool) -> None:
+    facts = collect(make_host(tmp_path, disks=(Disk("sda", "/data", schedulers=schedulers),)))
+    text = binding_text("unit.io_weight", facts, Workload(data_dirs=("/data",)), "highwater-broker@.service")
+    assert text == ("no effect now on sda: weights need the scheduler bfq or io.cost" if binds else "")
+
+
+@pytest.mark.parametrize(
+    ("knob_id", "other"),
+    [
+        ("nic.rps_flow_cnt", "net.core.rps_sock_flow_entries"),
+        ("net.core.rps_sock_flow_entries", "nic.rps_flow_cnt"),
+        ("thp.defrag", "thp.enabled"),
+    ],
+)
+def test_a_knob_that_waits_for_another_does_not_wait_when_both_are_set(
+    tmp_path: Path, knob_id: str, other: str
+) -> None:
+    root = make_host(tmp_path)
+    write(root, "/proc/sys/net/core/rps_sock_flow_entries", "0\n")
+    write(root, "/sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n")
+    facts = dataclasses.replace(collect(root), network_interfaces={"eth0": _interface()})
+    assert binding_text(knob_id, facts, OURS).startswith("no effect")
+    assert binding_text(knob_id, facts, OURS, changing=frozenset({other})) == ""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from ..errors import TuningError
 from ..journal import Owner
 from ..rollback import recover
 from ..runner import runner_for
+from .change_rows import changes_text
 from .changes import count_text, print_notes, print_plan
 from .documents import print_document, print_verbatim
 from .exit_codes import REFUSED
@@ -32,9 +33,11 @@ from .options import (
     SkipOption,
     UnitOption,
     WorkloadOption,
+    YesOption,
     errors_in_one_line,
     refuse_what_cannot_change,
     report_interruption,
+    someone_can_answer,
 )
 from .printing import console, describe_host, print_lines
 from .request import TuningRequest, tuning_request
@@ -52,7 +55,7 @@ class ApplyDocument:
 
 
 def apply(
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     profile: ProfileOption = "recommended",
     only: OnlyOption = None,
     skip: SkipOption = None,
@@ -97,10 +100,6 @@ def apply(
         _apply(wanted, ask=not yes, as_json=as_json)
 
 
-def someone_can_answer() -> bool:
-    return sys.stdin.isatty()
-
-
 def _apply(wanted: TuningRequest, *, ask: bool, as_json: bool) -> None:
     files = wanted.facts.files
     runner = runner_for(files.root)
@@ -126,6 +125,10 @@ def _apply(wanted: TuningRequest, *, ask: bool, as_json: bool) -> None:
     print_lines(out, "Done", applied.done, "green")
     print_lines(out, "Not run", applied.skipped)
     if applied.done:
-        out.print("To verify the effect: highwater tune verify. To undo: highwater tune rollback.")
+        there = "" if files.root == THIS_HOST else f" --root {shlex.quote(str(files.root))}"
+        out.print(f"To verify exactly what was applied: highwater tune verify{there}", soft_wrap=True)
+        out.print(f"To take it back: highwater tune rollback{there}", soft_wrap=True)
+        skipped = f", {len(applied.skipped)} not run" if applied.skipped else ""
+        out.print(f"applied: {changes_text(len(applied.done))} made{skipped}")
     else:
         out.print("nothing to change")

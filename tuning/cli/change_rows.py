@@ -79,3 +79,7 @@ def print_change_rows(out: Console, held: Sequence[ChangeStatus]) -> None:
             ours, now = (state["text"] if state else None for state in (one.ours, one.now))
             print_lines(out, "", unified_diff(str(one.resource), ours, now).splitlines())
     out.print()
+
+
+def changes_text(count: int) -> str:
+    return f"{count} {'change' if count == 1 else 'changes'}"

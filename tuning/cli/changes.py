@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ..steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan, setting_name
-from .printing import Rows, print_asks, print_lines, targets_text
+from .printing import Rows, print_asks, print_limited, print_lines, targets_text
 
 _MOST_WARNINGS: Final = 12
 
@@ -97,6 +97,7 @@ def print_diff(out: Console, diff: str) -> None:
 
 
 def print_notes(out: Console, plan: TuningPlan) -> None:
+    print_limited(out, plan.reports)
     print_lines(out, "Takes effect after a restart or a reboot", plan.pending)
     print_lines(out, "Warnings", plan.warnings, "yellow", most=_MOST_WARNINGS)
     print_asks(out, plan.reports)

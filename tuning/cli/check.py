@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ..check import KnobReport, evaluate
+from ..check import Fate, KnobReport, evaluate
 from ..facts import Facts
 from ..fingerprint import fingerprint
 from ..profiles import find_profile, knobs_of
@@ -39,6 +39,7 @@ from .printing import (
     Rows,
     console,
     describe_host,
+    fate_texts,
     merged,
     print_asks,
     print_lines,
@@ -47,8 +48,8 @@ from .printing import (
 )
 
 _HEADER: Final = ("knob", "current", "recommended", "state")
-# A plain apply never changes these; if they counted, check could never exit with 0 after an apply.
-_NEVER_BY_PLAIN_APPLY: Final = ("advice", "login")
+# Advice and limits of logins do not count: a plain apply never changes them, and check exits with 0 after an apply.
+_COUNTS: Final[tuple[Fate, ...]] = ("changes", "cannot")
 _WORTH_A_ROW: Final = ("differs", "unknown")
 
 
@@ -98,8 +99,8 @@ def check(
         _print_the_rest(out, [report for report in reports if not every and report.state not in _WORTH_A_ROW])
         print_asks(out, reports)
         print_lines(out, "Durability that this host trades away", trades, "red")
-        out.print(_summary(reports))
-    if any(report.state == "differs" and report.mechanism not in _NEVER_BY_PLAIN_APPLY for report in reports):
+        _print_summary(out, reports)
+    if any(report.fate in _COUNTS for report in reports):
         raise typer.Exit(DIFFERS)
 
 
@@ -131,14 +132,18 @@ def _why(report: KnobReport, targets: tuple[str, ...]) -> str:
     return f"{targets_text(targets)}: {why}" if targets else why
 
 
-def _summary(reports: list[KnobReport]) -> Text:
+def _print_summary(out: Console, reports: list[KnobReport]) -> None:
     counts = {state: sum(report.state == state for report in reports) for state in STATE_WORDS}
-    text = Text(", ".join(f"{count} {STATE_WORDS[state][1]}" for state, count in counts.items() if count))
+    out.print(", ".join(f"{count} {STATE_WORDS[state][1]}" for state, count in counts.items() if count))
     differing = next((report.id for report in reports if report.state == "differs"), None)
-    if differing:
-        text.append(
-            f"\nFor the formula and the sources of a value: highwater tune explain {differing}\n"
-            "For the changes that apply would make: highwater tune plan",
-            style="dim",
-        )
-    return text
+    if differing is None:
+        unknown = f"; {counts['unknown']} cannot be read" if counts["unknown"] else ""
+        out.print(f"this host is as recommended{unknown}")
+        return
+    out.print(Text(f"For the formula and the sources of a value: highwater tune explain {differing}", style="dim"))
+    changing = sum(report.fate == "changes" for report in reports)
+    if changing:
+        out.print(Text("For the changes that apply would make: highwater tune plan", style="dim"))
+    texts = [f"apply would change {changing or 'none'}", *filter(None, fate_texts(reports))]
+    differ = "knob differs" if counts["differs"] == 1 else "knobs differ"
+    out.print(f"{counts['differs']} {differ}: {'; '.join(texts)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,7 @@ AcceptRiskOption = Annotated[
 ProfileOption = Annotated[
     str, typer.Option("--profile", metavar="NAME", help="The profile to apply; `highwater tune profiles` lists them.")
 ]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 LoginOption = Annotated[
     list[str] | None,
     typer.Option("--login", metavar="WHO", help="User, @group or * whose login limits are set; repeatable."),
@@ -116,6 +118,10 @@ def errors_in_one_line() -> Iterator[None]:
     except TuningError as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(REFUSED) from None
+
+
+def someone_can_answer() -> bool:
+    return sys.stdin.isatty()
 
 
 def refuse_what_cannot_change(root: Path) -> None:

@@ -7,6 +7,8 @@ from typing import Literal
 
 import typer
 
+from ..check import limited
+from ..steps import TuningPlan
 from .changes import Change, FileDiff, changes_of, count_text, diffs_of, print_notes, print_plan
 from .documents import print_document, print_verbatim
 from .exit_codes import DIFFERS
@@ -28,7 +30,7 @@ from .options import (
     WorkloadOption,
     errors_in_one_line,
 )
-from .printing import console, describe_host
+from .printing import console, describe_host, fate_texts
 from .request import tuning_request
 from .scripts import script_of_plan
 
@@ -40,6 +42,8 @@ class PlanDocument:
     files: tuple[FileDiff, ...]
     pending: tuple[str, ...]
     warnings: tuple[str, ...]
+    limited: tuple[str, ...]
+    """Knobs that are changed although something else limits their effect now, and what does."""
     schema: Literal["tuning.plan/1"] = "tuning.plan/1"
 
 
@@ -82,16 +86,23 @@ def plan(
     if script:
         print_verbatim(script_of_plan(wanted.facts, made))
     elif as_json:
-        document = PlanDocument(changes_of(made.steps), diffs_of(made.steps), made.pending, made.warnings)
+        few = tuple(f"{report.name}: {report.binding}" for report in limited(made.reports))
+        document = PlanDocument(changes_of(made.steps), diffs_of(made.steps), made.pending, made.warnings, few)
         print_document(document)
     else:
         out = console()
         out.print(describe_host(wanted.facts), end="\n\n")
         if made.changes_anything:
             print_plan(out, made)
-            out.print(f"{count_text(made.steps)} would change; to do it: highwater tune apply")
+            out.print(f"To do it: highwater tune apply{wanted.arguments}", soft_wrap=True)
+            out.print(f"{count_text(made.steps)} would change{_beside(made)}")
         else:
             print_notes(out, made)
-            out.print("nothing would change")
+            out.print(f"nothing would change{_beside(made)}")
     if made.changes_anything:
         raise typer.Exit(DIFFERS)
+
+
+def _beside(plan: TuningPlan) -> str:
+    """What `check` counts too: changes without effect for now, and differences that stay."""
+    return "".join(f"; {text}" for text in fate_texts(plan.reports) if text)

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ...common.units import size_text
-from ..check import KnobReport, KnobState
+from ..check import KnobReport, KnobState, limited
 from ..facts import Facts
 
 # For each state: the word in a row, the word in a summary, the colour.
@@ -139,3 +139,21 @@ def print_asks(out: Console, reports: Iterable[KnobReport]) -> None:
     """Print changes that only the operator of the underlying host can make, as requests to that operator."""
     asks = dict.fromkeys(report.ask for report in reports if report.state == "differs" and report.ask)
     print_lines(out, "To ask the platform team for", asks, "yellow")
+
+
+def print_limited(out: Console, reports: Iterable[KnobReport]) -> None:
+    """Print what is changed although something else limits its effect now, with what has to change first."""
+    lines = [f"{report.name}: {report.binding}" for report in limited(reports)]
+    print_lines(out, "With little or no effect for now", lines, "yellow")
+
+
+def fate_texts(reports: Sequence[KnobReport]) -> list[str]:
+    """What the last line of `check` and of `plan` says of differences, beside how many there are."""
+    few = len(limited(reports))
+    counts = {fate: sum(report.fate == fate for report in reports) for fate in ("cannot", "if_asked", "by_hand")}
+    return [
+        f"{few} with little or no effect for now" if few else "",
+        f"{counts['cannot']} cannot be changed here" if counts["cannot"] else "",
+        f"{counts['if_asked']} only with --login" if counts["if_asked"] else "",
+        f"{counts['by_hand']} to change by hand" if counts["by_hand"] else "",
+    ]

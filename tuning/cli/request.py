@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from ..planning import PlanOptions, make_plan
 from ..profiles import find_profile, knobs_of
 from ..steps import TuningPlan
 from ..workload import Workload
-from .options import accepted_risks, chosen_knobs, facts_of, workload_of
+from .options import THIS_HOST, accepted_risks, chosen_knobs, facts_of, workload_of
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class TuningRequest:
     workload: Workload
     knobs: tuple[Knob, ...]
     options: PlanOptions
+    arguments: str
+    """The options that make the same request, for a shell; empty, or with a space in front."""
 
     def plan(self) -> TuningPlan:
         return make_plan(self.facts, self.workload, self.knobs, self.options)
@@ -61,4 +65,30 @@ def tuning_request(
         keep_swap=keep_swap,
         original_texts=original_texts(facts.files),
     )
-    return TuningRequest(facts, inputs, knobs, options)
+    arguments = _arguments(
+        {
+            "--profile": None if profile == "recommended" else [profile],
+            "--only": only,
+            "--skip": skip,
+            "--accept-risk": accept_risk,
+            "--data-dir": data_dir,
+            "--workload": workload,
+            "--broker-config": None if broker_config is None else [str(broker_config)],
+            "--unit": unit,
+            "--login": login,
+            "--keep-swap": keep_swap,
+            "--now-only": now_only,
+            "--root": None if root == THIS_HOST else [str(root)],
+        }
+    )
+    return TuningRequest(facts, inputs, knobs, options, arguments)
+
+
+def _arguments(given: Mapping[str, Sequence[str] | bool | None]) -> str:
+    words: list[str] = []
+    for option, values in given.items():
+        if isinstance(values, bool):
+            words += [option] if values else []
+        else:
+            words += [word for value in values or () for word in (option, value)]
+    return "".join(f" {shlex.quote(word)}" for word in words)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -10,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from .. import effects
+from .. import change_status, effects, in_force
 from ..effects import Effect
 from ..runner import runner_for
 from ..trades import durability_trades
@@ -23,12 +24,14 @@ from .options import (
     DataDirOption,
     JsonOption,
     OnlyOption,
-    ProfileOption,
     RootOption,
     SkipOption,
     UnitOption,
     WorkloadOption,
+    chosen_knobs,
     errors_in_one_line,
+    facts_of,
+    workload_of,
 )
 from .printing import Rows, console, describe_host, print_lines
 from .request import tuning_request
@@ -43,15 +46,28 @@ _STYLES: Final = {
 _WORTH_A_ROW: Final = ("effective", "failed", "pending", "unknown")
 
 
+Subject = Literal["applied", "recommended"]
+
+
 @dataclass(frozen=True)
 class VerifyDocument:
+    subject: Subject
+    """Whose values are expected: those of the journal, or those of the catalogue or a profile."""
     effects: tuple[Effect, ...]
     durability_trades: tuple[str, ...]
     schema: Literal["tuning.verify/1"] = "tuning.verify/1"
 
 
 def verify(
-    profile: ProfileOption = "recommended",
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", metavar="NAME", help="Verify the values of this profile instead of the applied ones."
+        ),
+    ] = None,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="Verify the recommended values instead of the applied ones.")
+    ] = False,
     only: OnlyOption = None,
     skip: SkipOption = None,
     accept_risk: AcceptRiskOption = None,
@@ -63,37 +79,75 @@ def verify(
     unit: UnitOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Verify that settings are in effect and not only in their files: in processes, in the kernel, at the next boot.
+    """Verify that what was applied is in effect, and not only in files: in processes, in the kernel, at the next boot.
 
-    Exit codes: 0 every setting that can be verified is in effect, 1 something is not, 2 a mistake in the call.
+    By default it verifies exactly what the journal of apply has, with the applied values. With --recommended, with
+    --profile or with an option of the recommendation (--data-dir, --workload, --broker-config, --unit, --accept-risk)
+    it verifies recommended values instead.
+
+    Exit codes: 0 everything that can be verified is in effect, or nothing is applied; 1 something is not; 2 a mistake
+    in the call.
     """
+    is_recommended = recommended or any(
+        option is not None for option in (profile, accept_risk, data_dir, workload, broker_config, unit)
+    )
+    interrupted = ""
     with errors_in_one_line():
-        wanted = tuning_request(
-            root=root,
-            profile=profile,
-            only=only,
-            skip=skip,
-            accept_risk=accept_risk,
-            data_dir=data_dir,
-            workload=workload,
-            broker_config=broker_config,
-            unit=unit,
-        )
-        found = effects.verify(
-            wanted.facts, wanted.workload, wanted.knobs, runner_for(root), accepted=wanted.options.accepted
-        )
-        trades = tuple(str(trade) for trade in durability_trades(wanted.facts, wanted.workload.data_dirs))
+        if is_recommended:
+            wanted = tuning_request(
+                root=root,
+                profile=profile or "recommended",
+                only=only,
+                skip=skip,
+                accept_risk=accept_risk,
+                data_dir=data_dir,
+                workload=workload,
+                broker_config=broker_config,
+                unit=unit,
+            )
+            facts, data_dirs = wanted.facts, wanted.workload.data_dirs
+            found = effects.verify(
+                facts, wanted.workload, wanted.knobs, runner_for(root), accepted=wanted.options.accepted
+            )
+        else:
+            chosen = {knob.id for knob in chosen_knobs(only, skip)}
+            facts, data_dirs = facts_of(root), workload_of(None, None).data_dirs
+            interrupted = change_status.interrupted(facts.files)
+            rows = in_force.verify_applied(facts, runner_for(root))
+            # Files hold several knobs: they are left out when knobs are named.
+            found = [row for row in rows if row.parameter in chosen or not (only or skip)]
+        trades = tuple(str(trade) for trade in durability_trades(facts, data_dirs))
     if as_json:
-        print_document(VerifyDocument(tuple(found), trades))
+        subject: Subject = "recommended" if is_recommended else "applied"
+        print_document(VerifyDocument(subject, tuple(found), trades))
     else:
         out = console()
-        out.print(describe_host(wanted.facts), end="\n\n")
+        out.print(describe_host(facts), end="\n\n")
         _print_effects(out, [row for row in found if row.state in (("failed",) if failed_only else _WORTH_A_ROW)])
+        print_lines(out, "Interrupted", [interrupted] if interrupted else [], "red")
         print_lines(out, "Durability that this host trades away", trades, "red")
-        counts = {state: sum(row.state == state for row in found) for state in _STYLES}
-        out.print(", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count))
-    if any(row.state == "failed" for row in found):
+        if not is_recommended and not found:
+            there = "" if root == THIS_HOST else f" --root {shlex.quote(str(root))}"
+            out.print(f"To verify recommended values: highwater tune verify --recommended{there}", soft_wrap=True)
+        out.print(_outcome(found, is_recommended))
+    if interrupted or any(row.state == "failed" for row in found):
         raise typer.Exit(DIFFERS)
+
+
+def _outcome(found: Sequence[Effect], is_recommended: bool) -> str:
+    """The last line: whether everything is in effect."""
+    what = "recommended" if is_recommended else "applied"
+    if not found:
+        return "nothing is applied, so there is nothing to verify"
+    counts = {state: sum(row.state == state for row in found) for state in _STYLES}
+    counted = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in counts.items() if count)
+    if counts["failed"]:
+        return f"not everything that is {what} is in effect: {counted}"
+    if counts["unknown"]:
+        return f"nothing that is {what} has failed: {counted}"
+    if counts["pending"]:
+        return f"everything that is {what} is in effect, or waits for a restart: {counted}"
+    return f"everything that is {what} is in effect: {counted}"
 
 
 def _print_effects(out: Console, found: Sequence[Effect]) -> None:

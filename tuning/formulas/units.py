@@ -16,7 +16,7 @@ from ..facts.reading import parse_whole
 from ..model import Formula, NotApplicable, Observation, Observer, Target, Value
 from ..quantities import format_byte_rate
 from ..workload import Workload
-from .common import broker_memory, data_disks
+from .common import broker_memory
 from .limits import INFINITY, UNLIMITED
 
 # systemd.syntax(7): sizes of resource control and of limits count in steps of 1024.
@@ -68,11 +68,9 @@ def memory_swap_max(facts: Facts, _workload: Workload, _target: str) -> Target |
     return Target(0, f"0, as {len(facts.swaps)} swap {'device is' if len(facts.swaps) == 1 else 'devices are'} active")
 
 
-def io_weight(facts: Facts, workload: Workload, _target: str) -> Target:
+def io_weight(_facts: Facts, _workload: Workload, _target: str) -> Target:
     """500: five times the default of other units"""
-    idle = [disk.name for disk in data_disks(facts, workload) if disk.scheduler != "bfq"]
-    note = f"no effect now on {', '.join(idle)}: weights need the scheduler bfq or io.cost" if idle else ""
-    return Target(500, "500, 5 × the default of 100", note=note)
+    return Target(500, "500, 5 × the default of 100")
 
 
 def cpu_affinity(facts: Facts, _workload: Workload, _target: str) -> Target | NotApplicable:

@@ -46,7 +46,7 @@ def make_plan(
             chosen.append(SelectedKnob(by_id[report.id], report))
         elif report.id in options.named:
             problems.append(why_not)
-        elif report.state == "differs" and report.mechanism != "advice":
+        elif report.fate == "cannot":
             left.setdefault(report.obstacle, []).append(report.name)
     draft.warnings += [f"left as it is: {', '.join(names)} {obstacle}" for obstacle, names in left.items()]
     if problems:
@@ -76,7 +76,7 @@ def _why_not(report: KnobReport) -> str:
         return f"{name} is checked and explained, but never changed by this program"
     if report.state in ("unknown", "not_applicable", "obsolete", "left_alone"):
         return f"{name}: {report.note}"
-    return f"{name} {report.obstacle}" if report.state == "differs" and report.obstacle else ""
+    return f"{name} {report.obstacle}" if report.fate == "cannot" else ""
 
 
 def _in_order(draft: Draft) -> Iterator[Step]:

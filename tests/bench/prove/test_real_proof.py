@@ -65,9 +65,13 @@ def test_a_proof_that_is_killed_leaves_a_way_back(proof: subprocess.Popen[bytes]
     assert alive == [], "broker and load processes end with their run"
 
     # Unless another run began on this host just now, which takes it back as well.
-    back = subprocess.run([*HIGHWATER, "tune", "rollback"], capture_output=True, text=True, check=False, timeout=60)
+    back = subprocess.run(
+        [*HIGHWATER, "tune", "rollback", "--yes"], capture_output=True, text=True, check=False, timeout=60
+    )
     assert back.returncode == 0, back.stderr
     assert SETTING.read_text().strip() == before
-    again = subprocess.run([*HIGHWATER, "tune", "rollback"], capture_output=True, text=True, check=False, timeout=60)
+    again = subprocess.run(
+        [*HIGHWATER, "tune", "rollback", "--yes"], capture_output=True, text=True, check=False, timeout=60
+    )
     assert again.returncode == 0, again.stderr
     assert list((tmp_path / "data").iterdir()) != [], "the next run on this target removes what the killed one left"

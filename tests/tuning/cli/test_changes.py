@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, SESSION, Owner
-from tests.tuning.cli.invoking import invoke
+from tests.tuning.cli.invoking import assert_refused, invoke
 from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
 
 SYSCTL_FILE = "etc/sysctl.d/90-highwater.conf"
@@ -48,7 +50,9 @@ def test_plan_apply_verify_and_rollback_restore_the_tree(root: Path) -> None:
 
     code, applied = _call(root, "apply", "--yes", *data)
     assert code == 0, applied
-    assert "To undo: highwater tune rollback" in applied
+    assert f"To verify exactly what was applied: highwater tune verify --root {root}\n" in applied
+    assert f"To take it back: highwater tune rollback --root {root}\n" in applied
+    assert applied.endswith("applied: 8 changes made, 1 not run\n")
     assert read_sysctl(root, "vm.swappiness") == "1"
     assert "vm.swappiness = 1" in (root / SYSCTL_FILE).read_text("utf-8")
 
@@ -69,11 +73,11 @@ def test_plan_apply_verify_and_rollback_restore_the_tree(root: Path) -> None:
     assert "vm.swappiness: 1 -> 60" in previewed
     assert read_sysctl(root, "vm.swappiness") == "1"
 
-    code, rolled_back = _call(root, "rollback")
+    code, rolled_back = _call(root, "rollback", "--yes")
     assert code == 0, rolled_back
     assert _settings(root) == before
     assert not (root / "var/lib/highwater").exists()
-    assert _call(root, "rollback") == (0, "no change by Highwater is in force\n")
+    assert _call(root, "rollback", "--yes") == (0, "no change by Highwater is in force\n")
     assert _call(root, "status")[0] == 0
 
 
@@ -95,11 +99,11 @@ def test_a_later_edit_is_left_alone_unless_forced(root: Path) -> None:
     assert (code, "changed since" in status) == (1, True)
     code, verified = _call(root, "verify", "--only", "vm.swappiness")
     assert (code, "1 failed" in verified) == (1, True)
-    code, rolled_back = _call(root, "rollback")
+    code, rolled_back = _call(root, "rollback", "--yes")
     assert code == 1
     assert "Left alone, as somebody changed it since" in rolled_back
     assert (read_sysctl(root, "vm.swappiness"), read_sysctl(root, "vm.max_map_count")) == ("30", "65530")
-    assert _call(root, "rollback", "--force")[0] == 0
+    assert _call(root, "rollback", "--yes", "--force")[0] == 0
     assert read_sysctl(root, "vm.swappiness") == "60"
 
 
@@ -113,7 +117,7 @@ def test_the_next_apply_continues_one_that_was_killed(root: Path) -> None:
     code, again = _call(root, "apply", "--yes", *only)
     assert (code, "nothing to change" in again) == (0, True), again
     assert _call(root, "status")[0] == 0
-    assert _call(root, "rollback")[0] == 0
+    assert _call(root, "rollback", "--yes")[0] == 0
 
 
 def test_now_only_writes_no_configuration(root: Path) -> None:
@@ -169,7 +173,7 @@ def test_apply_first_rolls_back_the_profile_of_a_dead_benchmark(root: Path) -> N
 def test_a_damaged_journal_stops_everything_that_changes(root: Path) -> None:
     write(root, APPLIED, "rubbish\nmore of it\n")
     before = snapshot(root)
-    for verb in (("apply", "--yes"), ("rollback",), ("rollback", "--dry-run"), ("status",), ("plan",)):
+    for verb in (("apply", "--yes"), ("rollback", "--yes"), ("rollback", "--dry-run"), ("status",), ("plan",)):
         refused = invoke(*verb, "--root", str(root))
         assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (2, "", 1), refused.output
         assert APPLIED in refused.stderr
@@ -197,7 +201,7 @@ def test_apply_asks_at_a_terminal(
 
 def test_without_root_nothing_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    for verb in (("apply", "--yes", "--only", "vm.swappiness"), ("rollback",)):
+    for verb in (("apply", "--yes", "--only", "vm.swappiness"), ("rollback", "--yes")):
         refused = invoke(*verb)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert refused.stderr == "error: this changes the host and needs root; nothing was changed (try it with sudo)\n"
@@ -262,3 +266,91 @@ def test_the_script_does_what_apply_does(tmp_path: Path) -> None:
     assert read_sysctl(ours, "vm.swappiness") == "60"
     assert read_sysctl(ours, "vm.dirty_ratio") == "20"
     assert not (ours / SYSCTL_FILE).exists()
+
+
+def _last_line(text: str) -> str:
+    return text.splitlines()[-1]
+
+
+def test_verify_is_about_what_was_applied_and_not_about_what_is_recommended(root: Path) -> None:
+    code, nothing = _call(root, "verify")
+    assert (code, _last_line(nothing)) == (0, "nothing is applied, so there is nothing to verify")
+    assert "To verify recommended values: highwater tune verify --recommended" in nothing
+    assert _call(root, "verify", "--recommended")[0] == 1, "most of this host is not as recommended"
+
+    # Applied with a workload of its own, which nobody has to repeat.
+    only = ("--only", "vm.dirty_bytes", "--only", "vm.swappiness", "-w", "disk_write_rate=100MB/s")
+    assert _call(root, "apply", "--yes", *only)[0] == 0
+    code, verified = _call(root, "verify")
+    assert (code, _last_line(verified)) == (0, "everything that is applied is in effect: 3 effective")
+    assert "vm.max_map_count" not in verified
+    code, filtered = _call(root, "verify", "--only", "vm.swappiness")
+    assert (code, _last_line(filtered)) == (0, "everything that is applied is in effect: 1 effective")
+
+    write(root, "/etc/sysctl.d/99-other.conf", "vm.swappiness = 60\n")
+    code, undone = _call(root, "verify")
+    assert (code, _last_line(undone)) == (1, "not everything that is applied is in effect: 2 effective, 1 failed")
+    assert "undone at the next boot" in " ".join(undone.split())
+    (root / "etc/sysctl.d/99-other.conf").unlink()
+    (root / SYSCTL_FILE).unlink()
+    code, gone = _call(root, "verify")
+    assert (code, "it is gone" in gone or "as it was before apply" in gone) == (1, True), gone
+
+
+def test_what_waits_for_a_restart_is_told_apart_from_what_failed(root: Path) -> None:
+    assert _call(root, "apply", "--yes", "--only", "unit.limit_nofile", "--only", "unit.io_weight")[0] == 0
+    code, verified = _call(root, "verify")
+    assert (code, _last_line(verified)) == (
+        0,
+        "everything that is applied is in effect, or waits for a restart: 1 effective, 2 pending",
+    )
+    later = "/etc/systemd/system/highwater-broker@.service.d/99-other.conf"
+    write(root, later, "[Service]\nIOWeight=50\n")
+    code, verified = _call(root, "verify")
+    assert code == 1
+    assert "another file of the unit sets IOWeight=50" in " ".join(verified.split())
+
+
+def test_rollback_asks_and_without_a_terminal_it_names_the_option(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _call(root, "apply", "--yes", "--only", "vm.swappiness")[0] == 0
+    for options in ((), ("--json",), ("--force",)):
+        refused = invoke("rollback", "--root", str(root), *options)
+        assert_refused(refused, "rollback asks before it changes anything, and nobody can answer here; add --yes")
+    assert read_sysctl(root, "vm.swappiness") == "1"
+
+    monkeypatch.setattr("highwater.tuning.cli.rollback.someone_can_answer", lambda: True)
+    kept = invoke("rollback", "--root", str(root), answer="n\n")
+    assert (kept.exit_code, read_sysctl(root, "vm.swappiness")) == (2, "1")
+    assert "vm.swappiness: 1 -> 60" in kept.stdout
+    assert "Restore 2 changes?" in kept.stdout
+    assert kept.stdout.endswith("nothing was changed\n")
+    taken = invoke("rollback", "--root", str(root), answer="y\n")
+    assert (taken.exit_code, read_sysctl(root, "vm.swappiness")) == (0, "60")
+    assert _last_line(taken.stdout) == "2 changes restored"
+    assert invoke("rollback", "--root", str(root)).exit_code == 0, "nothing to restore, so nothing to ask"
+
+
+def test_check_and_plan_say_the_same_of_a_knob_without_effect(root: Path) -> None:
+    """No swap is active on this host, so that vm.swappiness has no effect now. It is set all the same."""
+    write(root, "/proc/swaps", "Filename Type Size Used Priority\n")
+    only = ("--only", "vm.swappiness", "--only", "vm.dirty_bytes")
+    code, checked = _call(root, "check", *only)
+    assert code == 1
+    assert "No effect now: no swap is active." in " ".join(checked.split())
+    assert _last_line(checked) == "2 knobs differ: apply would change 2; 1 with little or no effect for now"
+    code, planned = _call(root, "plan", *only)
+    assert code == 1
+    assert "With little or no effect for now\n  vm.swappiness: no effect now: no swap is active" in planned
+    assert _last_line(planned) == "2 settings, 1 file would change; 1 with little or no effect for now"
+    assert f"To do it: highwater tune apply --only vm.swappiness --only vm.dirty_bytes --root {root}\n" in planned
+
+
+def test_check_and_plan_say_the_same_of_a_knob_that_cannot_be_changed(tmp_path: Path) -> None:
+    root = make_host(tmp_path, read_only_proc_sys=True)
+    skip = [word for knob in KNOBS if knob.mechanism != "sysctl" for word in ("--skip", knob.id)]
+    _, checked = _call(root, "check", *skip)
+    code, planned = _call(root, "plan", *skip)
+    assert code == 0
+    count = re.fullmatch(r"nothing would change; (\d+) cannot be changed here", _last_line(planned))
+    assert count is not None, planned
+    assert _last_line(checked) == f"{count[1]} knobs differ: apply would change none; {count[1]} cannot be changed here"

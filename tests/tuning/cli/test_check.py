@@ -96,7 +96,7 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, columns: int) -> Non
         ("check",),
         ("check", "--all"),
         ("list",),
-        ("verify",),
+        ("verify", "--recommended"),
         ("profiles",),
         ("sizing",),
         ("status",),
@@ -164,7 +164,7 @@ def test_a_captured_host_is_checked_elsewhere_and_never_changed(tmp_path: Path) 
         json.loads(invoke("check", "--json", "--root", tree, "--data-dir", "/data").stdout) for tree in (root, capture)
     ]
     assert checks[0]["knobs"] == checks[1]["knobs"]
-    for verb in (("apply", "--yes"), ("rollback",)):
+    for verb in (("apply", "--yes"), ("rollback", "--yes")):
         refused = invoke(*verb, "--root", capture)
         assert (refused.exit_code, refused.stdout) == (2, "")
         assert "is a capture of another host" in refused.stderr

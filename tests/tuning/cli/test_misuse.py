@@ -100,7 +100,7 @@ def test_a_terminal_that_cannot_show_everything_stops_nothing(tmp_path: Path) ->
             verb,
             "--root",
             root,
-            *(["--yes"] if verb == "apply" else []),
+            *(["--yes"] if verb in ("apply", "rollback") else []),
         ]
         environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
         done = subprocess.run(call, env=environment, capture_output=True, check=False, timeout=60)

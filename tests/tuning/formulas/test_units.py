@@ -14,7 +14,7 @@ from highwater.tuning.formulas import units
 from highwater.tuning.formulas.common import constant
 from highwater.tuning.model import NotApplicable, Target, Value
 from highwater.tuning.workload import Workload
-from tests.tuning.host_tree import Disk, make_host, write
+from tests.tuning.host_tree import make_host, write
 
 GIB = 2**30
 UNIT = "highwater-broker@.service"
@@ -92,14 +92,6 @@ def test_a_unit_is_kept_from_swap_only_where_there_is_some(facts: Facts) -> None
     assert isinstance(units.memory_swap_max(replace(facts, swaps=()), Workload(), UNIT), NotApplicable)
     answer = units.memory_swap_max(replace(facts, swaps=(Swap("/dev/sdb1", "partition", GIB, 0),)), Workload(), UNIT)
     assert answer == Target(0, "0, as 1 swap device is active")
-
-
-@pytest.mark.parametrize(("schedulers", "note"), [("[none] bfq", True), ("none [bfq]", False)])
-def test_io_weights_say_when_no_scheduler_heeds_them(tmp_path: Path, schedulers: str, note: bool) -> None:
-    facts = collect(make_host(tmp_path, disks=(Disk("sda", "/data", schedulers=schedulers),)))
-    answer = units.io_weight(facts, Workload(data_dirs=("/data",)), UNIT)
-    assert bool(answer.note) == note
-    assert "sda" in answer.note or not note
 
 
 def test_affinity_follows_the_fastest_interface_of_several_nodes(facts: Facts) -> None:
