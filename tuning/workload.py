@@ -73,7 +73,7 @@ def parse_properties(text: str) -> dict[str, str]:
     try:
         return {item.name: item.value.strip() for item in java_properties.parse_properties(text)}
     except java_properties.MalformedEscape as error:
-        raise TuningError(f"line {error.line}: {error}; a backslash of a value is written twice") from None
+        raise TuningError(f"line {error.line}: {error}; write each backslash of a value twice") from None
 
 
 _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {

@@ -86,7 +86,7 @@ def _properties(file: Path) -> list[Property]:
     except UnicodeDecodeError:
         raise UsageError(f"{file}: is not text in UTF-8; write lines of name=value") from None
     except MalformedEscape as error:
-        raise UsageError(f"{file}: {error}; write each backslash of a value twice") from None
+        raise UsageError(f"{file}:{error.line}: {error}; write each backslash of a value twice") from None
 
 
 def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:

@@ -163,6 +163,8 @@ def workload_of(
             given["broker_config"] = parse_properties(broker_config.read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise TuningError(f"--broker-config {broker_config} cannot be read ({error}); name a text file") from None
+        except TuningError as error:
+            raise TuningError(f"--broker-config {broker_config}: {error}") from None
     for assignment in assignments or []:
         key, equals, value = assignment.partition("=")
         if not equals:

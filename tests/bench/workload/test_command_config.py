@@ -116,7 +116,7 @@ def test_a_file_of_windows_and_a_plain_connection(tmp_path: Path) -> None:
             "is not a login with user and",
         ),
         (PLAIN.replace("=PLAIN\n", "=NONE\n"), None, "Unsupported SASL mechanism: NONE"),
-        (f"sasl.password=\\u{SECRET}", None, "write each backslash of a value twice"),
+        (f"\nsasl.password=\\u{SECRET}", 2, "write each backslash of a value twice"),
     ],
 )
 def test_each_fault_is_one_line_without_a_secret(tmp_path: Path, text: str, line: int | None, complaint: str) -> None:

@@ -66,6 +66,14 @@ def test_a_mistake_is_one_line(arguments: tuple[str, ...], message: str) -> None
     assert_refused(invoke(*arguments), message)
 
 
+def test_a_bad_escape_in_the_brokers_properties_names_file_and_line(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("log.dirs=/data\nsuper.users=\\user\n")
+    assert_refused(
+        invoke("check", "--broker-config", str(file)), f"--broker-config {file}: line 2: a \\u is not followed"
+    )
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
