@@ -6,6 +6,7 @@ directory (ns, bytes, per second, ratio); a figure that a trial does not have is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -50,6 +51,11 @@ class MetricDefinition:
     """What reports call it; empty where they show the name."""
     samples_above: Read = lambda _: None
     """Of a percentile: how many samples of a trial are above it."""
+
+    @property
+    def column(self) -> str:
+        """The name with its unit, for files that have no other place for it: `produce.p99_ns`."""
+        return self.name if re.search(rf"(^|[._]){self.unit}$", self.name) else f"{self.name}_{self.unit}"
 
 
 def _latencies(

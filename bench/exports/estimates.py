@@ -29,7 +29,15 @@ class Estimate:
     @property
     def name(self) -> str:
         """Cell and metric as one name, for formats that have only one."""
-        return self.metric.name if self.cell == ONLY_CELL else f"{self.cell}:{self.metric.name}"
+        return self._in_cell(self.metric.name)
+
+    @property
+    def column(self) -> str:
+        """`name` with the unit, for formats that have no other place for it."""
+        return self._in_cell(self.metric.column)
+
+    def _in_cell(self, metric: str) -> str:
+        return metric if self.cell == ONLY_CELL else f"{self.cell}:{metric}"
 
 
 def usable(trials: list[TrialResult]) -> list[TrialResult]:

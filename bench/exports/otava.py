@@ -1,6 +1,7 @@
 """Exports the CSV of Apache Otava: time, commit, branch, then a column per metric.
 
-https://otava.apache.org/docs/csv One row for this run; `bench history add` appends such rows.
+https://otava.apache.org/docs/csv One row for this run. `bench history add` appends such rows; its columns are the names
+of metrics alone, by which policies and acknowledgements name them.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from highwater.bench.results import RunResult
 COLUMNS: Final = ("time", "commit", "branch")
 
 
-def row(result: RunResult, branch: str = "", commit: str | None = None) -> dict[str, str]:
+def row(result: RunResult, branch: str = "", commit: str | None = None, *, with_units: bool = False) -> dict[str, str]:
     """Column to text, the leading ones first."""
     manifest = result.manifest
     known = manifest.git.commit if manifest.git else ""
     cells = {"time": manifest.created_utc.replace("Z", "+00:00"), "commit": commit or known, "branch": branch}
-    return cells | {estimate.name: f"{estimate.value:.10g}" for estimate in estimates(result)}
+    return cells | {
+        (estimate.column if with_units else estimate.name): f"{estimate.value:.10g}" for estimate in estimates(result)
+    }
 
 
 def export(result: RunResult) -> list[ExportedFile]:
-    cells = row(result)
+    cells = row(result, with_units=True)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(cells), lineterminator="\n")
     writer.writeheader()

@@ -7,8 +7,7 @@ import json
 
 from highwater.bench.errors import UsageError
 from highwater.bench.exports import ExportedFile
-from highwater.bench.exports.trials import columns, rows
-from highwater.bench.metrics import METRICS
+from highwater.bench.exports.trials import METRIC_COLUMNS, columns, rows
 from highwater.bench.results import RunResult
 
 
@@ -24,7 +23,7 @@ def export(result: RunResult) -> list[ExportedFile]:
     names = columns(result)
     frame = pandas.DataFrame(rows(result), columns=names)
     for name in names:
-        if name in METRICS:
+        if name in METRIC_COLUMNS:
             frame[name] = frame[name].astype("float64")
         elif name.startswith("factor."):
             # An axis may mix `1` and `all`; a column has one type.
@@ -32,7 +31,7 @@ def export(result: RunResult) -> list[ExportedFile]:
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     about = {
         "manifest": result.manifest.model_dump_json(by_alias=True, exclude={"trials"}),
-        "units": json.dumps({name: definition.unit for name, definition in METRICS.items()}),
+        "units": json.dumps({name: definition.unit for name, definition in METRIC_COLUMNS.items()}),
     }
     table = table.replace_schema_metadata((table.schema.metadata or {}) | about)
     buffer = io.BytesIO()

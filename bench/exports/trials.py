@@ -1,4 +1,4 @@
-"""The table behind CSV and Parquet: a row for each finished trial, a column for each metric."""
+"""The table behind CSV and Parquet: a row per finished trial, a column per metric and unit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import RunResult, Scalar
 
+METRIC_COLUMNS: Final = {definition.column: definition for definition in METRICS.values()}
 _FACTOR: Final = "factor."
 
 
@@ -27,7 +28,7 @@ def columns(result: RunResult) -> list[str]:
         "storage",
         "medium",
         "emulated",
-        *METRICS,
+        *METRIC_COLUMNS,
     ]
 
 
@@ -53,7 +54,7 @@ def rows(result: RunResult) -> list[dict[str, Scalar | None]]:
             "medium": summary.storage.medium,
             "emulated": summary.storage.emulated,
         }
-        for name, definition in METRICS.items():
+        for name, definition in METRIC_COLUMNS.items():
             value = definition.read(summary)
             row[name] = None if value is None else float(value)
         found.append(row)

@@ -99,6 +99,7 @@ def test_otavas_csv_is_one_row_with_its_columns(result: RunResult) -> None:
     (row,) = csv.DictReader(io.StringIO(text(result, "otava")))
     assert list(row)[:3] == ["time", "commit", "branch"]
     assert row["time"] == "2025-03-01T09:00:00+00:00"
+    assert "acks=all:produce.p99_ns" in row
     assert float(row["acks=all:produce.achieved_per_s"]) == pytest.approx(median(rates(result, "acks=all")))
 
 
@@ -110,11 +111,12 @@ def test_csv_and_parquet_hold_every_trial_and_the_same_figures(result: RunResult
     (tmp_path / "trials.parquet").write_bytes(file.content)
     stored = pandas.read_parquet(tmp_path / "trials.parquet")
     assert list(stored.columns) == list(read.columns)
-    for name in METRICS:
+    for name in (definition.column for definition in METRICS.values()):
         assert stored[name].dtype == "float64"
         pandas.testing.assert_series_equal(stored[name], read[name].astype("float64"))
     metadata = parquet.read_schema(tmp_path / "trials.parquet").metadata
-    assert json.loads(metadata[b"units"])["produce.p99"] == "ns"
+    assert json.loads(metadata[b"units"])["produce.p99_ns"] == "ns"
+    assert {"produce.p99_ns", "lag.max_records", "consume.per_s", "writeback.flush_s"} <= set(read.columns)
     assert json.loads(metadata[b"manifest"])["name"] == "quickstart"
 
 
