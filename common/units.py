@@ -30,6 +30,7 @@ NONE: Final = "–"
 
 _SIGNIFICANT_DIGITS: Final = 3
 _NEXT_TO_ONE: Final = 1.05
+_TWICE: Final = 2
 _MIXED_FROM_S: Final = 10
 _MIXED_UNITS: Final = (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s]*)")
@@ -122,16 +123,21 @@ def percent_text(ratio: float, digits: int = _SIGNIFICANT_DIGITS) -> str:
 
 
 def change_text(ratio: float) -> str:
-    """A ratio as a change: 0.92 -> `−8 %`, 1 -> `±0 %`; two decimals at most, as nothing finer can be measured."""
+    """A ratio as a change: 0.92 -> `−8 %`, 1 -> `±0 %`; above twice as a ratio: 60 -> `60×`.
+
+    Two decimals at most, as nothing finer can be measured.
+    """
+    if ratio > _TWICE:
+        return ratio_text(ratio)
     change = significant(round(100 * abs(ratio - 1), 2))
     sign = "±" if change == "0" else "+" if ratio > 1 else "−"
     return f"{sign}{change} %"
 
 
 def change_span_text(low: float, high: float) -> str:
-    """An interval of ratios as changes: 0.91 and 1.06 -> `−9 to +6 %`."""
+    """An interval of ratios as changes: 0.91 and 1.06 -> `−9 to +6 %`, 0.91 and 3 -> `−9 % to 3×`."""
     below, above = change_text(low), change_text(high)
-    return f"{below.removesuffix(' %')} to {above}" if above.endswith(" %") else f"{below} to {above}"
+    return f"{below.removesuffix(' %') if above.endswith(' %') else below} to {above}"
 
 
 def ratio_text(ratio: float) -> str:

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.results import Gate, Search, TrialSummary
+from highwater.bench.analysis.statement import Answer, StatementState
+from highwater.bench.results import Gate, Search
 from highwater.common.units import NONE, count_text, percent_text, plural
-from highwater.reports.blocks import Block, Column, Facts, Field, Paragraph, Row, Section, Table, Tone, table
+from highwater.reports.blocks import (
+    Block,
+    Column,
+    Facts,
+    Field,
+    Paragraph,
+    Row,
+    Section,
+    Statements,
+    Table,
+    Tone,
+    table,
+)
 from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
 from highwater.reports.measures import metric_name, metric_text
@@ -24,8 +36,17 @@ _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
 }
 
 
+_TONES: Final[dict[StatementState, Tone]] = {"good": "good", "open": "warn", "bad": "bad", "plain": "none"}
+
+
+def answer_section(answer: Answer) -> Section:
+    """What the run says of its workload's question."""
+    items = [(statement.text, _TONES[statement.state]) for statement in answer.statements]
+    return Section("answer", "Answer", [Statements(items, answer.next_step, answer.command)])
+
+
 def gate_section(gate: Gate) -> Section:
-    """The gate's verdict first, then the evidence for it."""
+    """The evidence for the gate's verdict, which the answer has in words."""
     title, tone = _GATE_TITLES[gate.state]
     confirmed = {True: "yes, by fresh trials", False: "no: fresh trials did not show it", None: "not asked for"}
     facts = [
@@ -35,7 +56,7 @@ def gate_section(gate: Gate) -> Section:
         ("Confirmed", confirmed[gate.confirmed]),
         ("Exit status", str(gate.exit_code)),
     ]
-    blocks: list[Block] = [Paragraph(gate.text), *(Paragraph(note, "remark") for note in gate.notes), Facts("", facts)]
+    blocks: list[Block] = [*(Paragraph(note, "remark") for note in gate.notes), Facts("", facts)]
     for one in gate.rounds:
         stage = "First round" if one.stage == "first" else "Confirmation"
         pairs = f"{one.pairs_valid} of {plural(one.pairs, 'pair')} valid, {plural(one.a_a_pairs, 'A/A pair')}"
@@ -58,32 +79,16 @@ def _side_text(given: str, system: str, commit: str | None) -> str:
 
 
 def search_section(search: Search) -> Section:
-    """The answer in one sentence, the bracket, the limit that failed, and every rate that was tried."""
+    """The bracket, the limit that failed, and every rate that was tried; the answer has the rate in words."""
     passing, failing = search.last_passing_per_s, search.first_failing_per_s
-    if passing is None:
-        answer = f"Not even {count_text(search.min_per_s)} records/s was sustained."
-    elif failing is None:
-        answer = (
-            f"{count_text(passing)} records/s, the highest rate that was tried, was sustained: the limit lies above."
-        )
-    else:
-        answer = (
-            f"{count_text(passing)} records/s is the highest rate that was sustained; {count_text(failing)}/s was not."
-        )
-    if search.status != "answered":
-        answer = f"The search is {search.status}. So far: {answer}"
     facts = [
         ("Objectives", ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items()) or "none but the checks"),
         ("Bracket", f"{_rate(passing)} passed, {_rate(failing)} failed"),
         ("Limit that failed", " ".join(filter(None, (search.limit and f"{search.limit}:", search.text))) or "none"),
         ("Confirmed by", f"{search.confirmed} of {plural(search.confirmations, 'fresh trial')}"),
+        ("Status", search.status),
         ("Precision asked for", percent_text(search.precision_ratio)),
     ]
-    blocks: list[Block] = [Paragraph(answer)]
-    if search.generator_limited:
-        blocks.append(
-            Paragraph("The load generator failed before the system did: the system may sustain more.", "caution")
-        )
     rows = [
         Row(
             [
@@ -105,7 +110,7 @@ def search_section(search: Search) -> Section:
         Column("limit", text=True),
         Column("what was measured", text=True, prose=True),
     ]
-    blocks += [Facts("", facts), Table(columns, rows, label="Rates that were tried", sortable=True)]
+    blocks: list[Block] = [Facts("", facts), Table(columns, rows, label="Rates that were tried", sortable=True)]
     sound = passing is not None and search.status == "answered" and search.confirmed == search.confirmations
     return Section("search", "Highest sustainable rate", blocks, "good" if sound else "warn", nav="Search")
 
@@ -160,15 +165,3 @@ def _slo_row(run: Run, cell: Cell, index: int, metric: str, bound: str) -> Row:
 
 def _figure(metric: str, value: float | None) -> Field:
     return Field(NONE) if value is None else Field(metric_text(metric, value), sort=value)
-
-
-def slo_sentence(summaries: Sequence[TrialSummary]) -> str:
-    """A sentence: how many objectives every trial of `summaries` met; empty without objectives."""
-    met: dict[str, bool] = {}
-    for summary in summaries:
-        for result in summary.slo:
-            name = f"{summary.cell} {result.metric} {result.bound}"
-            met[name] = met.get(name, True) and result.met
-    if not met:
-        return ""
-    return f"{sum(met.values())} of {plural(len(met), 'objective')} met in every trial."

@@ -63,6 +63,8 @@ class Table:
     wide: bool = False
     """The table has the full width of the page and a smaller font."""
     sortable: bool = False
+    folded: str = ""
+    """A line that shows the table when a reader clicks it."""
 
     @property
     def groups(self) -> list[tuple[str, int]]:
@@ -91,6 +93,19 @@ class Paragraph:
     kind: ClassVar[str] = "paragraph"
     text: str
     look: Literal["", "caution", "remark", "note"] = ""
+
+
+@dataclass(frozen=True)
+class Statements:
+    """The answer: sentences with the tone of what they say, and what decides the open ones.
+
+    `command` ends `next_step` and is to be pasted; both may be empty.
+    """
+
+    kind: ClassVar[str] = "statements"
+    items: Sequence[tuple[str, Tone]]
+    next_step: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,18 +204,22 @@ class Figures:
     figures: Sequence[Figure]
 
 
-Block = Table | Paragraph | Heading | Bullets | Facts | FactColumns | Code | Figures
+Block = Table | Paragraph | Statements | Heading | Bullets | Facts | FactColumns | Code | Figures
 
 
 @dataclass(frozen=True)
 class Section:
-    """`tone` colours the whole section; `nav` is its short name for the navigation."""
+    """`tone` colours the whole section; `nav` is its short name for the navigation.
+
+    `folded`: a line beside the title, which alone is shown until a reader opens the section.
+    """
 
     id: str
     title: str
     blocks: Sequence[Block]
     tone: Tone = ""
     nav: str = ""
+    folded: str = ""
 
     @property
     def short(self) -> str:

@@ -1,4 +1,4 @@
-"""The cells of a run as a report shows them: labels, usable trials, medians, paired ratios."""
+"""The cells of a run as a report shows them: labels, usable trials, medians."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from highwater.bench.analysis.best import Figures
 from highwater.bench.analysis.cells import (
     cell_label,
     cell_labels,
@@ -129,23 +130,6 @@ def values(trials: Iterable[TrialResult], measure: Measure) -> list[float]:
     return [value for trial in trials if (value := measure.value(trial.summary)) is not None]
 
 
-def paired_ratios(cell: Cell, baseline: Cell, measure: Measure) -> list[float]:
-    """`cell` ÷ `baseline` within each block that has usable trials of both, in the order of blocks.
-
-    The trials of a block ran close together, so a drift of the host from block to block cancels out in the ratio.
-    """
-    of_cell, of_baseline = (_by_block(c.used, measure) for c in (cell, baseline))
-    return [of_cell[b] / of_baseline[b] for b in sorted(of_cell.keys() & of_baseline.keys()) if of_baseline[b]]
-
-
-def _by_block(trials: Iterable[TrialResult], measure: Measure) -> dict[int, float]:
-    blocks: dict[int, list[float]] = {}
-    for trial in trials:
-        if (value := measure.value(trial.summary)) is not None:
-            blocks.setdefault(trial.summary.block, []).append(value)
-    return {block: statistics.median(found) for block, found in blocks.items()}
-
-
 @dataclass(frozen=True)
 class Run:
     """A run, arranged for the report."""
@@ -173,6 +157,11 @@ class Run:
             short = cell_label(factors[key], names, named=False)
             cells.append(Cell(key, labels[key] + emulated, short, factors[key], trials, planned[key]))
         return cls(result, names, cells, "" if named else " · ".join(names.values()), result.analysis())
+
+    @cached_property
+    def figures(self) -> Figures:
+        """The figures of the usable trials, as the answer compares them."""
+        return Figures(self.result)
 
     @property
     def baseline(self) -> Cell:

@@ -44,12 +44,13 @@ def change_blocks(run: Run) -> list[Block]:
     ]
     against = f"“{run.label(next(iter(bases)))}”" if len(bases) == 1 else "the cell named beneath"
     note = (
-        f"Median over blocks of the ratio to {against}, with its 95 % interval. ▲ better and ▼ worse: the whole "
+        f"Change from {against} in trials of the same block, with its 95 % interval: not the ratio of the medians. "
+        "▲ better and ▼ worse: the whole "
         "interval lies beyond what trials of the same thing differ by, and the blocks are enough for so many "
         "comparisons. “Undecided”: one of the two does not hold. “No change shown” names the change that could have "
         "been seen."
     )
-    return [Table(columns, rows, label="Each cell against the first", note=note)]
+    return [Table(columns, rows, label="Each cell against the first", note=note, wide=True)]
 
 
 def _comparable(run: Run) -> list[Comparison]:

@@ -1,15 +1,16 @@
-"""The sections of a report in their order: validity, answers, detail."""
+"""The sections of a report in their order: answer, validity, detail."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
 
+from highwater.bench.analysis.answer import answer_of
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_blocks
-from highwater.reports.answers import gate_section, search_section, slo_blocks
+from highwater.reports.answers import answer_section, gate_section, search_section, slo_blocks
 from highwater.reports.blocks import (
     Block,
     Bullet,
@@ -65,8 +66,8 @@ _HERE_ONLY: Final = (
 )
 
 
-def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
-    """All sections that are not empty.
+def sections(result: RunResult, facets: FacetKeys) -> tuple[list[Section], list[Section]]:
+    """The sections that answer, and all others that are not empty.
 
     Raises UnknownFactorError when `facets` names a factor that the run does not vary, ResultDirectoryError when a file
     is damaged and the directory is not salvaged.
@@ -77,11 +78,10 @@ def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
     run = Run.of(result)
     gate, search = result.gate(), result.search()
     found = [
-        verdict_section(run),
         *([gate_section(gate)] if gate else []),
         *([search_section(search)] if search else []),
         Section("aims", "What was aimed at", aim_blocks(run), nav="Aims"),
-        Section("findings", "Findings", finding_blocks(run)),
+        Section("findings", "Other metrics", finding_blocks(run), nav="Others"),
         Section("compared", "What was compared, and how", settings.how_compared(run), nav="Compared"),
         Section("cells", "Cells", overview_blocks(run)),
         Section("changes", "Change against the first cell", change_blocks(run), nav="Changes"),
@@ -105,8 +105,9 @@ def sections(result: RunResult, facets: FacetKeys) -> list[Section]:
         Section("method", "Method and known limits", _method(run), nav="Method"),
         Section("files", "Result files", _files(result), nav="Files"),
     ]
-    # Last, because series are read while the other sections are made.
-    return [*damage_sections(result.faults()), *(section for section in found if section.blocks)]
+    lead = [answer_section(answer_of(result)), verdict_section(run)]
+    # Damage last, because series are read while the other sections are made.
+    return [*damage_sections(result.faults()), *lead], [section for section in found if section.blocks]
 
 
 def _charts(name: str, title: str, figures: Sequence[Figure], nav: str = "") -> Section:

@@ -1,6 +1,6 @@
 """Writes a report as Markdown for a comment on a pull request: the same sections, tables for charts.
 
-It uses GitHub's dialect: tables, and `<details>` around long sections, so that the verdict stays visible.
+It uses GitHub's dialect: tables, and `<details>` around long sections, so that the answer stays visible.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from highwater.reports.blocks import (
     Heading,
     Paragraph,
     Section,
+    Statements,
     Table,
 )
 from highwater.reports.page import Document
@@ -30,14 +31,14 @@ _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
 # Characters that would start an element, a link, emphasis, code or a mention.
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|~#@])")
 _ROOM_FOR_NAMES: Final = 1000
-_OPEN: Final = frozenset({"verdict", "aims", "gate", "search", "findings", "compared", "cells", "changes", "metrics"})
+_OPEN: Final = frozenset({"answer", "aims", "gate", "search", "findings", "compared", "cells", "changes", "metrics"})
 """Sections that are not folded."""
 
 
 def render(document: Document, most_characters: int | None = None) -> str:
     """The whole report, or its first sections that fit in `most_characters`, then the names of those left out."""
     head = _joined([f"# {_text(document.title)}", _text(document.purpose), _text(document.meta)])
-    written = {section.title: _section(section) for section in document.sections}
+    written = {section.title: _section(section) for section in (*document.lead, *document.sections)}
     if most_characters is None:
         return head + "".join(written.values())
     left = most_characters - len(head) - _ROOM_FOR_NAMES
@@ -56,6 +57,8 @@ def render(document: Document, most_characters: int | None = None) -> str:
 
 def _section(section: Section) -> str:
     title = f"{_MARKS.get(section.tone, '')}{_text(section.title)}"
+    if section.folded:
+        title += f": {_text(section.folded)}"
     body = [text for block in section.blocks for text in _block(block)]
     if section.id in _OPEN:
         return _joined([f"## {title}", *body])
@@ -70,6 +73,12 @@ def _block(block: Block) -> Iterator[str]:
     if isinstance(block, Paragraph):
         text = _text(block.text)
         yield f"**{text}**" if block.look == "caution" else text
+    elif isinstance(block, Statements):
+        yield from (f"**{_MARKS.get(tone, '')}{_text(text)}**" for text, tone in block.items)
+        if block.next_step:
+            yield f"Next: {_text(block.next_step.removesuffix(block.command))}"
+        if block.command:
+            yield _code(Code(block.command))
     elif isinstance(block, Heading):
         yield f"### {_text(block.text)}"
     elif isinstance(block, Bullets):
@@ -103,6 +112,8 @@ def _figure(figure: Figure) -> Iterator[str]:
 
 
 def _table(table: Table) -> Iterator[str]:
+    if table.folded:
+        yield f"<details>\n<summary>{_text(table.folded)}</summary>"
     groups = [name for name, span in table.groups for _ in range(span)] or [""] * len(table.columns)
     titles = [
         " ".join(filter(None, (group, column.title, column.unit and f"({column.unit})")))
@@ -117,6 +128,8 @@ def _table(table: Table) -> Iterator[str]:
     )
     if table.note:
         yield f"<sub>{_text(table.note)}</sub>"
+    if table.folded:
+        yield "</details>"
 
 
 def _row(texts: Iterable[str]) -> str:

@@ -30,7 +30,12 @@ def median_table(run: Run, columns: Sequence[MedianColumn], label: str, note: st
         return None
     rows = [Row([Field(c.label), *(_field(c, column) for column in shown)], faint=not c.sound) for c in cells]
     return Table(
-        [Column("cell", text=True), *(c.column for c in shown)], rows, label, note, len(shown) > _MANY, sortable=True
+        [Column("cell", text=True), *(c.column for c in shown)],
+        rows,
+        label,
+        note,
+        wide=len(shown) > _MANY,
+        sortable=True,
     )
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from highwater.bench.analysis.best import decided_best
 from highwater.bench.analysis.cells import scalar_text
 from highwater.bench.results import Scalar
 from highwater.common.units import NONE, count_text, plural
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
-from highwater.reports.cells import Cell, Run, Spread, delivery_total
+from highwater.reports.cells import Cell, Run, delivery_total
 from highwater.reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
 
 _DELIVERY: Final = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
@@ -64,7 +65,7 @@ def _note(run: Run, rows: Sequence[Row]) -> str:
         parts = [f"Median of the usable trials (all but the invalid ones); {beneath}."]
     if "best" in looks:
         level = " at its offered load" if run.load_axes else ""
-        parts.append(f"▲ is the best median{level}, where another cell lies wholly apart from it.")
+        parts.append(f"▲ is the best cell{level}, decided as in the answer.")
     if "weak" in looks:
         parts.append(
             f"Grey and underlined: fewer than {FEWEST_SAMPLES_ABOVE} samples lie above that percentile, or the trials "
@@ -78,34 +79,19 @@ def _note(run: Run, rows: Sequence[Row]) -> str:
 
 
 def _best_cells(run: Run, measure: Measure) -> list[Cell]:
-    """The cells with the best median of each load level, if another cell's interval does not overlap.
-
-    Without an analysis the ranges of the trials take the place of the intervals; a single trial has neither.
-    """
+    """The best cell of each load level, where the trials decide that it is better than each other one."""
     found: list[Cell] = []
+    if measure.better is None:
+        return found
     for _, cells in run.levels:
-        spreads = [
-            (spread, cell) for cell in cells if cell.sound and (spread := _extent(run, cell, measure)) is not None
-        ]
-        if measure.better is None or len(spreads) < 2:
+        measured = {cell.key: cell for cell in cells if run.figures.of(cell.key, measure.key)}
+        if len(measured) < 2:
             continue
-        if measure in (ACHIEVED, BYTES) and all(cell.kept_up for _, cell in spreads):
+        if measure in (ACHIEVED, BYTES) and all(cell.kept_up for cell in measured.values()):
             continue  # their throughput is the offered load, which is the same for all cells
-        pick = max if measure.better == "higher" else min
-        best, _ = pick(spreads, key=lambda pair: pair[0].median)
-        if best.trials > 1 and any(best.apart(other) for other, _ in spreads if other.trials > 1):
-            found += [cell for spread, cell in spreads if measure.figure(spread.median) == measure.figure(best.median)]
+        if (best := decided_best(run.figures, measure.key, list(measured))) is not None:
+            found.append(measured[best])
     return found
-
-
-def _extent(run: Run, cell: Cell, measure: Measure) -> Spread | None:
-    """The median with its interval if there is an analysis, otherwise with the range of the trials."""
-    spread = cell.spread(measure)
-    if spread is None or run.analysis is None:
-        return spread
-    interval = run.interval(cell, measure)
-    low, high = interval or (spread.median, spread.median)
-    return Spread(spread.median, low, high, spread.trials if interval else 1)
 
 
 def _factors(run: Run, cell: Cell) -> list[Field]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +24,19 @@ from highwater.reports.facets import FacetKeys
 from highwater.reports.svg import readable
 
 _ASSETS: Final = Path(__file__).parent
+# Between a number and its unit, where large type must not break a line.
+_BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b|s/))")
 
 
 @dataclass(frozen=True)
 class Document:
-    """A report before it is written: title, purpose and sections."""
+    """A report before it is written. `lead`: the sections before the navigation, which answer."""
 
     title: str
     purpose: str
     meta: str
     sections: Sequence[Section]
+    lead: Sequence[Section] = ()
 
 
 def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document:
@@ -41,7 +45,8 @@ def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document
     cells = len({plan.cell for plan in manifest.trials})
     trials = len([plan for plan in manifest.trials if plan.role == "measure"])
     meta = f"{plural(cells, 'cell')}, {plural(trials, 'trial')}, started {manifest.created_utc}"
-    return Document(manifest.name, manifest.purpose, meta, sections(result, facets or FacetKeys()))
+    lead, rest = sections(result, facets or FacetKeys())
+    return Document(manifest.name, manifest.purpose, meta, rest, lead)
 
 
 def render(document: Document) -> str:
@@ -54,6 +59,7 @@ def render(document: Document) -> str:
         loader=FileSystemLoader(_ASSETS),
         finalize=lambda value: readable(value) if type(value) is str else value,
     )
+    environment.filters["unbroken"] = lambda text: _BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", text)
     return environment.get_template("report.html.j2").render(
         # Browsers run only this script and this style, even if a name in the results contains markup.
         content_security_policy=(

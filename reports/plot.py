@@ -144,7 +144,8 @@ def line_panel(
     widest = max((len(_end_label(s)) for s in labelled), default=0) if end_labels else 0
     plot = _Plot(
         left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
-        top=24,
+        # Names of bands stand above the plot, where no line is.
+        top=24 + (_LINE_HEIGHT if bands else 0),
         right=size.width - (20 + 1.1 * _TEXT_WIDTH * widest if end_labels else 12),
         bottom=size.height - 36,
         x=x,
@@ -355,7 +356,7 @@ def _bands(bands: Sequence[Band], plot: _Plot) -> list[Markup]:
             element("rect", class_="band", x=left, y=plot.top, width=right - left, height=plot.bottom - plot.top)
         )
         if right - left > _TEXT_WIDTH * len(band.name) + 4:
-            parts.append(element("text", band.name, class_="faint", x=left + 3, y=plot.bottom - 4))
+            parts.append(element("text", band.name, class_="faint", x=left + 3, y=plot.top - 4))
     return parts
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from highwater.bench.analysis.answer import answer_of
 from highwater.bench.results import RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_rows, aim_table
-from highwater.reports.answers import slo_blocks
+from highwater.reports.answers import answer_section, slo_blocks
 from highwater.reports.blocks import Block, Code, FactColumns, Heading, Paragraph, Section
 from highwater.reports.cells import Run
 from highwater.reports.lifetime import lifetime_blocks
@@ -35,6 +36,7 @@ def _section(run: Run) -> Section:
     manifest, verdict = run.result.manifest, verdict_section(run)
     blocks: list[Block] = [
         Paragraph(manifest.purpose),
+        *answer_section(answer_of(run.result)).blocks,
         *overview_blocks(run),
         *lifetime_blocks(run),
         *slo_blocks(run),

@@ -7,10 +7,12 @@ from typing import Final
 
 from highwater.bench.compare import compare
 from highwater.bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
-from highwater.common.units import NONE, plural, significant
+from highwater.common.units import NONE, significant
 from highwater.reports import axes, settings
 from highwater.reports.blocks import (
     Block,
+    Bullet,
+    Bullets,
     Code,
     Column,
     Figure,
@@ -19,6 +21,7 @@ from highwater.reports.blocks import (
     Panel,
     Paragraph,
     Section,
+    Statements,
     Table,
     Tone,
     View,
@@ -58,8 +61,8 @@ def comparison_document(base: RunResult, head: RunResult) -> Document:
     first = [m for m in comparison.metrics if m.metric in _HEADLINES]
     rest = [m for m in comparison.metrics if m.metric not in _HEADLINES]
     label = runs[1].label
+    lead = [_answer(comparison), _validity(comparison, *runs)]
     sections = [
-        _verdict(comparison, *runs),
         Section("metrics", "Head against base", [comparison_table(first, several, label)] if first else []),
         Section("every-trial", "Every trial", _figures(_dots(pairs))),
         Section("spectra", "Latency by percentile", _figures(_spectra(pairs)), nav="Percentiles"),
@@ -74,7 +77,7 @@ def comparison_document(base: RunResult, head: RunResult) -> Document:
         f"{side}: {result.directory.name}, started {result.manifest.created_utc}"
         for side, result in (("base", base), ("head", head))
     )
-    return Document(" against ".join(reversed(list(names))), "", meta, [s for s in sections if s.blocks])
+    return Document(" against ".join(reversed(list(names))), "", meta, [s for s in sections if s.blocks], lead)
 
 
 def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
@@ -87,37 +90,40 @@ def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
             yield cell.label, (base, cell), (head, of_head[cell.key])
 
 
-def _verdict(comparison: ResultComparison, base: Run, head: Run) -> Section:
-    """Whether each side is valid, and whether the two may be compared."""
-    tones: list[Tone] = []
-    blocks: list[Block] = []
+def _answer(comparison: ResultComparison) -> Section:
+    """What differs between the two, and whether that can be laid to the systems."""
+    verdicts = {m.verdict for m in comparison.metrics if m.metric in comparison.asked}
+    tone: Tone = "bad" if "worse" in verdicts else "good" if "better" in verdicts else "none"
+    items: list[tuple[str, Tone]] = [(as_sentence(comparison.answer), tone)]
     if not comparison.same_environment:
-        deciding = [d.fact for d in comparison.environment if d.decides]
-        blocks.append(
-            Paragraph(
-                f"The environments differ in what decides over figures ({', '.join(deciding)}): "
-                "no ratio here tells of the system alone.",
-                "caution",
-            )
-        )
-        tones.append("warn")
+        deciding = ", ".join(d.fact for d in comparison.environment if d.decides)
+        differ = f"The environments differ in what decides over figures ({deciding})"
+        items += [(f"{differ}: no ratio here tells of the system alone.", "warn")]
+    by_cell = [Bullet(as_sentence(text), cell) for cell, text in comparison.answers.items()]
+    return Section("answer", "Answer", [Statements(items), *([Bullets(by_cell)] if len(by_cell) > 1 else [])])
+
+
+def _validity(comparison: ResultComparison, base: Run, head: Run) -> Section:
+    """Whether each side is valid, folded."""
     sides = (str(base.result.directory), str(head.result.directory))
     # Notes about one side only are in that side's paragraph.
-    blocks += [Paragraph(as_sentence(text), "caution") for text in comparison.warnings if not text.startswith(sides)]
+    blocks: list[Block] = [
+        Paragraph(as_sentence(text), "caution") for text in comparison.warnings if not text.startswith(sides)
+    ]
+    tones: list[Tone] = []
+    lines = []
     for name, side, run in (("Base", comparison.base, base), ("Head", comparison.head, head)):
         found = overall(run)
         tones.append(found.tone)
+        lines.append(f"{name}: {found.headline}")
         what = ", ".join(filter(None, (side.system, side.commit and f"commit {side.commit[:12]}")))
         blocks += [Paragraph(f"{name}: {note}", "caution") for note in found.notes]
         blocks.append(Paragraph(f"{name} ({what}): {found.badge}. {' '.join(found.sentences)}"))
+        if found.causes:
+            blocks.append(Bullets([Bullet(text) for text in found.causes]))
     tone: Tone = "bad" if "bad" in tones else "warn" if "warn" in tones else "good"
-    counts = [m.verdict for m in comparison.metrics if m.metric in _HEADLINES]
-    title = ", ".join(
-        f"{plural(count, 'figure')} {word}"
-        for word, count in (("worse", counts.count("worse")), ("better", counts.count("better")))
-        if count
-    )
-    return Section("verdict", title or "No difference shown", blocks, tone, nav="Verdict")
+    title = {"bad": "Not both are valid", "warn": "Valid with reservations"}.get(tone, "Both are valid")
+    return Section("verdict", title, blocks, tone, nav="Validity", folded="; ".join(lines))
 
 
 def _figures(figures: Sequence[Figure]) -> list[Block]:

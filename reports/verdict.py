@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from highwater.bench.analysis.causes import causes, limit_text, value_of_reason_text
 from highwater.bench.results import TrialPlan, TrialSummary
-from highwater.common.units import plural, significant
-from highwater.reports.answers import slo_sentence
-from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Section, Table
+from highwater.common.units import plural
+from highwater.reports.blocks import Block, Bullet, Bullets, Column, Field, Paragraph, Row, Section, Table
 from highwater.reports.cells import Run
 from highwater.reports.overview import STATE_TONES
 from highwater.reports.phases import skipped_sentences
@@ -39,6 +39,9 @@ class Problem:
 class Overall:
     badge: str
     tone: Tone
+    headline: str
+    """How many trials are valid, and the most frequent cause of those that are not."""
+    causes: Sequence[str]
     sentences: Sequence[str]
     notes: Sequence[str]
     """Warnings about the whole run, which belong beside every figure quoted from it."""
@@ -48,8 +51,11 @@ class Overall:
 
 
 def verdict_section(run: Run) -> Section:
+    """One card, folded: like causes as one, and every trial that is not valid in a table."""
     found = overall(run)
     blocks: list[Block] = [Paragraph(note, "caution") for note in found.notes]
+    if found.causes:
+        blocks.append(Bullets([Bullet(text) for text in found.causes]))
     blocks.append(Paragraph(" ".join(found.sentences)))
     blocks += [Paragraph(remark, "remark") for remark in found.remarks]
     if found.problems:
@@ -73,8 +79,9 @@ def verdict_section(run: Run) -> Section:
             )
             for p in found.problems
         ]
-        blocks.append(Table(columns, rows, label="Trials that are not valid"))
-    return Section("verdict", found.badge, blocks, found.tone, nav="Verdict")
+        label = "All trials that are not valid"
+        blocks.append(Table(columns, rows, label=label, folded=label))
+    return Section("verdict", found.badge, blocks, found.tone, nav="Validity", folded=found.headline)
 
 
 def overall(run: Run) -> Overall:
@@ -85,12 +92,16 @@ def overall(run: Run) -> Overall:
     states = [summary.verdict.state for summary in finished.values()]
     valid = states.count("valid")
     badge, tone = _badge(len(wanted), states, manifest.status)
-    shown = [t.summary for cell in run.cells for t in cell.shown]
+    notes = _notes(run)
+    found = [cause.text for cause in causes(finished.values())]
+    warned = [plural(len(notes), "warning")] if notes else []
     return Overall(
         badge=badge,
         tone=tone,
-        sentences=[*_sentences(len(wanted), states, valid), *filter(None, [slo_sentence(shown)])],
-        notes=_notes(run),
+        headline=" · ".join([f"{valid} of {plural(len(wanted), 'trial')} valid", *found[:1], *warned]),
+        causes=found,
+        sentences=_sentences(len(wanted), states, valid),
+        notes=notes,
         problems=[
             problem
             for plan in wanted
@@ -149,7 +160,7 @@ def _sentences(planned: int, states: Sequence[str], valid: int) -> list[str]:
             sentences.append(f"{count} {'is' if count == 1 else 'are'} {word}. {meaning}".rstrip())
     if "inconclusive" in states:
         sentences.append(
-            "Inconclusive trials stay in tables and findings: to leave out just what something disturbed would be "
+            "Inconclusive trials stay in all figures: to leave out just what something disturbed would be "
             "choosing by the outcome."
         )
     if "invalid" in states and len(set(states)) > 1:
@@ -198,7 +209,7 @@ def _problems(plan: TrialPlan, summary: TrialSummary | None, label: str, run_sta
     if summary.verdict.state == "valid":
         return []
     return [
-        Problem(_short_id(plan), label, summary.verdict.state, r.check, _figure(r.value), _figure(r.limit), r.text)
+        Problem(_short_id(plan), label, summary.verdict.state, r.check, value_of_reason_text(r), limit_text(r), r.text)
         for r in summary.verdict.reasons
     ] or [Problem(_short_id(plan), label, summary.verdict.state, "", "", "", "No reason was recorded.")]
 
@@ -206,7 +217,3 @@ def _problems(plan: TrialPlan, summary: TrialSummary | None, label: str, run_sta
 def _short_id(plan: TrialPlan) -> str:
     """The trial's number without the name of the cell, which is in the next column."""
     return plan.trial_id.removesuffix(f"-{plan.cell}")
-
-
-def _figure(value: float | str) -> str:
-    return value if isinstance(value, str) else significant(value, 4)

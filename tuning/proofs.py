@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from ..common.units import change_text, percent_text
+from ..common.units import change_span_text, change_text, percent_text
 from .errors import TuningError
 from .hostfiles import HostFiles
 
@@ -160,7 +160,7 @@ def effect_text(effect: MeasuredEffect) -> str:
         return f"{effect.metric} has no ratio"
     change = f"{effect.metric} {change_text(effect.ratio)}"
     if effect.low is not None and effect.high is not None:
-        change += f" ({change_text(effect.low)[:-2]} to {change_text(effect.high)})"
+        change += f" ({change_span_text(effect.low, effect.high)})"
     if effect.outcome == "none_seen" and effect.smallest_detectable_ratio is not None:
         change += f", no change seen; {percent_text(effect.smallest_detectable_ratio)} would have been"
     return change

@@ -16,10 +16,9 @@ from highwater.bench.analysis.searched import gate_statement, search_statement
 from highwater.bench.analysis.statement import Answer, Statement, StatementKind
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS
 from highwater.bench.results import Manifest, RunResult, TrialSummary
-from highwater.bench.workload.question import Question
 from highwater.common.units import plural
 
-__all__ = ["Answer", "Statement", "StatementKind", "answer_of"]
+__all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]
 
 # The kinds whose figures are in doubt when trials were disturbed.
 _OF_FIGURES: Final = ("best", "objective", "aim")
@@ -30,13 +29,12 @@ _WITHOUT_VALUE: Final = ("--quiet", "--json", "--dry-run", "--retry-invalid")
 
 def answer_of(result: RunResult) -> Answer:
     """Raises ResultDirectoryError when search.json or gate.json is damaged."""
-    workload = result.manifest.workload
-    question = Question.model_validate(workload.get("answer", {}))
+    question = result.manifest.workload.get("answer") or {}
     figures = Figures(result)
     summaries = [trial.summary for trial in result.trials]
     delivery = delivery_statement(summaries, _planned(result.manifest), figures.labels)
     delivery = _with_replaced(delivery, result.manifest)
-    statements = [delivery] if question.lost or delivery.state == "bad" else []
+    statements = [delivery] if question.get("lost", True) or delivery.state == "bad" else []
     bests: list[Best] = []
     if (gate := result.gate()) is not None:
         statements.append(gate_statement(gate))
@@ -45,8 +43,7 @@ def answer_of(result: RunResult) -> Answer:
     elif not any(figures.trials.values()):
         statements += _nothing_usable(summaries)
     else:
-        asked = question.best if question.best is not None else _default_metrics(workload, figures)
-        bests = [best_cell(figures, metric) for metric in asked]
+        bests = [best_cell(figures, metric) for metric in asked_metrics(figures)]
         statements += _in_doubt(
             [
                 *(best.statement for best in bests),
@@ -68,6 +65,17 @@ def _with_replaced(delivery: Statement, manifest: Manifest) -> Statement:
         if before.system_at_fault
     ]
     return replace(delivery, text=" ".join([delivery.text, *texts]), state="bad") if texts else delivery
+
+
+def asked_metrics(figures: Figures) -> list[str]:
+    """The metrics that the answer names the best cell of; none for a gate and for a search."""
+    result = figures.result
+    if result.gate() is not None or result.search() is not None:
+        return []
+    best = (result.manifest.workload.get("answer") or {}).get("best") or []
+    # A result of a newer version may ask for what this one does not know.
+    known = [name for name in ([best] if isinstance(best, str) else best) if name in METRICS]
+    return known or _default_metrics(result.manifest.workload, figures)
 
 
 def _planned(manifest: Manifest) -> int:
@@ -117,7 +125,9 @@ def _in_doubt(statements: Sequence[Statement], manifest: Manifest, trials: Seque
     A decision that no undisturbed trial supports is no good news.
     """
     disturbed = sum(trial.verdict.state == "inconclusive" for trial in trials)
+    emulated = any(trial.storage.emulated for trial in trials)
     doubts = [
+        *(["on an emulated disk"] if emulated else []),
         *(["a smoke run, not to be quoted"] if not manifest.for_measurement else []),
         *([f"{disturbed} of {plural(len(trials), 'trial')} disturbed"] if disturbed else []),
     ]
@@ -138,14 +148,14 @@ def _next_step(result: RunResult, bests: Sequence[Best], summaries: Sequence[Tri
 def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSummary]) -> Iterator[str]:
     """What to do, the most urgent first."""
     manifest = result.manifest
+    directory = _directory(result)
     if manifest.status in ("interrupted", "failed") and result.gate() is None:
         verb = "search" if result.search() is not None else "run"
-        resumed = shlex.join(["highwater", "bench", verb, manifest.workload_file, "--resume", str(result.directory)])
+        resumed = shlex.join(["highwater", "bench", verb, manifest.workload_file, "--resume", directory])
         yield f"Go on with the run: {resumed}"
     for trial in summaries:
         if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
-            log = result.directory / "trials" / trial.trial_id / "system.log"
-            yield f"Read what the broker printed in trial {trial.trial_id}: {log}"
+            yield f"Read what the broker printed: {directory}/trials/{trial.trial_id}/system.log"
     if result.gate() is not None or result.search() is not None:
         return
     if summaries and all(trial.verdict.state == "invalid" for trial in summaries):
@@ -154,18 +164,31 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         texts = [r.text for trial in summaries for r in trial.verdict.reasons if r.check == check]
         yield f"Mend what made the trials invalid: {texts[0]}" if texts else "Read the verdicts of the trials."
     is_open = [best for best in bests if best.trials or best.in_vain]
-    disturbed = sum(trial.verdict.state == "inconclusive" for trial in summaries)
-    quiet = f"stop other work on this host ({disturbed} of {plural(len(summaries), 'trial')} were disturbed)"
+    measured = [trial for trial in summaries if trial.role == "measure"]
+    disturbed = sum(trial.verdict.state == "inconclusive" for trial in measured)
+    quiet = f"stop other work on this host ({disturbed} of {plural(len(measured), 'trial')} were disturbed)"
     trials = max((best.trials or 0 for best in is_open), default=0)
     if trials:
-        command = _command_for(manifest, trials, str(result.directory))
+        command = _command_for(manifest, trials, directory)
         first = f"{quiet[:1].upper()}{quiet[1:]}, and then run" if disturbed else "Run"
         yield f"{first} about {trials} trials of each cell (an estimate): {command}"
-    if is_open:
-        why = is_open[0].in_vain
-        yield f"{why[:1].upper()}{why[1:]}" + (f", or {quiet}." if disturbed else ".")
-    if disturbed and 2 * disturbed > len(summaries):
-        yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, str(result.directory))}"
+    if is_open and disturbed:
+        yield f"{quiet[:1].upper()}{quiet[1:]}: at this noise, {is_open[0].in_vain}."
+    elif is_open:
+        yield f"More trials will hardly decide it: {is_open[0].in_vain}. Take the cells as equal in it."
+    if disturbed and 2 * disturbed > len(measured):
+        yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, directory)}"
+
+
+def _directory(result: RunResult) -> str:
+    """The result directory as the run's command named it, so that a report does not depend on where it is read."""
+    argv = result.manifest.argv
+    for option in ("--out", "--resume"):
+        for number, argument in enumerate(argv):
+            name, equals, value = argument.partition("=")
+            if name == option and (equals or number + 1 < len(argv)):
+                return (value if equals else argv[number + 1]).rstrip("/")
+    return result.directory.name
 
 
 def _command_for(manifest: Manifest, trials: int | None, directory: str) -> str:

@@ -58,6 +58,7 @@ class Figures:
 
     @cached_property
     def labels(self) -> dict[str, str]:
+        """The cells by the names and values of their factors."""
         return self._labels_by(self.names)
 
     @cached_property
@@ -66,7 +67,8 @@ class Figures:
         return self._labels_by({factor: name for factor, name in self.names.items() if factor not in self._of_load})
 
     def _labels_by(self, names: Mapping[str, str]) -> dict[str, str]:
-        return cells.cell_labels(cells.factors_of(self.result.manifest), names)[0]
+        found = cells.factors_of(self.result.manifest)
+        return {cell: cells.cell_label(factors, names, named=True) for cell, factors in found.items()}
 
     @cached_property
     def _offered_per_s(self) -> dict[str, float | None]:
@@ -130,7 +132,7 @@ def best_cell(figures: Figures, metric: str) -> Best:
         offered_per_s = cells.offered_per_s(figures.trials[compared[0]]) or 0.0
         text = (
             f"{at}{_title(definition)} is not a question that this run can answer: every cell kept up with the "
-            f"{count_text(offered_per_s)}/s offered. `highwater bench search` finds limits."
+            f"{count_text(offered_per_s)}/s offered; highwater bench search finds limits."
         )
         return Best(Statement(text, "best", "plain"), compared)
     return _ranked(figures, definition, compared, at)
@@ -139,7 +141,8 @@ def best_cell(figures: Figures, metric: str) -> Best:
 def _alone(figures: Figures, definition: MetricDefinition, cell: str, at: str) -> Best:
     values = figures.of(cell, definition.name)
     found = estimate(definition, values, figures.result.manifest.seed)
-    with_cell = f" with “{figures.labels_at_a_load[cell]}”" if len(set(figures.labels_at_a_load.values())) > 1 else ""
+    several = len(set(figures.labels_at_a_load.values())) > 1
+    with_cell = f" with “{figures.labels_at_a_load[cell]}”, the only cell with a usable trial" if several else ""
     text = f"{at}{_title(definition)} is {value_text(found.value, found.unit)}{with_cell}"
     if found.ci95:
         low, high = (value_text(end, found.unit) for end in found.ci95)
@@ -149,9 +152,18 @@ def _alone(figures: Figures, definition: MetricDefinition, cell: str, at: str) -
     return Best(Statement(text, "best", "plain"), [cell], LEAST_FOR_INTERVAL)
 
 
-def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[str], at: str) -> Best:
+def decided_best(figures: Figures, metric: str, compared: Sequence[str]) -> str | None:
+    """The cell that is better than each other one of `compared`, which all have the metric; None if none is."""
+    ranking, _, open_cells = _compared(figures, METRICS[metric], compared)
+    return None if open_cells or len(ranking) < _TWICE else ranking[0]
+
+
+def _compared(
+    figures: Figures, definition: MetricDefinition, compared: Sequence[str]
+) -> tuple[list[str], dict[str, Comparison], list[str]]:
+    """The cells from the best median on, the comparisons with the best one, and the cells not told apart from it."""
     medians = {cell: median(figures.of(cell, definition.name)) for cell in compared}
-    ranking = sorted(compared, key=lambda cell: medians[cell], reverse=definition.better == "higher")
+    ranking = sorted(compared, key=medians.__getitem__, reverse=definition.better == "higher")
     best, *others = ranking
     found = comparisons_with(
         best,
@@ -161,7 +173,13 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
         figures.result.manifest.seed,
     )
     by_cell = {comparison.head: comparison for comparison in found}
-    open_cells = [cell for cell in others if cell not in by_cell or by_cell[cell].verdict != "worse"]
+    return ranking, by_cell, [cell for cell in others if cell not in by_cell or by_cell[cell].verdict != "worse"]
+
+
+def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[str], at: str) -> Best:
+    medians = {cell: median(figures.of(cell, definition.name)) for cell in compared}
+    ranking, by_cell, open_cells = _compared(figures, definition, compared)
+    best, *others = ranking
 
     def named(cell: str) -> str:
         return f"“{figures.labels_at_a_load[cell]}” ({value_text(medians[cell], definition.unit)})"
@@ -173,20 +191,18 @@ def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[s
         )
     group = [best, *open_cells]
     text = f"{at}{_title(definition)}: not decided between {_listed([named(cell) for cell in group])}, because "
-    text += _reason(by_cell.get(open_cells[0]), len(others)) + "."
+    difference = "the difference of the first two" if len(open_cells) > 1 else "the difference"
+    text += _reason(by_cell.get(open_cells[0]), len(others), difference) + "."
     if behind := len(others) - len(open_cells):
         text += f" {'Both' if len(group) == _TWICE else 'All of these'} are better than "
         text += "the other cell." if behind == 1 else f"the other {behind} cells."
     needed = [_trials_to_decide(by_cell.get(cell), len(others)) for cell in open_cells]
     in_vain = ""
     if None in needed:
-        in_vain = f"{definition.name} is the same in these cells; take the cells as equal"
+        in_vain = f"{definition.name} is the same in all trials of these cells"
     elif (most := max(filter(None, needed))) > _MOST_TRIALS:
-        in_vain = (
-            f"more trials will hardly decide {definition.name}: about {count_text(float(f'{most:.1g}'))} of each cell "
-            "would be needed (an estimate), because the cells differ by less than trials of the same thing; take the "
-            "cells as equal"
-        )
+        about = count_text(float(f"{most:.1g}"))
+        in_vain = f"{definition.name} would take about {about} trials of each cell (an estimate)"
     statement = Statement(text, "best", "open")
     return Best(statement, compared, None if in_vain else max(filter(None, needed)), in_vain)
 
@@ -226,21 +242,21 @@ def _span(low: str, high: str) -> str:
     return f"{low.removesuffix(unit) if alike else low} to {high}"
 
 
-def _reason(comparison: Comparison | None, comparisons: int) -> str:
-    """Why a cell is not told apart from the best one, which is the base."""
+def _reason(comparison: Comparison | None, comparisons: int, difference: str) -> str:
+    """Why a cell is not told apart from the best one, which is the base. difference: how to name theirs."""
     if comparison is None:
         return "no ratio can be taken: no block has usable trials of both, or a value is 0"
     if comparison.ci95 is None:
         return f"an interval needs {LEAST_FOR_INTERVAL} trials of each cell, and there are {comparison.n_pairs}"
     low, high = 1 / comparison.ci95[1], 1 / comparison.ci95[0]
     if low == high == 1:
-        return "all trials have the same value"
+        return "trials of the same block have the same value"
     interval = f"95 % interval {change_span_text(low, high)}"
     if low <= 1 <= high:
-        return f"the difference ({interval}) may be none"
+        return f"{difference} ({interval}) may be none"
     if comparison.verdict == "no_change":
         return (
-            f"the difference of {change_text(1 / comparison.ratio)} ({interval}) is within the noise: as many trials "
+            f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), is within the noise: as many trials "
             f"of the same thing differ by ±{percent_text(comparison.delta_ratio)}"
         )
     if comparison.verdict == "better":

@@ -34,7 +34,8 @@ def delivery_statement(trials: Sequence[TrialSummary], planned: int, labels: Map
     if broken := list(_broken(trials, labels)):
         return Statement(f"{'; '.join(broken)}.", "delivery", "bad")
     checked = [trial for trial in trials if _is_checked(trial)]
-    among = "" if len(checked) == planned else f", in {len(checked)} of {plural(planned, 'trial')}"
+    twins = " (A/A twins included)" if any(trial.role == "a_a" for trial in trials) else ""
+    among = "" if len(checked) == planned else f", in {len(checked)} of {plural(planned, 'trial')}{twins}"
     if checked:
         unknown = len(trials) - len(checked)
         unchecked = f"; {plural(unknown, 'trial')} did not check delivery" if unknown else ""

@@ -55,7 +55,8 @@ def _worst(results: Sequence[SloResult]) -> str:
     if not values:
         return "without a figure"
     worst = min(values) if results[0].bound.startswith(">") else max(values)
-    return f"worst {value_text(worst, METRICS[results[0].metric].unit)}"
+    known = METRICS.get(results[0].metric)
+    return f"worst {value_text(worst, known.unit if known else '')}"
 
 
 def _objective(metric: str, bound: str) -> str:

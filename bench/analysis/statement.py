@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+
+_COMMAND: Final = " highwater bench "
 
 StatementKind = Literal["delivery", "best", "objective", "aim", "search"]
 StatementState = Literal["good", "open", "bad", "plain"]
@@ -26,6 +28,12 @@ class Answer:
     statements: Sequence[Statement]
     next_step: str
     """A command, or an act in words, that decides what is open; empty if nothing is."""
+
+    @property
+    def command(self) -> str:
+        """The command that `next_step` ends with, to paste; empty if it has none."""
+        _, found, arguments = self.next_step.partition(_COMMAND)
+        return f"{_COMMAND.lstrip()}{arguments}" if found else ""
 
     @property
     def sentence(self) -> str:

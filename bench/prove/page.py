@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.metrics import value_text
-from highwater.common.units import NONE, change_text, percent_text
+from highwater.common.units import NONE, change_span_text, change_text, percent_text
 from highwater.tuning.proofs import VERDICT_TEXTS, EffectOutcome, MeasuredEffect, Proof
 
 HEADER: Final = ("figure", "off", "on", "change", "95 %", "detectable", "")
@@ -30,7 +30,7 @@ def row(effect: MeasuredEffect) -> tuple[str, ...]:
     """One figure under HEADER."""
     interval = NONE
     if effect.low is not None and effect.high is not None:
-        interval = f"{change_text(effect.low)[:-2]} to {change_text(effect.high)}"
+        interval = change_span_text(effect.low, effect.high)
     detectable = effect.smallest_detectable_ratio
     return (
         effect.metric,

@@ -10,6 +10,7 @@ import pytest
 from highwater.common.units import (
     BINARY_BYTES,
     DECIMAL_BYTES,
+    change_span_text,
     change_text,
     count_text,
     duration_ns_text,
@@ -110,15 +111,18 @@ def test_counts_and_rates_have_commas() -> None:
 
 
 def test_ratios_and_changes() -> None:
-    assert [change_text(ratio) for ratio in (0.92, 1.0, 1.00004, 1.0008, 1.005, 0.8766, 3.0)] == [
+    assert [change_text(ratio) for ratio in (0.92, 1.0, 1.00004, 1.0008, 1.005, 0.8766, 2.0, 60.0)] == [
         "−8 %",
         "±0 %",
         "±0 %",
         "+0.08 %",
         "+0.5 %",
         "−12.3 %",
-        "+200 %",
+        "+100 %",
+        "60×",
     ]
+    spans = [change_span_text(low, high) for low, high in ((0.91, 1.06), (0.91, 3), (2.5, 60))]
+    assert spans == ["−9 to +6 %", "−9 % to 3×", "2.5× to 60×"]
     assert [ratio_text(ratio) for ratio in (0.5, 0.9963, 1.0042, 1.614, 23.45)] == [
         "0.5×",
         "0.996×",

@@ -87,6 +87,8 @@ class Sample:
     detailed: bool = False
     """With all that a trial may tell beside rates and latencies, fio's probes, a ceiling and objectives."""
     partitions: int = 4
+    best: Sequence[str] = ()
+    """The metrics that the workload asks the best cell of; the default ones when empty."""
     environment: Environment | None = None
     change: Callable[[TrialSummary], TrialSummary] = lambda summary: summary
 
@@ -158,6 +160,8 @@ def _manifest(sample: Sample, plans: list[TrialPlan]) -> Manifest:
         "trials": {"n": sample.trials},
         "matrix": sample.axes,
     }
+    if sample.best:
+        workload["answer"] = {"best": list(sample.best)}
     return Manifest(
         name=sample.name,
         purpose=sample.purpose,
@@ -427,6 +431,7 @@ def golden_sample() -> Sample:
         detailed=True,
         status="interrupted",
         unfinished=("c3-t3",),
+        best=("produce.p99", "system.cpu_ratio"),
         change=lambda summary: saturated(summary) if summary.trial_id == "c2-t2" else summary,
     )
 

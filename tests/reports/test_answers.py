@@ -28,14 +28,20 @@ def test_objectives_are_met_only_when_every_usable_trial_meets_them(tmp_path: Pa
         "Throughput >=9k/s": ["0 of 2", "missed"],
         "Failed records ==0": ["2 of 2", "met"],
     }
-    assert "4 of 6 objectives met in every trial." in document.with_id("verdict").text
+    answer = document.with_id("answer").text
+    assert "Objective missed: Throughput >=9k/s, by “acks all” in 2 of 2 trials (worst " in answer
+    assert "by “acks 1” in 2 of 2 trials (worst " in answer
+    assert "Objectives kept in every trial: Produce latency p99 <20ms, Failed records ==0." in answer
 
 
 def test_a_search_names_its_bracket_the_limit_that_failed_and_every_rate(tmp_path: Path) -> None:
     directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
     ResultWriter.reopen(directory).write_search(sample_details.search())
-    section = page_of(directory).with_id("search")
-    assert "30,844 records/s is the highest rate that was sustained; 33,636/s was not." in section.text
+    document = page_of(directory)
+    section = document.with_id("search")
+    assert (
+        "30,844/s is sustained (confirmed by 3 of 3 fresh trials); 33,636/s is not" in document.with_id("answer").text
+    )
     assert "Confirmed by3 of 3 fresh trials" in section.text
     assert "e2e.p99: e2e.p99 was 31.2 ms, the objective is <20ms" in section.text
     assert len(section.find("table")[0].rows()) == 1 + 6
@@ -43,20 +49,19 @@ def test_a_search_names_its_bracket_the_limit_that_failed_and_every_rate(tmp_pat
 
 def test_a_search_that_the_generator_ended_says_so(tmp_path: Path) -> None:
     directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
-    found = sample_details.search().model_copy(update={"generator_limited": True, "first_failing_per_s": None})
+    found = sample_details.search().model_copy(update={"generator_limited": True})
     ResultWriter.reopen(directory).write_search(found)
-    text = page_of(directory).with_id("search").text
-    assert "The load generator failed before the system did" in text
-    assert "the limit lies above" in text
+    text = page_of(directory).with_id("answer").text
+    assert "The generator is the limit: the system may sustain more." in text
 
 
 def test_a_gate_stands_right_after_the_verdict(tmp_path: Path) -> None:
     directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1))
     (directory / "gate.json").write_text(sample_details.gate().model_dump_json(by_alias=True), "utf-8")
     document = page_of(directory)
-    assert [e.attributes["id"] for e in document.find("section")][1] == "gate"
+    assert [e.attributes["id"] for e in document.find("section")][:2] == ["answer", "gate"]
+    assert "produce.p99 is 14 % worse" in document.with_id("answer").text
     section = document.with_id("gate")
-    assert section.text.startswith("Gate: regression produce.p99 is 14 % worse")
     first, confirmation, environment = section.find("table")
     assert [row[-1] for row in first.rows()[1:]] == ["worse", "no change shown", "undecided"]
     assert first.rows()[1][3:5] == ["+14 %[+12 %, +16 %]", "5 %"]

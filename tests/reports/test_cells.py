@@ -8,7 +8,7 @@ import pytest
 
 from highwater.bench.analysis.cells import scalar_text, short_names
 from highwater.bench.results import RunResult, Scalar, TrialSummary
-from highwater.reports.cells import Run, paired_ratios
+from highwater.reports.cells import Run
 from highwater.reports.measures import PRODUCE_P99
 from tests.reports.sample_run import Sample, saturated, write_sample
 
@@ -67,9 +67,3 @@ def test_the_typical_trial_is_a_real_valid_one_in_the_middle(tmp_path: Path) -> 
     typical = run.cells[0].typical(PRODUCE_P99)
     assert typical is not None
     assert typical.summary.trial == 3
-
-
-def test_blocks_without_a_partner_give_no_ratio(tmp_path: Path) -> None:
-    sample = Sample(axes={"producers.client.acks": ["all", "1"]}, measure_s=1, unfinished=("c1-t1", "c2-t3"))
-    run = Run.of(RunResult(write_sample(tmp_path / "run", sample)))
-    assert len(paired_ratios(run.cells[1], run.cells[0], PRODUCE_P99)) == 1

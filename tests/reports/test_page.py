@@ -68,7 +68,12 @@ def test_policy_allows_our_script_and_style_and_no_other(golden_document: Docume
 
 def test_sections_stand_in_the_order_of_trust(golden_document: Document) -> None:
     sections = [e.attributes["id"] for e in golden_document.find("section")]
-    assert sections[:5] == ["verdict", "findings", "compared", "cells", "changes"]
+    assert sections[:5] == ["answer", "findings", "compared", "cells", "changes"]
+    order = [e.attributes.get("id", e.name) for e in golden_document]
+    answer, verdict, nav = map(order.index, ("answer", "verdict", "nav"))
+    assert answer < verdict < nav, "who reads one screen reads the answer"
+    assert golden_document.with_id("verdict").name == "details"
+    assert "open" not in golden_document.with_id("verdict").attributes
     assert sections[-6:] == ["setup", "environment", "objectives", "repeat", "method", "files"]
 
 

@@ -76,6 +76,8 @@ def test_warm_up_is_shaded_from_start_to_end() -> None:
     (band,) = [r for r in root.iter(f"{_SVG}rect") if r.get("class") == "band"]
     assert float(band.get("x", "")) == left
     assert abs(float(band.get("width", "")) - (right - left) / 4) < 0.11
+    (label,) = [text for text in root.iter(f"{_SVG}text") if text.text == "warm-up"]
+    assert float(label.get("y", "")) < float(band.get("y", "")), "above the plot, where no line is"
 
 
 def test_every_trial_is_a_dot_and_an_unsound_one_a_cross() -> None:

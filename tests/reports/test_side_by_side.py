@@ -41,7 +41,8 @@ def test_ratios_are_those_of_compare(pair: tuple[RunResult, RunResult]) -> None:
     assert p99.ratio
     assert rows["Produce latency p99"][3].startswith(change_text(p99.ratio))
     assert rows["Produce latency p99"][-1] == "worse"
-    assert "worse" in document.find("h2")[0].text
+    assert document.with_id("answer").text.endswith(".")
+    assert "9×" in document.with_id("answer").text
 
 
 def test_runs_that_were_not_interleaved_say_so(pair: tuple[RunResult, RunResult]) -> None:
@@ -53,7 +54,7 @@ def test_another_environment_is_said_before_any_figure(tmp_path: Path) -> None:
     facts = {"kernel_release": "7.0", "cpu_count": 64}
     other = Sample(axes={}, trials=5, measure_s=1, environment=Environment(facts=facts, tuning=[]))
     document = page_of(RunResult(write_sample(tmp_path / "a", plain)), RunResult(write_sample(tmp_path / "b", other)))
-    assert "The environments differ in what decides over figures" in document.with_id("verdict").text
+    assert "The environments differ in what decides over figures" in document.with_id("answer").text
     rows = document.with_id("environment").find("table")[0].rows()
     assert ["cpu.count", "8", "64", "decides over figures"] in rows
 
@@ -62,7 +63,7 @@ def test_an_invalid_side_makes_the_page_bad(tmp_path: Path) -> None:
     one = RunResult(write_sample(tmp_path / "a", Sample(axes={}, trials=2, measure_s=1)))
     two = RunResult(write_sample(tmp_path / "b", Sample(axes={}, trials=2, measure_s=1, change=saturated)))
     section = page_of(one, two).with_id("verdict")
-    assert section.attributes["class"] == "verdict bad"
+    assert section.attributes["class"] == "folded verdict bad"
 
 
 def test_nothing_in_common_is_one_line(tmp_path: Path) -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from highwater.bench.results import Reason, RunResult, TrialSummary, Verdict
 from highwater.reports.cells import Run
+from highwater.reports.page import render, run_document
 from highwater.reports.verdict import Overall, overall
-from tests.reports.parsing import Document
+from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 
 EVERY = ("c1-t1", "c1-t2")
@@ -46,7 +47,9 @@ def test_badge(tmp_path: Path, sample: Sample, badge: str, tone: str) -> None:
 
 def test_every_trial_that_is_not_valid_is_named_with_check_value_limit_and_reason(golden_document: Document) -> None:
     section = golden_document.with_id("verdict")
-    assert section.text.startswith("Partly valid This run was interrupted")
+    assert section.text.startswith(
+        "Partly valid 22 of 24 trials valid · 1 trial: generator_cpu beyond 0.85 · 1 warning"
+    )
     assert "22 of 24 trials are valid. 1 is invalid." in section.text
     (table,) = section.find("table")
     _, invalid, missing = table.rows()
@@ -86,3 +89,22 @@ def test_notes_of_trials_are_told_once_with_their_number(tmp_path: Path) -> None
     found = verdict_of(tmp_path, Sample(axes={}, trials=3, measure_s=1, change=inconclusive))
     assert found.remarks == ["Note. (3 trials)"]
     assert [p.value for p in found.problems] == ["rising"] * 3
+
+
+def test_like_causes_are_one_line_in_units_people_read(tmp_path: Path) -> None:
+    def late(summary: TrialSummary) -> TrialSummary:
+        reasons = [
+            Reason(check="host.cpu_ratio", value=0.97, limit=0.95, text="The host was busy."),
+            Reason(check="generator.send_delay_p99_ns", value=6_025_215, limit=5_000_000, text="Records left late."),
+        ]
+        return summary.model_copy(update={"verdict": Verdict(state="invalid", reasons=reasons)})
+
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=3, measure_s=1, change=late))
+    section = parse(render(run_document(RunResult(directory)))).with_id("verdict")
+    assert [item.text for item in section.find("li")] == [
+        "3 trials: host CPU above 95 %; median 97 %",
+        "3 trials: records left late: p99 above 5 ms; median 6.03 ms",
+    ]
+    assert section.find("summary")[0].text == "Invalid 0 of 3 trials valid · 3 trials: host CPU above 95 %; median 97 %"
+    assert [row[4:6] for row in section.find("table")[0].rows()[1:3]] == [["97 %", "95 %"], ["6.03 ms", "5 ms"]]
+    assert "6,025,215" not in section.text
