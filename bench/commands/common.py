@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +15,11 @@ from highwater.bench.runs.launchers import LauncherKind, looks_secret
 if TYPE_CHECKING:
     from highwater.bench.results import Calibration, TargetProbe
     from highwater.bench.workload.specification import Specification
-    from highwater.bench.workload.yaml_document import Location
 
-WorkloadFile = Annotated[Path, typer.Argument(metavar="FILE", help="Workload file (YAML, schema bench.workload/1).")]
+WorkloadFile = Annotated[
+    Path | None,
+    typer.Argument(metavar="[FILE]", help="Workload file (YAML, schema bench.workload/1), unless --rate gives a load."),
+]
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell; overrides the file.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed for order and payload; overrides the file.")]
 PayloadFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Send the lines of this text file.")]
@@ -42,17 +45,37 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on standard out
 
 
 def specification_of(
-    file: Path,
+    file: Path | None,
     trials: int | None = None,
     payload_file: Path | None = None,
     storage: list[str] | None = None,
     bootstrap_servers: str | None = None,
     command_config: Path | None = None,
     objectives: dict[str, str] | None = None,
+    *,
+    load: Mapping[str, str] | None = None,
+    resume: Path | None = None,
 ) -> Specification:
-    from highwater.bench.workload.specification import load_specification
+    """The workload of a command line. load: the options of a load in one line; resume: the run to continue.
 
-    overrides: dict[Location, tuple[Any, str]] = {}
+    Without a file, the load in one line is the workload, or else the one that the continued run was given in one line.
+    Raises UsageError.
+    """
+    from highwater.bench.errors import UsageError
+    from highwater.bench.results import WORKLOAD_FILE
+    from highwater.bench.workload import one_line
+    from highwater.bench.workload.layers import read_with_includes
+    from highwater.bench.workload.specification import specification_of_document
+
+    load = load or {}
+    if file is None and resume is not None and not load and (resume / WORKLOAD_FILE).is_file():
+        file = resume / WORKLOAD_FILE
+    if file is None and resume is not None and not load:
+        raise UsageError(f"name the workload FILE that {resume} was begun with")
+    document = one_line.default_document(load) if file is None else read_with_includes(file)
+    overrides = one_line.overrides_of(load, document)
+    if file is None and payload_file is not None and "--size" not in load:
+        overrides["records", "size"] = (None, "--payload-file")
     if trials is not None:
         overrides["trials", "n"] = (trials, "--trials")
     if payload_file is not None:
@@ -70,7 +93,8 @@ def specification_of(
         overrides["system", "command_config"] = (str(command_config.absolute()), "--command-config")
     for metric, bound in (objectives or {}).items():
         overrides["slo", metric] = (bound, "--slo")
-    return load_specification(file, overrides)
+    specification = specification_of_document(document, file or Path(WORKLOAD_FILE), overrides)
+    return specification if file is not None else replace(specification, text=one_line.as_text(document))
 
 
 def calibration_of(file: Path | None) -> Calibration | None:

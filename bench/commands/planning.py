@@ -59,10 +59,11 @@ def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line:
     found, earlier = _checked(asked, collect())
     if as_json:
         refused = {"refusals": [str(error) for error in found.refusals], "warnings": found.warnings}
-        typer.echo(json.dumps(plan_as_json(asked.plan, price) | refused, indent=2))
+        typer.echo(json.dumps(plan_as_json(asked.plan, price) | _told_file(asked.plan) | refused, indent=2))
     else:
         if first_line:
             typer.echo(first_line)
+        tell_workload(asked.plan, err=False)
         print_plan(asked.plan, price)
         if earlier is not None:
             typer.echo(_left(asked.plan, earlier))
@@ -73,6 +74,16 @@ def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line:
     if found.refusals:
         elsewhere = all(isinstance(error, NotComparableError) for error in found.refusals)
         raise typer.Exit(EXIT_ENVIRONMENT if elsewhere else EXIT_USAGE)
+
+
+def tell_workload(plan: Plan, *, err: bool) -> None:
+    """Print the workload file that says the same as a load in one line. err: on standard error."""
+    if text := plan.specification.text:
+        typer.echo(f"# These options as a workload file:\n{text}", err=err)
+
+
+def _told_file(plan: Plan) -> dict[str, str]:
+    return {"workload_file": plan.specification.text} if plan.specification.text else {}
 
 
 def _left(plan: Plan, earlier: Earlier) -> str:

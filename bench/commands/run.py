@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from highwater.bench.commands import load_options
 from highwater.bench.commands.common import (
     AsJson,
     BootstrapServers,
@@ -31,7 +32,7 @@ from highwater.bench.commands.common import (
     probes_of,
     specification_of,
 )
-from highwater.bench.commands.planning import Asked, show
+from highwater.bench.commands.planning import Asked, show, tell_workload
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ Probes = Annotated[
 
 
 def run(
-    file: WorkloadFile,
+    context: typer.Context,
+    file: WorkloadFile = None,
     out: Out = None,
     resume: Resume = None,
     retry_invalid: RetryInvalid = False,
@@ -77,6 +79,18 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Do what bench plan does and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    rate: load_options.Rate = None,
+    size: load_options.Size = None,
+    measure: load_options.Measure = None,
+    warmup: load_options.Warmup = None,
+    acks: load_options.Acks = None,
+    compression: load_options.Compression = None,
+    batch_size: load_options.BatchSize = None,
+    linger: load_options.Linger = None,
+    partitions: load_options.Partitions = None,
+    producers: load_options.Producers = None,
+    consumers: load_options.Consumers = None,
+    system: load_options.System = None,
 ) -> None:
     """Run every trial of a workload and write a result directory."""
     with one_line_errors():
@@ -85,7 +99,16 @@ def run(
         from highwater.bench.results import RunResult
         from highwater.bench.runs.execution import run_plan
 
-        specification = specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config)
+        specification = specification_of(
+            file,
+            trials,
+            payload_file,
+            storage,
+            bootstrap_servers,
+            command_config,
+            load=load_options.load_in_one_line(context),
+            resume=resume,
+        )
         asked = Asked(
             plan=_plan_of(specification, seed, resume),
             launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),
@@ -99,6 +122,8 @@ def run(
         if dry_run:
             show(asked, as_json=as_json)
             return
+        if not (quiet or as_json):
+            tell_workload(asked.plan, err=True)
         manifest = run_plan(
             asked.plan,
             asked.directory,
@@ -124,7 +149,8 @@ def run(
 
 
 def plan(
-    file: WorkloadFile,
+    context: typer.Context,
+    file: WorkloadFile = None,
     out: Out = None,
     resume: Resume = None,
     retry_invalid: RetryInvalid = False,
@@ -146,12 +172,33 @@ def plan(
     ] = None,
     currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of --price-per-hour.")] = "USD",
     as_json: AsJson = False,
+    rate: load_options.Rate = None,
+    size: load_options.Size = None,
+    measure: load_options.Measure = None,
+    warmup: load_options.Warmup = None,
+    acks: load_options.Acks = None,
+    compression: load_options.Compression = None,
+    batch_size: load_options.BatchSize = None,
+    linger: load_options.Linger = None,
+    partitions: load_options.Partitions = None,
+    producers: load_options.Producers = None,
+    consumers: load_options.Consumers = None,
+    system: load_options.System = None,
 ) -> None:
     """Show trials, duration and disk space, and refuse what bench run would refuse. Starts nothing."""
     with one_line_errors():
         from highwater.bench.trials.plan import Price
 
-        specification = specification_of(file, trials, payload_file, storage, bootstrap_servers, command_config)
+        specification = specification_of(
+            file,
+            trials,
+            payload_file,
+            storage,
+            bootstrap_servers,
+            command_config,
+            load=load_options.load_in_one_line(context),
+            resume=resume,
+        )
         asked = Asked(
             plan=_plan_of(specification, seed, resume),
             launcher=LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf")),

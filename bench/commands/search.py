@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from highwater.bench.commands import load_options
 from highwater.bench.commands.common import (
     AsJson,
     BootstrapServers,
@@ -26,7 +27,7 @@ from highwater.bench.commands.common import (
     pairs_of,
     specification_of,
 )
-from highwater.bench.commands.planning import Asked, show
+from highwater.bench.commands.planning import Asked, show, tell_workload
 from highwater.bench.commands.run import observer_of
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
 
 def search(
-    file: WorkloadFile,
+    context: typer.Context,
+    file: WorkloadFile = None,
     slo: Annotated[
         list[str] | None, typer.Option(metavar="METRIC<VALUE", help="Objective, such as 'e2e.p99<20ms'; repeatable.")
     ] = None,
@@ -60,6 +62,18 @@ def search(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show an estimate of what would run and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
+    rate: load_options.Rate = None,
+    size: load_options.Size = None,
+    measure: load_options.Measure = None,
+    warmup: load_options.Warmup = None,
+    acks: load_options.Acks = None,
+    compression: load_options.Compression = None,
+    batch_size: load_options.BatchSize = None,
+    linger: load_options.Linger = None,
+    partitions: load_options.Partitions = None,
+    producers: load_options.Producers = None,
+    consumers: load_options.Consumers = None,
+    system: load_options.System = None,
 ) -> None:
     """Find the highest rate that the system sustains without errors, within objectives, and without growing lag."""
     with one_line_errors():
@@ -71,7 +85,17 @@ def search(
         from highwater.bench.runs.runner import Run
         from highwater.bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
 
-        given = specification_of(file, 1, payload_file, storage, bootstrap_servers, command_config, _objectives(slo))
+        given = specification_of(
+            file,
+            1,
+            payload_file,
+            storage,
+            bootstrap_servers,
+            command_config,
+            _objectives(slo),
+            load=load_options.load_in_one_line(context),
+            resume=resume,
+        )
         specification = searchable(given, cell)
         first_rate = specification.workload.load.rate_per_s or 1
         wanted = _range(lowest, highest, precision, confirm, first_rate)
@@ -90,6 +114,8 @@ def search(
             agenda = SearchAgenda(specification, wanted, plan.seed, run.writer)
             return run.drive(agenda, agenda.conclude, agenda.exit_code)
 
+        if not (quiet or as_json):
+            tell_workload(plan, err=True)
         manifest = run_plan(
             plan,
             asked.directory,

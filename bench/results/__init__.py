@@ -35,6 +35,7 @@ from highwater.bench.results.calibration import (
 from highwater.bench.results.canary import BlockCanary, CanaryReading
 from highwater.bench.results.cluster import ClusterHostUse
 from highwater.bench.results.files import (
+    WORKLOAD_FILE,
     ResultDirectoryError,
     histogram_path,
     measured_latency,
@@ -127,6 +128,7 @@ __all__ = [
     "MANIFEST_SCHEMA",
     "SEARCH_SCHEMA",
     "SUMMARY_SCHEMA",
+    "WORKLOAD_FILE",
     "AaPair",
     "Analysis",
     "AtOnce",

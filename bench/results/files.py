@@ -31,6 +31,8 @@ class DamagedFileError(ResultDirectoryError):
 M = TypeVar("M", bound=BaseModel)
 CLUSTER_HOSTS = "hosts"
 """The folder in a trial's folder with the samples of hosts that carry an external cluster."""
+WORKLOAD_FILE = "workload.yaml"
+"""The workload of a run that was given its load in one line."""
 REPLACED = "replaced"
 """The folder with the folders of trials that were measured again."""
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")

@@ -15,6 +15,7 @@ from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
 from highwater.bench.results.files import (
     CLUSTER_HOSTS,
     REPLACED,
+    WORKLOAD_FILE,
     DamagedFileError,
     ResultDirectoryError,
     histogram_path,
@@ -50,6 +51,7 @@ _RUN_FILES: Final = (
     "search.json",
     "gate.json",
     CALIBRATION_FILE,
+    WORKLOAD_FILE,
 )
 
 

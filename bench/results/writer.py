@@ -11,7 +11,7 @@ from typing import Final
 
 from highwater.bench.results.analysis import Analysis, Search
 from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
-from highwater.bench.results.files import CLUSTER_HOSTS, ResultDirectoryError, dump, is_trial_id
+from highwater.bench.results.files import CLUSTER_HOSTS, WORKLOAD_FILE, ResultDirectoryError, dump, is_trial_id
 from highwater.bench.results.host import HostSample
 from highwater.bench.results.models import Environment, EventLine, Manifest, PartitionLine, TrialSummary, Window
 from highwater.bench.results.storage import StorageProbes
@@ -24,6 +24,7 @@ _FILES_OF_A_RUN: Final = (
     "analysis.json",
     "search.json",
     CALIBRATION_FILE,
+    WORKLOAD_FILE,
     "checksums.sha256",
 )
 
@@ -80,6 +81,12 @@ class ResultWriter:
 
     def write_manifest(self, manifest: Manifest) -> None:
         write_atomically(self.directory / "manifest.json", dump(manifest))
+
+    def write_workload(self, text: str) -> Path:
+        """Write the workload file of a run that was given its load in one line; returns its path."""
+        path = self.directory / WORKLOAD_FILE
+        write_atomically(path, text)
+        return path
 
     def write_environment(self, environment: Environment) -> None:
         write_atomically(self.directory / "env.json", dump(environment))

@@ -337,7 +337,7 @@ class Run:
             exit_code=None,
             workload=workload.as_document(),
             workload_sha256=specification.sha256,
-            workload_file=str(specification.file),
+            workload_file=str(self._workload_file()),
             argv=self.surroundings.argv,
             cwd=str(self.surroundings.directory),
             git=git_state(self.surroundings.directory),
@@ -348,6 +348,11 @@ class Run:
             launcher=self.launcher.name,
             launcher_settings=told_settings(self.launcher.settings),
         )
+
+    def _workload_file(self) -> Path:
+        """The file to run again; a load in one line gets one in the result directory."""
+        text = self.plan.specification.text
+        return self.writer.write_workload(text) if text else self.plan.specification.file
 
     def _taken_up(self, earlier: Earlier) -> Manifest:
         ended = {outcome.plan.trial_id: outcome.plan for outcome in earlier.outcomes}

@@ -63,6 +63,8 @@ class Specification:
     workload: Workload
     axes: dict[str, list[Scalar]]
     cells: list[Cell]
+    text: str = ""
+    """The workload as YAML, if it has no file."""
     _command_configs: dict[Path, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -96,9 +98,18 @@ class Specification:
 
 
 def load_specification(path: Path, overrides: Mapping[Location, tuple[Any, str]] | None = None) -> Specification:
-    """Read `path`; `overrides`: key -> (value, the option that set it); None removes a key. Raises UsageError."""
-    document = read_with_includes(path)
-    for location, (value, option) in (overrides or {}).items():
+    """Read `path`; `overrides` are as those of `specification_of_document`. Raises UsageError."""
+    return specification_of_document(read_with_includes(path), path, overrides or {})
+
+
+def specification_of_document(
+    document: Document, path: Path, overrides: Mapping[Location, tuple[Any, str]]
+) -> Specification:
+    """The specification of a document and what the command line sets over it. Raises UsageError.
+
+    overrides: key -> (value, the option that set it); None removes a key. path: relative names of files start there.
+    """
+    for location, (value, option) in overrides.items():
         put(document.data, location, value)
         document.origins[location] = option
     specification = specify(document, path)

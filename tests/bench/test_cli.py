@@ -461,3 +461,41 @@ def test_lines_for_a_parser_stay_alone_on_standard_output(stand_ins: Path, tmp_p
     result = call("run", stand_ins, "--out", tmp_path / "out", "--compat", "kafka")
     assert OUTCOME not in result.stdout
     assert result.stderr.startswith(OUTCOME)
+
+
+ONE_LINE = ("--rate", "100/s", "--size", "100B", "--for", "2s", "--warmup", "1s", "--partitions", "2")
+
+
+def test_a_load_in_one_line_is_told_as_a_file_and_kept_as_one(stand_ins: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    result = call("run", "--out", out, *ONE_LINE, "--trials", "2", "--acks", "1,all")
+    assert result.exit_code == 0
+    assert "# These options as a workload file:\nschema: bench.workload/1\n" in result.stderr
+    kept = (out / "workload.yaml").read_text()
+    assert kept in result.stderr
+    assert "producers.client.acks: ['1', all]" in kept
+    manifest = RunResult(out).manifest
+    assert manifest.workload_file == str(out / "workload.yaml")
+    assert list(disagreements(RunResult(out))) == []
+    # The run is continued without a file, and the file asks the same question.
+    assert call("run", "--resume", out).exit_code == 0
+    planned = json.loads(call("plan", out / "workload.yaml", "--json").stdout)
+    assert planned["workload_sha256"] == manifest.workload_sha256
+
+
+def test_the_plan_of_a_load_in_one_line(workload: Path) -> None:
+    shown = call("plan", *ONE_LINE, "--trials", "2")
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith("# These options as a workload file:\nschema: bench.workload/1\n")
+    assert "2 trials, in 2 blocks" in shown.stdout
+    assert json.loads(call("plan", *ONE_LINE, "--json").stdout)["workload_file"].startswith("schema: ")
+    assert call("plan", workload, "--rate", "50/s").exit_code == 0
+    nothing = call("plan")
+    assert (nothing.exit_code, nothing.stderr.count("\n")) == (2, 1)
+    assert nothing.stderr.startswith("error: name a workload FILE, or give a load in one line: --rate 3k/s")
+
+
+def test_a_search_of_a_load_in_one_line(workload: Path) -> None:
+    result = call("search", *ONE_LINE, "--max", "200/s", "--dry-run")
+    assert result.exit_code == 0
+    assert "A search chooses its rates as it goes" in result.stdout
