@@ -1,6 +1,6 @@
-"""Systems under test behind one small face: start on directories, tell what you are, stop surely.
+"""Systems under test behind one small interface: start on directories, describe yourself, always stop.
 
-A system is known here by a command line and by Kafka's protocol only, so that any broker can stand in the same place.
+The interface needs a command line and Kafka's protocol only, so that any broker can implement it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class System(Protocol):
 
     @property
     def commands(self) -> list[list[str]]:
-        """What started its brokers; empty when somebody else did."""
+        """The command lines of its brokers; empty for an external system."""
         ...
 
     @property
     def nodes(self) -> list[SystemProcess]:
-        """Its brokers, number 1 first, for faults to be made on; empty when somebody else started them."""
+        """Its brokers, number 1 first, for fault injection; empty for an external system."""
         ...
 
     @property
@@ -48,7 +48,7 @@ class System(Protocol):
 
     @property
     def attendant_process_ids(self) -> list[int]:
-        """What the brokers cannot run without and is none of them: ZooKeeper."""
+        """Processes that the brokers need beside them: ZooKeeper."""
         ...
 
     def problem(self) -> str | None:
@@ -128,7 +128,10 @@ def source_of(wanted: HighwaterUnderTest) -> Path | None:
 
 
 class ExternalSystem:
-    """A cluster that somebody else runs. Kafka's protocol has no request for what it is: that is told, or unknown."""
+    """An external cluster.
+
+    Kafka's protocol does not report product and version: the workload does, or they are unknown.
+    """
 
     kind = "external"
 

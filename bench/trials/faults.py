@@ -1,6 +1,6 @@
-"""Carries a workload's faults out while its load runs: which broker, when, and when it comes back.
+"""Injects the faults of a workload while its load runs: which broker, when, and when it serves again.
 
-A state machine that is turned about ten times a second by the thread that watches the load. It has no thread of its
+A state machine that the thread which watches the load calls about ten times a second. It has no thread of its
 own: a broker dies with the thread that started it (bench/systems/tether.py). No turn waits, but for the moment a killed
 process needs to go, and for the cluster's answer to who leads.
 """
@@ -81,7 +81,7 @@ class FaultInjector:
         """One line when a fault could not be made, or a broker did not come back."""
 
     def hear(self, progress: Progress) -> None:
-        """Where the load stands: tells when the measured phase starts, or has started, on time.monotonic()."""
+        """Note from the progress of the load when the measured phase starts, on time.monotonic()."""
         if progress.phase in ("warmup", "measure"):
             self._measure_start_s = time.monotonic() + progress.left_s - self._measure_s
 
@@ -101,7 +101,7 @@ class FaultInjector:
             self.problem = str(error)
 
     def _check_in_time(self, fault: Fault, elapsed_s: float) -> None:
-        """Raises TrialError when too little is left to see how the fault ends: it would seem never to."""
+        """Raises TrialError when too little time is left to see the end of the fault."""
         if elapsed_s > fault.latest_s(self._measure_s) + _TURNS_LATE_S:
             raise TrialError(f"it is too late for the fault at {fault.at_s} s of the measured phase{self._why_late()}")
 
@@ -110,11 +110,11 @@ class FaultInjector:
 
     @property
     def _awaited(self) -> bool:
-        """Whether a broker is away that comes back: the next fault waits for it."""
+        """Whether a broker is down that will come back: the next fault waits for it."""
         return any(struck.state != "back" and struck.back_due_s is not None for struck in self._struck)
 
     def finish(self, checkpoint: Callable[[], None]) -> None:
-        """The load has ended: wait until every broker serves again that shall.
+        """After the end of the load: wait until every broker that is to come back serves again.
 
         Raises TrialError when one does not, or a fault was not made in time.
         """

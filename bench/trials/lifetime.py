@@ -1,4 +1,4 @@
-"""What a system does beside its load: how it comes up, rests, and starts again on its log."""
+"""Measures a system's start, its idle time, and its restart on its log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAST_RECORD: Final = bytes(1024)
 
 
 class ComingUp:
-    """Notes a system's way to its load, one moment after the other."""
+    """Measures the start of a system: processes, topics, idle time."""
 
     def __init__(self, started_s: float, system: System) -> None:
         """started_s: of time.monotonic(), when its first process was started; the system serves now."""
@@ -47,7 +47,7 @@ class ComingUp:
         self._partitions = partitions
 
     def rest(self, seconds: int, checkpoint: Callable[[], None]) -> None:
-        """Let nothing happen for so long; the load comes next."""
+        """Wait without any request; the load follows."""
         ends_s = time.monotonic() + seconds
         while time.monotonic() < ends_s:
             checkpoint()
@@ -70,7 +70,7 @@ class ComingUp:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """in_log: of each topic the records of each partition, as the broker told after its start."""
+    """in_log: for each topic the records of each partition, as the broker reported after its restart."""
 
     figures: Restart
     in_log: list[list[int]]
@@ -134,7 +134,7 @@ def _await(done: Callable[[], bool], complaint: str, checkpoint: Callable[[], No
 
 
 def _records_told(admin: AdminClient, topic: str, partitions: int) -> list[int] | None:
-    """What each partition holds; None while one has no leader or does not tell."""
+    """The number of records of each partition; None while a partition has no leader or does not respond."""
     try:
         known = admin.list_topics(topic, timeout=5).topics[topic].partitions
         if len(known) != partitions or any(partition.leader < 0 for partition in known.values()):

@@ -1,4 +1,4 @@
-"""What every trial observes of its system: its processes, what it is, its start after an end."""
+"""What every trial records of its system: processes, product and configuration, restart."""
 
 from __future__ import annotations
 

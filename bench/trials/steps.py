@@ -1,4 +1,4 @@
-"""What a run spends its time on, by step: the evidence for what the harness costs beside the load."""
+"""The wall time of a run by step: the evidence for the overhead of the harness."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOAD = "load"
 
 
 class StepClock:
-    """Wall time by step; a step that comes again adds to itself. `tell` hears of each as it begins."""
+    """Wall time by step; a step that is repeated adds to its time. `tell` is called when a step begins."""
 
     def __init__(self, tell: Callable[[str], None] | None = None, now_s: Callable[[], float] = time.monotonic) -> None:
         self.seconds: dict[str, float] = {}
