@@ -360,30 +360,35 @@ def _topic_blocks(health: ClusterHealth, most_topics: int) -> Iterator[Renderabl
 
 
 def _watch(look: Callable[[], ClusterStatus], interval_s: float, as_json: bool) -> None:
-    """Look again and again, also while no broker answers, until Ctrl-C raises KeyboardInterrupt."""
+    """Look again and again, also when no broker answers any more, until Ctrl-C raises KeyboardInterrupt."""
     if as_json or not table_console().is_terminal:
         _repeat(look, interval_s, as_json)
     else:
         _redraw(look, interval_s)
 
 
-def _repeat(look: Callable[[], ClusterStatus], interval_s: float, as_json: bool) -> None:
+def _looks(look: Callable[[], ClusterStatus], interval_s: float) -> Iterator[tuple[str, ClusterStatus | CommandError]]:
+    """Yield the time and the status, or why there is none. Raises CommandError when the first look fails."""
+    found: ClusterStatus | CommandError = look()
     while True:
-        now = time_text(time.time_ns() // 1_000_000)
+        yield time_text(time.time_ns() // 1_000_000), found
+        time.sleep(interval_s)
         try:
             found = look()
         except CommandError as error:
-            print_json_line({"time": now, "healthy": False, "answer": str(error)}) if as_json else say(f"{now} {error}")
+            found = error
+
+
+def _repeat(look: Callable[[], ClusterStatus], interval_s: float, as_json: bool) -> None:
+    for now, found in _looks(look, interval_s):
+        if as_json:
+            answer = {"healthy": False, "answer": str(found)} if isinstance(found, CommandError) else _document(found)
+            print_json_line({"time": now, **answer})
         else:
-            if as_json:
-                print_json_line({"time": now, **_document(found)})
-            else:
-                say(now)
-                _print(found)
-        if not as_json:
+            say(now)
+            say(str(found)) if isinstance(found, CommandError) else _print(found)
             say("")
         sys.stdout.flush()
-        time.sleep(interval_s)
 
 
 def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
@@ -393,18 +398,14 @@ def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
 
     console = table_console()
     with Live(console=console, auto_refresh=False) as live:
-        while True:
-            try:
-                found = look()
-            except CommandError as error:
-                blocks: list[RenderableType] = [Text(str(error), style="bold red")]
+        for now, found in _looks(look, interval_s):
+            if isinstance(found, CommandError):
+                blocks: list[RenderableType] = [Text(str(found), style="bold red")]
             else:
                 answer, *rest = _blocks(found, _topics_that_fit(found, console.height))
                 blocks = [Text(str(answer), style="bold green" if found.health.is_healthy else "bold red"), *rest]
-            now = time_text(time.time_ns() // 1_000_000)
             blocks += ["", Text(f"{now}, every {interval_s:g} s; Ctrl-C ends", style="dim")]
             live.update(Group(*(Text(block) if isinstance(block, str) else block for block in blocks)), refresh=True)
-            time.sleep(interval_s)
 
 
 def _topics_that_fit(found: ClusterStatus, height: int) -> int:

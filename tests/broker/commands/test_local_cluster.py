@@ -141,26 +141,6 @@ def assert_redraws_in_place(directory: Path, answer: str) -> None:
     assert "Traceback" not in texts
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["DIR", "-b", "127.0.0.1:1"], "name a cluster by DIR or by --bootstrap-server, not by both"),
-        (["-b", "127.0.0.1:1"], "no broker can be reached at 127.0.0.1:1"),
-        (["--every", "1"], "--every goes with --watch"),
-    ],
-)
-def test_a_mistaken_status_is_one_line(options: list[str], says: str) -> None:
-    result = call("cluster", "status", *options)
-    assert (result.exit_code, result.output, len(result.errors.splitlines())) == (2, "", 1)
-    assert says in result.errors
-
-
-def test_options_before_the_command_are_refused() -> None:
-    """`cluster -b X status` would ask the default cluster."""
-    result = call("cluster", "-b", "127.0.0.1:1", "status")
-    assert (result.exit_code, result.errors) == (2, "error: write the options behind status\n")
-
-
 def test_metrics_can_be_moved_and_turned_off_and_old_clusters_keep_their_settings(tmp_path: Path) -> None:
     def listeners(*settings: str) -> list[str | None]:
         """The setting of each broker, with METRICS_PORT for its port."""

@@ -1,0 +1,59 @@
+"""`highwater broker cluster status` on a broker that runs alone: the first line, mistakes, and a broker that dies."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.broker.commands.calling import COMMAND, call
+from tests.broker.running import running_broker
+
+
+@pytest.mark.clients
+def test_the_status_of_any_broker_and_of_one_that_dies_while_it_is_watched(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log") as broker:
+        assert call("topics", "-b", broker.address, "--create", "--topic", "orders", "--partitions", "2").exit_code == 0
+        once = call("cluster", "status", "-b", broker.address)
+        assert (once.exit_code, once.errors) == (0, "")
+        answer, *rest = once.output.splitlines()
+        assert answer == "healthy: 1 of 1 broker, 2 partitions in sync"
+        assert [line.split() for line in rest if line.startswith("orders")] == [["orders", "2", "in", "sync"]]
+        assert any(line.rstrip().endswith("off") for line in rest), "it serves no metrics"
+
+        command = [*COMMAND, "cluster", "status", "-b", broker.address, "--watch", "--every", "0.2", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
+            assert watch.stdout is not None
+            assert json.loads(watch.stdout.readline())["healthy"] is True
+            broker.kill()
+            while (told := json.loads(watch.stdout.readline()))["healthy"]:
+                pass
+            assert told["answer"].startswith(f"no broker can be reached at {broker.address}")
+            watch.send_signal(signal.SIGINT)
+            _, errors = watch.communicate(timeout=60)
+        assert (watch.returncode, errors) == (130, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["DIR", "-b", "127.0.0.1:1"], "name a cluster by DIR or by --bootstrap-server, not by both"),
+        (["-b", "127.0.0.1:1"], "no broker can be reached at 127.0.0.1:1"),
+        (["-b", "127.0.0.1:1", "--watch"], "no broker can be reached at 127.0.0.1:1"),
+        (["/nonexistent", "--watch"], "/nonexistent holds no cluster"),
+        (["--every", "1"], "--every goes with --watch"),
+    ],
+)
+def test_a_mistake_is_one_line(options: list[str], says: str) -> None:
+    result = call("cluster", "status", *options)
+    assert (result.exit_code, result.output, len(result.errors.splitlines())) == (2, "", 1)
+    assert says in result.errors
+
+
+def test_options_before_the_command_are_refused() -> None:
+    """`cluster -b X status` would ask the default cluster."""
+    result = call("cluster", "-b", "127.0.0.1:1", "status")
+    assert (result.exit_code, result.errors) == (2, "error: write the options behind status\n")
