@@ -48,6 +48,7 @@ from highwater.broker.protocol.primitives import (
 FOLLOWER_VERSION: Final = 17
 FLEXIBLE_FROM: Final = 12
 TOPIC_IDS_FROM: Final = 13
+_REPLICA_IN_TAGS_FROM: Final = 15
 CONSUMER_REPLICA_ID: Final = -1
 READ_COMMITTED: Final = 1
 
@@ -117,7 +118,7 @@ class PartitionFetched(NamedTuple):
 
 
 def decode_request(decoder: Decoder, version: int) -> FetchRequest:
-    replica_id = decoder.int32() if version < 15 else CONSUMER_REPLICA_ID
+    replica_id = decoder.int32() if version < _REPLICA_IN_TAGS_FROM else CONSUMER_REPLICA_ID
     max_wait_ms = decoder.int32()
     min_bytes = decoder.int32()
     max_bytes = decoder.int32()
@@ -194,15 +195,7 @@ class FetchAnswer(NamedTuple):
 def encode_follower_request(request: FetchRequest) -> bytes:
     """A follower's request in FOLLOWER_VERSION; its topics are ids."""
     out = bytearray(_FOLLOWER_HEAD.pack(*request[1:7]))
-    out += unsigned_varint(len(request.topics) + 1)
-    for topic, partitions in request.topics:
-        assert isinstance(topic, UUID)
-        out += topic.bytes
-        out += unsigned_varint(len(partitions) + 1)
-        for partition, leader_epoch, offset, last_fetched_epoch, max_bytes, log_start_offset in partitions:
-            out += _PARTITION_V12.pack(partition, leader_epoch, offset, last_fetched_epoch, log_start_offset, max_bytes)
-            out += NO_TAGS
-        out += NO_TAGS
+    out += _topics(request.topics)
     forgotten: dict[UUID, list[int]] = {}
     for topic, partition in request.forgotten:
         assert isinstance(topic, UUID)
@@ -216,6 +209,47 @@ def encode_follower_request(request: FetchRequest) -> bytes:
     return bytes(out)
 
 
+def encode_consumer_request(request: FetchRequest, version: int) -> bytes:
+    """A consumer's request without a session, in a flexible version; topics are ids from TOPIC_IDS_FROM on."""
+    head = b"" if version >= _REPLICA_IN_TAGS_FROM else _INT32.pack(CONSUMER_REPLICA_ID)
+    return b"".join(
+        (
+            head,
+            _FOLLOWER_HEAD.pack(*request[1:7]),
+            _topics(request.topics),
+            array_length(0, flexible=True),
+            string(request.rack_id, flexible=True),
+            NO_TAGS,
+        )
+    )
+
+
+def _topics(topics: Sequence[FetchTopic]) -> bytes:
+    out = bytearray(unsigned_varint(len(topics) + 1))
+    for topic, partitions in topics:
+        out += topic.bytes if isinstance(topic, UUID) else string(topic, flexible=True)
+        out += unsigned_varint(len(partitions) + 1)
+        for partition, leader_epoch, offset, last_fetched_epoch, max_bytes, log_start_offset in partitions:
+            out += _PARTITION_V12.pack(partition, leader_epoch, offset, last_fetched_epoch, log_start_offset, max_bytes)
+            out += NO_TAGS
+        out += NO_TAGS
+    return bytes(out)
+
+
+def decode_consumer_response(decoder: Decoder, version: int) -> tuple[ErrorCode, list[PartitionFetched]]:
+    """The answer to a consumer that fetched one topic, in a flexible version; the records are views of its bytes.
+
+    Raises MalformedRequestError.
+    """
+    _, error_code, _ = decoder.fields(_RESPONSE_HEAD)
+    partitions: list[PartitionFetched] = []
+    for _ in range(decoder.array_length()):
+        _topic(decoder, version)
+        partitions += _partitions_fetched(decoder)
+        decoder.skip_tags()
+    return error_code_of(error_code), partitions
+
+
 def decode_follower_response(body: memoryview) -> FetchAnswer:
     """The answer to a follower. Raises MalformedRequestError."""
     decoder = Decoder(body, flexible=True)
@@ -223,31 +257,35 @@ def decode_follower_response(body: memoryview) -> FetchAnswer:
     topics: list[tuple[UUID, list[PartitionFetched]]] = []
     for _ in range(decoder.array_length()):
         topic_id = decoder.uuid()
-        partitions = []
-        for _ in range(decoder.array_length(least_item_bytes=_PARTITION_HEAD.size)):
-            partition, error, high_watermark, last_stable_offset, log_start_offset = decoder.fields(_ANSWER_HEAD)
-            aborted = [
-                _read_aborted_transaction(decoder) for _ in range(decoder.array_length(least_item_bytes=_ABORTED.size))
-            ]
-            preferred_read_replica = decoder.int32()
-            records = decoder.nullable_bytes()
-            diverging_epoch = _diverging_epoch_from_tags(decoder)
-            partitions.append(
-                PartitionFetched(
-                    partition,
-                    error_code_of(error),
-                    high_watermark,
-                    last_stable_offset,
-                    log_start_offset,
-                    b"" if records is None else records,
-                    aborted,
-                    diverging_epoch,
-                    preferred_read_replica,
-                )
-            )
+        topics.append((topic_id, _partitions_fetched(decoder)))
         decoder.skip_tags()
-        topics.append((topic_id, partitions))
     return FetchAnswer(error_code_of(error_code), session_id, topics)
+
+
+def _partitions_fetched(decoder: Decoder) -> list[PartitionFetched]:
+    partitions = []
+    for _ in range(decoder.array_length(least_item_bytes=_PARTITION_HEAD.size)):
+        partition, error, high_watermark, last_stable_offset, log_start_offset = decoder.fields(_ANSWER_HEAD)
+        aborted = [
+            _read_aborted_transaction(decoder) for _ in range(decoder.array_length(least_item_bytes=_ABORTED.size))
+        ]
+        preferred_read_replica = decoder.int32()
+        records = decoder.nullable_bytes()
+        diverging_epoch = _diverging_epoch_from_tags(decoder)
+        partitions.append(
+            PartitionFetched(
+                partition,
+                error_code_of(error),
+                high_watermark,
+                last_stable_offset,
+                log_start_offset,
+                b"" if records is None else records,
+                aborted,
+                diverging_epoch,
+                preferred_read_replica,
+            )
+        )
+    return partitions
 
 
 def _read_aborted_transaction(decoder: Decoder) -> tuple[int, int]:

@@ -46,6 +46,9 @@ _HEADER: Final = np.dtype(
 )
 assert _HEADER.itemsize == HEADER_SIZE
 _OFFSET_AND_LENGTH: Final = struct.Struct(">qi")
+_BASE_OFFSET: Final = struct.Struct(">q")
+_LAST_OFFSET_DELTA: Final = struct.Struct(">i")
+_LAST_OFFSET_DELTA_POSITION: Final = 23
 _LENGTH_OVERHEAD: Final = _OFFSET_AND_LENGTH.size
 _CRC_COVERS_FROM: Final = 21
 _MAGIC_POSITION: Final = 16
@@ -156,6 +159,24 @@ def read_batches(data: memoryview, of: Partition) -> Batches:
         position = following
     _refuse_short_foreign(data, position, of)
     return _gather(data, np.array(positions, np.int64), of)
+
+
+def offset_after(data: memoryview) -> int | None:
+    """The offset after the last whole batch, None if there is none; checks nothing."""
+    position, size = 0, len(data)
+    last = None
+    while position + HEADER_SIZE <= size:
+        _, length = _OFFSET_AND_LENGTH.unpack_from(data, position)
+        following = position + _LENGTH_OVERHEAD + length
+        if following > size or length < _MINIMUM_LENGTH:
+            break
+        last, position = position, following
+    if last is None:
+        return None
+    (base_offset,) = _BASE_OFFSET.unpack_from(data, last)
+    (last_offset_delta,) = _LAST_OFFSET_DELTA.unpack_from(data, last + _LAST_OFFSET_DELTA_POSITION)
+    after: int = base_offset + last_offset_delta + 1
+    return after
 
 
 def _foreign(magic: int) -> str:

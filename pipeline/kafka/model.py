@@ -1,0 +1,149 @@
+"""What brokers answer, as values: errors too, with the names that Kafka gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from highwater.common.topic_partition import TopicPartition
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Timestamps of ListOffsets that mean the two ends of a partition."""
+
+RETRIED: Final = frozenset(code for code in ErrorCode if code.retriable)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerError:
+    """An error code, and what the broker said about it, if anything."""
+
+    code: ErrorCode
+    detail: str = ""
+
+    @property
+    def name(self) -> str:
+        """As Kafka's documentation writes it, such as NOT_LEADER_OR_FOLLOWER."""
+        return self.code.name.upper()
+
+    @property
+    def is_retriable(self) -> bool:
+        """Whether the same request can succeed later. The client has retried it until its time was up."""
+        return self.code in RETRIED
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.code.value})" + (f": {self.detail}" if self.detail else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """leader: id of the broker, None while there is none."""
+
+    leader: int | None
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """topic_id: changes when a topic is deleted and created again; None from brokers before Kafka 2.8.
+
+    error: why there are no partitions, such as UNKNOWN_TOPIC_OR_PARTITION.
+    """
+
+    name: str
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: Mapping[int, Partition]
+    error: BrokerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """brokers: id → (host, port). topics: those that were asked for, or all."""
+
+    cluster_id: str | None
+    brokers: Mapping[int, tuple[str, int]]
+    topics: Mapping[str, Topic]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    """offset: None where no record has the timestamp or a later one. timestamp_ms: of the record; -1 for the ends."""
+
+    offset: int | None
+    timestamp_ms: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A request for records: `max_bytes` at most, but the first batch in any case.
+
+    The broker waits `max_wait_ms` for `min_bytes`. With `topic_id`, a topic that was deleted and created again is
+    UNKNOWN_TOPIC_ID.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    read_committed: bool = False
+    max_bytes: int = 4 << 20
+    min_bytes: int = 1
+    max_wait_ms: int = 500
+    topic_id: UUID | None = None
+
+    @property
+    def of(self) -> TopicPartition:
+        return self.topic, self.partition
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The records from the batch of the offset on; the first batch may begin before it, the last may be cut off.
+
+    aborted: (producer id, first offset) of aborted transactions; None if uncommitted records were asked for too.
+    log_start_offset: −1 if the broker does not tell it.
+    """
+
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfRange:
+    """The offset is not in the log any more, or not yet: the log has `log_start_offset` <= offset < `end_offset`."""
+
+    log_start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group has committed for a partition, or is to commit."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """The identity of an idempotent or transactional producer."""
+
+    producer_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a produced batch is. base_offset: −1 for a repeated batch that the broker cannot place any more."""
+
+    base_offset: int
+    log_append_time_ms: int

@@ -1,0 +1,453 @@
+"""The requests of the client and the answers to them as values: bytes out, bytes in, no sockets. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.protocol import cold, fetch
+from highwater.broker.protocol.apis import API_VERSIONS, APIS, Api
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.common.topic_partition import TopicPartition
+from highwater.pipeline.kafka.model import (
+    Appended,
+    BrokerError,
+    Cluster,
+    CommittedOffset,
+    Fetch,
+    Fetched,
+    ListedOffset,
+    Partition,
+    Producer,
+    Topic,
+)
+
+Answer = TypeVar("Answer")
+Versions = Mapping[int, tuple[int, int]]
+"""API key → the lowest and the highest version that a broker serves."""
+
+LEFT_OUT: Final = BrokerError(ErrorCode.unknown_topic_or_partition, "the answer leaves the partition out")
+"""An answer without a partition says nothing about it, least of all that it is gone."""
+GROUP: Final = 0
+TRANSACTION: Final = 1
+"""What FindCoordinator finds the coordinator of."""
+SOFTWARE: Final = "highwater-pipeline"
+
+_APIS: Final = {api.name: api for api in APIS.values()}
+_HEADER: Final = struct.Struct(">hhi")
+_STRING_LENGTH: Final = struct.Struct(">h")
+_LENGTH: Final = struct.Struct(">i")
+_CORRELATION_ID: Final = struct.Struct(">i")
+_NO_GENERATION: Final = -1
+_API_VERSIONS_VERSION: Final = 3
+
+
+class UnexpectedAnswer(Exception):  # noqa: N818 - it names the thing found
+    """What came is no answer to the request. The connection cannot be used any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Generic[Answer]):
+    """One request, in each version from `least` to `most`."""
+
+    schema: str
+    least: int
+    most: int
+    encode: Callable[[int], bytes]
+    decode: Callable[[Decoder, int], Answer]
+
+    @property
+    def api(self) -> Api:
+        return _APIS[self.schema]
+
+    def version_for(self, served: Versions) -> int | None:
+        """The highest version that both sides know; None if there is none (KIP-35)."""
+        low, high = served.get(self.api.key, (0, -1))
+        version = min(self.most, high)
+        return version if version >= max(self.least, low) else None
+
+
+def frame(request: Request[Any], version: int, correlation_id: int, client_id: str) -> bytes:
+    """The request with its header and the length before them."""
+    name = client_id.encode()
+    tags = b"\0" if request.api.is_flexible(version) else b""
+    head = _HEADER.pack(request.api.key, version, correlation_id) + _STRING_LENGTH.pack(len(name)) + name + tags
+    body = request.encode(version)
+    return _LENGTH.pack(len(head) + len(body)) + head + body
+
+
+def read_answer(request: Request[Answer], version: int, correlation_id: int, answer: memoryview) -> Answer:
+    """Read an answer without its length. Raises UnexpectedAnswer."""
+    try:
+        (found,) = _CORRELATION_ID.unpack_from(answer)
+        if found != correlation_id:
+            raise UnexpectedAnswer(f"the answer to request {found} came for request {correlation_id}")
+        flexible = request.api.is_flexible(version)
+        decoder = Decoder(answer, _CORRELATION_ID.size, flexible=flexible)
+        # The header of this one answer is never flexible, so that a client can read it before it knows versions.
+        if flexible and request.api.key != API_VERSIONS:
+            decoder.skip_tags()
+        return request.decode(decoder, version)
+    except (MalformedRequestError, struct.error) as error:
+        raise UnexpectedAnswer(f"{request.schema} version {version}: {error}") from None
+
+
+def _cold(
+    schema: str, least: int, most: int, fields: Mapping[str, Any], read: Callable[[Any], Answer]
+) -> Request[Answer]:
+    def encode(version: int) -> bytes:
+        return cold.encode_request(schema, version, dict(fields))
+
+    def decode(decoder: Decoder, version: int) -> Answer:
+        return read(cold.decode_response(schema, version, decoder))
+
+    return Request(schema, least, most, encode, decode)
+
+
+def _error(code: ErrorCode, detail: str | None = None) -> BrokerError | None:
+    return None if code is ErrorCode.none else BrokerError(code, detail or "")
+
+
+def api_versions() -> Request[Versions]:
+    """A broker that does not know this version answers in version 0, which `decode` reads all the same."""
+
+    def decode(decoder: Decoder, version: int) -> Versions:
+        start = decoder.position
+        if ErrorCode.unsupported_version == decoder.int16():
+            decoder.flexible = False
+            version = 0
+        decoder.position = start
+        answer = cold.decode_response("api_versions", version, decoder)
+        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
+
+    fields = {"client_software_name": SOFTWARE, "client_software_version": "0"}
+    return Request(
+        "api_versions",
+        _API_VERSIONS_VERSION,
+        _API_VERSIONS_VERSION,
+        lambda version: cold.encode_request("api_versions", version, fields),
+        decode,
+    )
+
+
+def sasl_handshake(mechanism: str) -> Request[tuple[str, ...] | None]:
+    """The answer is None, or the mechanisms of the broker if this is none of them."""
+
+    def read(answer: Any) -> tuple[str, ...] | None:
+        return None if answer.error_code is ErrorCode.none else tuple(answer.mechanisms)
+
+    return _cold("sasl_handshake", 1, 1, {"mechanism": mechanism}, read)
+
+
+def sasl_authenticate(token: bytes) -> Request[tuple[bytes, int] | BrokerError]:
+    """The answer is the broker's token, and in how many ms the session ends (0: never)."""
+
+    def read(answer: Any) -> tuple[bytes, int] | BrokerError:
+        lifetime = getattr(answer, "session_lifetime", None)
+        return _error(answer.error_code, answer.error_message) or (
+            answer.auth_bytes,
+            cold.milliseconds(lifetime) if lifetime else 0,
+        )
+
+    return _cold("sasl_authenticate", 0, 2, {"auth_bytes": token}, read)
+
+
+def metadata(topics: Collection[str] | None) -> Request[Cluster]:
+    """Of these topics, or of all. Does not create topics."""
+    fields = {
+        "topics": None if topics is None else [{"name": name} for name in sorted(topics)],
+        "allow_auto_topic_creation": False,
+    }
+
+    def read(answer: Any) -> Cluster:
+        return Cluster(
+            answer.cluster_id,
+            {each.node_id: (each.host, each.port) for each in answer.brokers},
+            {each.name: _topic(each) for each in answer.topics if each.name is not None},
+        )
+
+    return _cold("metadata", 4, 12, fields, read)
+
+
+def _topic(answer: Any) -> Topic:
+    partitions = {
+        each.partition_index: Partition(
+            each.leader_id if each.leader_id >= 0 else None, getattr(each, "leader_epoch", -1)
+        )
+        for each in answer.partitions
+    }
+    return Topic(
+        answer.name, getattr(answer, "topic_id", None), answer.is_internal, partitions, _error(answer.error_code)
+    )
+
+
+def list_offsets(
+    wanted: Mapping[TopicPartition, tuple[int, int]], *, read_committed: bool
+) -> Request[dict[TopicPartition, ListedOffset | BrokerError]]:
+    """`wanted`: (timestamp in ms or EARLIEST or LATEST, leader epoch or −1) of partitions with one leader."""
+    fields = {
+        "replica_id": -1,
+        "isolation_level": int(read_committed),
+        "topics": [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
+                    for partition, (timestamp, epoch) in partitions.items()
+                ],
+            }
+            for topic, partitions in _by_topic(wanted).items()
+        ],
+    }
+
+    def read(answer: Any) -> dict[TopicPartition, ListedOffset | BrokerError]:
+        return {
+            (topic.name, each.partition_index): _error(each.error_code)
+            or ListedOffset(
+                each.offset if each.offset >= 0 else None, each.timestamp, getattr(each, "leader_epoch", -1)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+
+    return _cold("list_offsets", 2, 7, fields, read)
+
+
+Value = TypeVar("Value")
+
+
+def _by_topic(partitions: Mapping[TopicPartition, Value]) -> dict[str, dict[int, Value]]:
+    found: defaultdict[str, dict[int, Value]] = defaultdict(dict)
+    for (topic, partition), value in sorted(partitions.items(), key=lambda item: item[0]):
+        found[topic][partition] = value
+    return found
+
+
+def fetch_records(wanted: Fetch, leader_epoch: int) -> Request[Fetched | BrokerError]:
+    """Without a session. By the topic's id if it is given and the broker knows ids (Kafka 3.1)."""
+    asked = fetch.FetchPartition(wanted.partition, leader_epoch, wanted.offset, -1, wanted.max_bytes)
+
+    def encode(version: int) -> bytes:
+        has_id = wanted.topic_id is not None and version >= fetch.TOPIC_IDS_FROM
+        named = wanted.topic_id if has_id else wanted.topic
+        assert named is not None
+        return fetch.encode_consumer_request(
+            fetch.FetchRequest(
+                fetch.CONSUMER_REPLICA_ID,
+                wanted.max_wait_ms,
+                wanted.min_bytes,
+                wanted.max_bytes,
+                int(wanted.read_committed),
+                0,
+                -1,
+                [fetch.FetchTopic(named, [asked])],
+                [],
+                "",
+            ),
+            version,
+        )
+
+    def decode(decoder: Decoder, version: int) -> Fetched | BrokerError:
+        error_code, partitions = fetch.decode_consumer_response(decoder, version)
+        if error := _error(error_code):
+            return error
+        found = next((each for each in partitions if each.partition == wanted.partition), None)
+        if found is None:
+            return LEFT_OUT
+        if found.error_code is not ErrorCode.none:
+            return BrokerError(found.error_code)
+        aborted = found.aborted_transactions
+        return Fetched(
+            memoryview(found.records),
+            found.high_watermark,
+            found.last_stable_offset,
+            found.log_start_offset,
+            tuple(aborted or ()) if wanted.read_committed else None,
+        )
+
+    most = fetch.FOLLOWER_VERSION if wanted.topic_id is not None else fetch.FLEXIBLE_FROM
+    return Request("fetch", fetch.FLEXIBLE_FROM, most, encode, decode)
+
+
+def find_coordinator(key: str, kind: int) -> Request[tuple[str, int] | BrokerError]:
+    """The answer is the coordinator's (host, port)."""
+
+    def read(answer: Any) -> tuple[str, int] | BrokerError:
+        return _error(answer.error_code, answer.error_message) or (answer.host, answer.port)
+
+    return _cold("find_coordinator", 1, 3, {"key": key, "key_type": kind}, read)
+
+
+PartitionErrors = dict[TopicPartition, BrokerError]
+"""Of the partitions that failed."""
+
+
+def offset_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Request[PartitionErrors]:
+    """By a group without members."""
+    fields = {
+        "group_id": group,
+        "generation_id_or_member_epoch": _NO_GENERATION,
+        "topics": _committed(offsets),
+    }
+
+    def read(answer: Any) -> PartitionErrors:
+        return _errors(offsets, answer.topics)
+
+    return _cold("offset_commit", 5, 8, fields, read)
+
+
+def _committed(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": topic,
+            "partitions": [
+                {
+                    "partition_index": partition,
+                    "committed_offset": each.offset,
+                    "committed_leader_epoch": each.leader_epoch,
+                    "committed_metadata": each.metadata,
+                }
+                for partition, each in partitions.items()
+            ],
+        }
+        for topic, partitions in _by_topic(offsets).items()
+    ]
+
+
+def _errors(asked: Collection[TopicPartition], topics: Any) -> PartitionErrors:
+    codes = {(topic.name, each.partition_index): each.error_code for topic in topics for each in topic.partitions}
+    found = {each: _error(codes[each]) if each in codes else LEFT_OUT for each in asked}
+    return {partition: error for partition, error in found.items() if error is not None}
+
+
+def offset_fetch(
+    group: str, partitions: Collection[TopicPartition] | None, *, require_stable: bool
+) -> Request[dict[TopicPartition, CommittedOffset | BrokerError] | BrokerError]:
+    """None asks for all partitions with a committed offset. Partitions without one are not in the answer.
+
+    `require_stable`: UNSTABLE_OFFSET_COMMIT while a transaction with offsets of the group is open (KIP-447).
+    """
+    topics = None
+    if partitions is not None:
+        named = _by_topic(dict.fromkeys(partitions))
+        topics = [{"name": topic, "partition_indexes": list(numbers)} for topic, numbers in named.items()]
+
+    def read(answer: Any) -> dict[TopicPartition, CommittedOffset | BrokerError] | BrokerError:
+        if error := _error(answer.error_code):
+            return error
+        return {
+            (topic.name, each.partition_index): _error(each.error_code)
+            or CommittedOffset(each.committed_offset, each.metadata or "", each.committed_leader_epoch)
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.committed_offset >= 0 or each.error_code is not ErrorCode.none
+        }
+
+    fields: dict[str, Any] = {"group_id": group, "topics": topics, "require_stable": require_stable}
+    return _cold("offset_fetch", 7 if require_stable else 5, 7, fields, read)
+
+
+def init_producer_id(transactional_id: str | None, transaction_timeout_ms: int) -> Request[Producer | BrokerError]:
+    """Ends what an earlier producer with the transactional id left open, and fences that producer."""
+
+    def read(answer: Any) -> Producer | BrokerError:
+        return _error(answer.error_code) or Producer(answer.producer_id, answer.producer_epoch)
+
+    fields = {
+        "transactional_id": transactional_id,
+        "transaction_timeout": transaction_timeout_ms,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    return _cold("init_producer_id", 0, 4, fields, read)
+
+
+def add_partitions_to_txn(
+    transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
+) -> Request[PartitionErrors]:
+    topics = [
+        {"name": topic, "partitions": list(numbers)} for topic, numbers in _by_topic(dict.fromkeys(partitions)).items()
+    ]
+    fields = {
+        "v3_and_below_transactional_id": transactional_id,
+        "v3_and_below_producer_id": producer.producer_id,
+        "v3_and_below_producer_epoch": producer.epoch,
+        "v3_and_below_topics": topics,
+    }
+
+    def read(answer: Any) -> PartitionErrors:
+        codes = {
+            (topic.name, each.partition_index): each.partition_error_code
+            for topic in answer.results_by_topic_v3_and_below
+            for each in topic.results_by_partition
+        }
+        found = {each: _error(codes[each]) if each in codes else LEFT_OUT for each in partitions}
+        return {partition: error for partition, error in found.items() if error is not None}
+
+    return _cold("add_partitions_to_txn", 0, 3, fields, read)
+
+
+def add_offsets_to_txn(transactional_id: str, producer: Producer, group: str) -> Request[BrokerError | None]:
+    return _cold(
+        "add_offsets_to_txn", 0, 3, _of_transaction(transactional_id, producer) | {"group_id": group}, _error_of
+    )
+
+
+def _of_transaction(transactional_id: str, producer: Producer) -> dict[str, Any]:
+    return {
+        "transactional_id": transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.epoch,
+    }
+
+
+def _error_of(answer: Any) -> BrokerError | None:
+    return _error(answer.error_code)
+
+
+def txn_offset_commit(
+    transactional_id: str, producer: Producer, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+) -> Request[PartitionErrors]:
+    fields = {
+        **_of_transaction(transactional_id, producer),
+        "group_id": group,
+        "generation_id": _NO_GENERATION,
+        "topics": _committed(offsets),
+    }
+
+    def read(answer: Any) -> PartitionErrors:
+        return _errors(offsets, answer.topics)
+
+    return _cold("txn_offset_commit", 0, 3, fields, read)
+
+
+def end_txn(transactional_id: str, producer: Producer, *, commit: bool) -> Request[BrokerError | None]:
+    fields = _of_transaction(transactional_id, producer) | {"committed": commit}
+    return _cold("end_txn", 0, 3, fields, _error_of)
+
+
+def produce(
+    topic: str, partition: int, batch: bytes, *, transactional_id: str | None, timeout_ms: int
+) -> Request[Appended | BrokerError]:
+    """One batch, acknowledged by all in-sync replicas."""
+    fields = {
+        "transactional_id": transactional_id,
+        "acks": -1,
+        "timeout": timeout_ms,
+        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
+    }
+
+    def read(answer: Any) -> Appended | BrokerError:
+        found = [each for of_topic in answer.responses for each in of_topic.partition_responses]
+        if len(found) != 1:
+            return LEFT_OUT
+        return _error(found[0].error_code, getattr(found[0], "error_message", None)) or Appended(
+            found[0].base_offset, found[0].log_append_time
+        )
+
+    return _cold("produce", 3, 9, fields, read)

@@ -1,0 +1,20 @@
+"""What tests of the client use: clients that retry quickly, and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from highwater.broker.records.record import Record, encode_batch
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.settings import Settings
+
+NOW_MS = 1_795_000_000_000
+QUICK = {"api_timeout_ms": 20_000, "retry_backoff_ms": 5}
+
+
+def client_of(*ports: int, **more: Any) -> Client:
+    return Client(Settings(tuple(("127.0.0.1", port) for port in ports), **{**QUICK, **more}))
+
+
+def batch_at(offset: int, count: int = 1, **more: Any) -> bytes:
+    return bytes(encode_batch([Record(b"v%d" % n, None, NOW_MS + n) for n in range(count)], base_offset=offset, **more))

@@ -1,0 +1,239 @@
+"""The client against scripted brokers: leaders that move, answers that lack something, connections that are lost."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.protocol.fetch import PartitionFetched
+from highwater.pipeline.errors import ClientError
+from highwater.pipeline.kafka.model import (
+    LATEST,
+    BrokerError,
+    CommittedOffset,
+    Fetch,
+    Fetched,
+    ListedOffset,
+    Producer,
+)
+from tests.pipeline.kafka.asking import batch_at, client_of
+from tests.pipeline.kafka.fake_broker import cluster_of, fake_broker
+
+
+def fetched(error: ErrorCode = ErrorCode.none, records: bytes = b"", **more: Any) -> list[PartitionFetched]:
+    return [PartitionFetched(0, error, records=records, high_watermark=10, **more)]
+
+
+def test_a_fetch_follows_the_leader() -> None:
+    leader = 0
+
+    def answers_of(node: int) -> Any:
+        def answer(api: str, request: Any) -> Any:
+            nonlocal leader
+            if api == "metadata":
+                return cluster_of(ports, {0: leader})
+            if node == leader:
+                return fetched(records=batch_at(5))
+            return fetched(ErrorCode.not_leader_or_follower)
+
+        return answer
+
+    with fake_broker(answers_of(0)) as one, fake_broker(answers_of(1)) as other:
+        ports = [one.port, other.port]
+        with client_of(*ports) as client:
+            assert isinstance(client.fetch(Fetch("t", 0, 5)), Fetched)
+            leader = 1
+            assert isinstance(client.fetch(Fetch("t", 0, 5)), Fetched)
+            leader = 0
+            assert isinstance(client.fetch_ahead(Fetch("t", 0, 5))(), Fetched)
+
+
+def test_a_fetch_survives_the_loss_of_its_connection_and_of_its_broker() -> None:
+    fetches: list[str] = []
+
+    def answers_of(name: str) -> Any:
+        def answer(api: str, request: Any) -> Any:
+            if api == "metadata":
+                return cluster_of([one.port, other.port], {0: int(len(fetches) > 2)})
+            fetches.append(name)
+            return None if len(fetches) <= 2 else fetched(records=batch_at(5))
+
+        return answer
+
+    with (
+        fake_broker(answers_of("one")) as one,
+        fake_broker(answers_of("other")) as other,
+        client_of(one.port, other.port) as client,
+    ):
+        # Asked of the first broker, and again; after the third answer the leader is another.
+        assert isinstance(client.fetch(Fetch("t", 0, 5)), Fetched)
+        assert fetches == ["one", "one", "one"]
+        one.close()
+        assert isinstance(client.fetch(Fetch("t", 0, 5)), Fetched)
+        assert fetches[3:] == ["other"]
+
+
+def test_a_known_partition_that_an_answer_lacks_is_asked_for_again() -> None:
+    lacking: Iterator[dict[str, Any]] = iter(
+        [
+            {"leaders": {0: 0, 1: 0}},  # known from here on
+            {"leaders": {0: 0}},
+            {"leaders": {}, "error": ErrorCode.unknown_topic_or_partition},
+            {"leaders": {0: 0, 1: 0}},
+        ]
+    )
+    with (
+        fake_broker(lambda api, request: cluster_of([broker.port], **next(lacking))) as broker,
+        client_of(broker.port) as client,
+    ):
+        assert len(client.cluster(["t"]).topics["t"].partitions) == 2
+        assert len(client.cluster(["t"]).topics["t"].partitions) == 2
+    assert next(lacking, None) is None
+
+
+def test_what_lacks_until_the_time_is_over_is_an_error_and_not_gone() -> None:
+    leaders = {0: 0, 1: 0}
+    with (
+        fake_broker(lambda api, request: cluster_of([broker.port], leaders)) as broker,
+        client_of(broker.port, api_timeout_ms=100) as client,
+    ):
+        client.cluster(["t"])
+        del leaders[1]
+        topic = client.cluster().topics["t"]
+        assert topic.partitions == {}
+        assert str(topic.error) == "UNKNOWN_TOPIC_OR_PARTITION (3): the answer has 1 of 2 known partitions"
+
+
+def test_a_topic_that_was_made_anew_has_another_id() -> None:
+    made: dict[str, Any] = {"leaders": {0: 0, 1: 0}, "topic_id": UUID(int=1)}
+    with (
+        fake_broker(lambda api, request: cluster_of([broker.port], **made)) as broker,
+        client_of(broker.port) as client,
+    ):
+        client.cluster(["t"])
+        made.update(leaders={0: 0}, topic_id=UUID(int=2))
+        topic = client.cluster(["t"]).topics["t"]
+        assert (topic.topic_id, topic.error, list(topic.partitions)) == (UUID(int=2), None, [0])
+
+
+def test_an_answer_to_list_offsets_without_a_partition_is_asked_for_again() -> None:
+    answers = iter([[], [(0, ErrorCode.leader_not_available, -1)], [(0, ErrorCode.none, 42)]])
+
+    def answer(api: str, request: Any) -> Any:
+        if api == "metadata":
+            return cluster_of([broker.port], {0: 0})
+        partitions = [{"partition_index": n, "error_code": code, "offset": at} for n, code, at in next(answers)]
+        return {"topics": [{"name": "t", "partitions": partitions}]}
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        found = client.list_offsets({("t", 0): LATEST, ("t", 9): LATEST})
+        assert isinstance(found["t", 0], ListedOffset)
+        assert found["t", 0].offset == 42
+        assert isinstance(found["t", 9], BrokerError)
+        assert found["t", 9].name == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+def test_an_error_that_stays_is_the_answer_when_the_time_is_over() -> None:
+    def answer(api: str, request: Any) -> Any:
+        return cluster_of([broker.port], {0: 0}) if api == "metadata" else fetched(ErrorCode.offset_not_available)
+
+    with fake_broker(answer) as broker, client_of(broker.port, api_timeout_ms=100) as client:
+        assert client.fetch(Fetch("t", 0, 5)) == BrokerError(ErrorCode.offset_not_available)
+
+
+def test_an_error_that_cannot_pass_is_the_answer_at_once() -> None:
+    def answer(api: str, request: Any) -> Any:
+        if api == "metadata":
+            return cluster_of([broker.port], {0: 0})
+        return fetched(ErrorCode.topic_authorization_failed)
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        error = client.fetch(Fetch("t", 0, 5))
+        assert (str(error), broker.asked.count("fetch")) == ("TOPIC_AUTHORIZATION_FAILED (29)", 1)
+
+
+def test_a_coordinator_that_moves_is_found_again() -> None:
+    codes = iter([ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress, ErrorCode.none])
+
+    def answer(api: str, request: Any) -> Any:
+        if api == "find_coordinator":
+            return {"node_id": 0, "host": "127.0.0.1", "port": broker.port}
+        return {"error_code": next(codes), "producer_id": 4, "producer_epoch": 2}
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        assert client.init_producer_id("tx") == Producer(4, 2)
+        assert broker.asked.count("find_coordinator") == 2
+
+
+def test_partitions_whose_commit_failed_are_committed_again_alone() -> None:
+    commits: list[list[int]] = []
+
+    def answer(api: str, request: Any) -> Any:
+        if api == "find_coordinator":
+            return {"node_id": 0, "host": "127.0.0.1", "port": broker.port}
+        asked = [each.partition_index for each in request.topics[0].partitions]
+        commits.append(asked)
+        codes = {2: ErrorCode.invalid_commit_offset_size}
+        if len(commits) == 1:
+            codes[1] = ErrorCode.not_coordinator
+        partitions = [{"partition_index": n, "error_code": codes.get(n, ErrorCode.none)} for n in asked]
+        return {"topics": [{"name": "t", "partitions": partitions}]}
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        failed = client.commit_offsets("g", {("t", n): CommittedOffset(5) for n in range(3)})
+        assert failed == {("t", 2): BrokerError(ErrorCode.invalid_commit_offset_size)}
+        assert commits == [[0, 1, 2], [1]]
+
+
+def test_a_batch_without_a_producer_id_is_not_sent_twice() -> None:
+    def answer(api: str, request: Any) -> Any:
+        return cluster_of([broker.port], {0: 0}) if api == "metadata" else None
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        with pytest.raises(ClientError, match=r"^t-0: a batch may have been appended or not, as no answer came"):
+            client.produce("t", 0, batch_at(0))
+        assert broker.asked.count("produce") == 1
+
+
+def test_no_broker_answers() -> None:
+    with fake_broker(lambda api, request: None) as broker:
+        port = broker.port
+    with (
+        client_of(port, api_timeout_ms=50) as client,
+        pytest.raises(ClientError, match=rf"^no answer within 50 ms; the last try: broker 127\.0\.0\.1:{port}: "),
+    ):
+        client.cluster()
+
+
+def test_other_bootstrap_servers_are_tried() -> None:
+    with fake_broker(lambda api, request: None) as gone:
+        pass
+    with fake_broker(lambda api, request: cluster_of([broker.port], {})) as broker:
+        for _ in range(4):
+            with client_of(gone.port, broker.port) as client:
+                assert client.cluster([]).cluster_id == "fake"
+
+
+def test_a_port_that_is_no_brokers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def speak_http() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        thread = threading.Thread(target=speak_http)
+        thread.start()
+        with (
+            client_of(server.getsockname()[1], api_timeout_ms=5, retry_backoff_ms=10) as client,
+            pytest.raises(ClientError, match="is this the port of a broker, with this protocol"),
+        ):
+            client.cluster()
+        thread.join()

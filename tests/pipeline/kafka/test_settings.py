@@ -1,0 +1,110 @@
+"""Kafka's client properties: what is understood, what is refused and how, and that no secret is shown."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.kafka.settings import Sasl, Settings, Tls, settings_of
+
+SECRET = "pass'word"  # noqa: S105
+PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="{SECRET}";'
+SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
+SERVERS = {"bootstrap.servers": "a:9092"}
+
+
+def test_the_least_that_is_needed() -> None:
+    assert settings_of({"kafka.bootstrap.servers": " a:9092 , SSL://[::1]:9093"}) == Settings(
+        (("a", 9092), ("::1", 9093))
+    )
+
+
+def test_everything() -> None:
+    settings = settings_of(
+        {
+            "kafka.bootstrap.servers": "a:9092",
+            "security.protocol": "sasl_ssl",
+            "sasl.mechanism": "SCRAM-SHA-512",
+            "sasl.jaas.config": SCRAM,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": "/ca.txt",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": "chain",
+            "ssl.keystore.key": "key",
+            "ssl.key.password": SECRET,
+            "ssl.endpoint.identification.algorithm": "",
+            "request.timeout.ms": "1000",
+            "default.api.timeout.ms": "2000",
+            "socket.connection.setup.timeout.ms": "3000",
+            "retry.backoff.ms": "10",
+            "client.id": "me",
+        }
+    )
+    assert settings == Settings(
+        (("a", 9092),),
+        "me",
+        Tls("/ca.txt", "", "", "chain", "key", SECRET, checks_host_name=False),
+        Sasl("SCRAM-SHA-512", "ann", SECRET),
+        1000,
+        2000,
+        3000,
+        10,
+    )
+    assert SECRET not in repr(settings)
+    assert "key_pem" not in repr(settings)
+    copy = pickle.loads(pickle.dumps(settings))  # noqa: S301 - of our own making
+    assert (copy, hash(copy)) == (settings, hash(settings))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "bootstrap.servers is missing; write it as HOST:PORT, several with commas between"),
+        ({"bootstrap.servers": "a"}, "bootstrap.servers: 'a' is no broker; write it as HOST:PORT"),
+        ({"bootstrap.servers": "a:99999"}, "bootstrap.servers: 'a:99999' is no broker"),
+        ({"bootstrap.server": "a:1"}, "kafka.bootstrap.server is unknown; did you mean bootstrap.servers?"),
+        (
+            SERVERS | {"security.protocol": "TLS"},
+            "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL",
+        ),
+        (SERVERS | {"request.timeout.ms": "1s"}, "request.timeout.ms=1s is no positive number of milliseconds"),
+        (SERVERS | {"retry.backoff.ms": "0"}, "retry.backoff.ms=0 is no positive number"),
+        (SERVERS | {"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI is not supported; supported are PLAIN"),
+        (
+            SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"},
+            "sasl.jaas.config is missing; write it as: org.apache.kafka.common.security.scram.ScramLoginModule ",
+        ),
+        (
+            SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
+            "sasl.jaas.config does not fit PLAIN; write it as: org.apache.kafka.common.security.plain.PlainLoginModule",
+        ),
+        (
+            SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN[:-1]},
+            "sasl.jaas.config cannot be read; write it as",
+        ),
+        (
+            SERVERS | {"security.protocol": "SSL", "ssl.truststore.location": "/etc/trust.jks"},
+            "ssl.truststore.location=/etc/trust.jks is of type JKS, and only PEM is read; export it (keytool -export",
+        ),
+        (
+            SERVERS | {"security.protocol": "SSL", "ssl.keystore.location": "k.p12", "ssl.keystore.type": "pkcs12"},
+            "ssl.keystore.location=k.p12 is of type PKCS12, and only PEM is read; export it (keytool -importkeystore ",
+        ),
+        (
+            SERVERS | {"security.protocol": "SSL", "ssl.keystore.key": "x"},
+            "ssl.keystore.certificate.chain and ssl.keystore.key need each other",
+        ),
+        (
+            SERVERS | {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"},
+            "ssl.endpoint.identification.algorithm=no is neither https nor empty",
+        ),
+    ],
+)
+def test_what_cannot_work(options: dict[str, str], message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_of(options)
+    assert str(caught.value).startswith(message)
+    assert SECRET not in str(caught.value)
+    assert "\n" not in str(caught.value)
