@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from highwater.bench.analysis.searched import search_statement
 from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.results import Gate, Search
 from highwater.common.units import NONE, count_text, percent_text, plural
@@ -85,7 +86,7 @@ def search_section(search: Search) -> Section:
         ("Objectives", ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items()) or "none but the checks"),
         ("Bracket", f"{_rate(passing)} passed, {_rate(failing)} failed"),
         ("Limit that failed", " ".join(filter(None, (search.limit and f"{search.limit}:", search.text))) or "none"),
-        ("Confirmed by", f"{search.confirmed} of {plural(search.confirmations, 'fresh trial')}"),
+        ("Fresh trials at the answer", f"{search.confirmed} of {search.confirmations} passed"),
         ("Status", search.status),
         ("Precision asked for", percent_text(search.precision_ratio)),
     ]
@@ -97,6 +98,7 @@ def search_section(search: Search) -> Section:
                 Field(count_text(probe.rate_per_s), sort=probe.rate_per_s),
                 Field("passed" if probe.passed else "failed", tone="good" if probe.passed else "bad"),
                 Field(probe.limit or NONE),
+                Field(probe.verdict.state if probe.verdict is not None else NONE),
                 Field(probe.text or NONE),
             ]
         )
@@ -108,10 +110,11 @@ def search_section(search: Search) -> Section:
         Column("rate", "records/s"),
         Column("outcome", text=True),
         Column("limit", text=True),
+        Column("verdict", text=True),
         Column("what was measured", text=True, prose=True),
     ]
     blocks: list[Block] = [Facts("", facts), Table(columns, rows, label="Rates that were tried", sortable=True)]
-    sound = passing is not None and search.status == "answered" and search.confirmed == search.confirmations
+    sound = search_statement(search).state == "good"
     return Section("search", "Highest sustainable rate", blocks, "good" if sound else "warn", nav="Search")
 
 

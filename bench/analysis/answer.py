@@ -12,7 +12,7 @@ from highwater.bench.analysis.aims import outcomes
 from highwater.bench.analysis.best import Best, Figures, best_cell
 from highwater.bench.analysis.delivered import delivery_statement
 from highwater.bench.analysis.held import aim_statements, objective_statements
-from highwater.bench.analysis.searched import gate_statement, search_statement
+from highwater.bench.analysis.searched import gate_statement, search_statement, search_step
 from highwater.bench.analysis.statement import Answer, Statement, StatementKind
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS
 from highwater.bench.results import Manifest, RunResult, TrialSummary
@@ -156,7 +156,9 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
     for trial in summaries:
         if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
             yield f"Read what the broker printed: {directory}/trials/{trial.trial_id}/system.log"
-    if result.gate() is not None or result.search() is not None:
+    if (search := result.search()) is not None and (step := search_step(search)):
+        yield step
+    if result.gate() is not None or search is not None:
         return
     if summaries and all(trial.verdict.state == "invalid" for trial in summaries):
         reasons = Counter(trial.verdict.reasons[0].check for trial in summaries if trial.verdict.reasons)

@@ -63,12 +63,16 @@ class Cause:
     reasons: Sequence[Reason]
 
     @property
+    def words(self) -> str:
+        """`host CPU above 95 %`."""
+        limits = dict.fromkeys(limit_text(reason) for reason in self.reasons)
+        return _check(self.check).words.format(limit=" or ".join(limits))
+
+    @property
     def text(self) -> str:
         """`8 trials: host CPU above 95 %; median 97 %`."""
-        limits = dict.fromkeys(limit_text(reason) for reason in self.reasons)
-        words = _check(self.check).words.format(limit=" or ".join(limits))
         values = [reason.value for reason in self.reasons if not isinstance(reason.value, str)]
-        text = f"{plural(len(self.reasons), 'trial')}: {words}"
+        text = f"{plural(len(self.reasons), 'trial')}: {self.words}"
         if not values or not _check(self.check).unit:
             return text
         return f"{text}; {'median ' if len(values) > 1 else ''}{figure_text(self.check, median(values))}"

@@ -134,7 +134,7 @@ def search(
             elif quiet:
                 typer.echo(answer_of(result).sentence)
             else:
-                print_search(found, asked.directory)
+                print_search(result, found)
         raise typer.Exit(manifest.exit_code or 0)
 
 

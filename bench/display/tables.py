@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -15,7 +14,6 @@ from rich.text import Text
 
 from highwater.bench.analysis.answer import answer_of
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
-from highwater.bench.analysis.searched import search_statement
 from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.exit_codes import EXIT_OK, MEANINGS_OF_A_RUN
@@ -186,18 +184,23 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
     return [*lines, *(f"note: {warning}" for warning in analysis.warnings)]
 
 
-def print_search(search: Search, directory: Path) -> None:
-    """Print every probe, then the answer."""
+def print_search(result: RunResult, search: Search) -> None:
+    """Print every probe, then the answer and where the results are."""
     console = Console(highlight=False)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("", "rate", "result"):
         table.add_column(column, justify="right" if column == "rate" else "left", overflow="fold")
     for probe in search.probes:
-        result = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
-        table.add_row(probe.stage, rate_text(probe.rate_per_s), result)
+        outcome = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
+        if probe.passed and probe.verdict is not None and probe.verdict.state != "valid":
+            outcome += f", [yellow]{probe.verdict.state}[/]"
+        table.add_row(probe.stage, rate_text(probe.rate_per_s), outcome)
     console.print(table)
-    console.print(search_statement(search).text, soft_wrap=True, markup=False)
-    console.print(f"results: {escape(str(directory))}", soft_wrap=True)
+    console.print()
+    for line in answer_lines(answer_of(result)):
+        console.print(line, soft_wrap=True)
+    console.print()
+    console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
 
 
 def results_table(result: RunResult) -> Table:

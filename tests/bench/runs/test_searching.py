@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.analysis.searched import search_statement
+from highwater.bench.analysis.searched import search_statement, search_step
 from highwater.bench.display.tables import print_search
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.results import LoadTask, Manifest, Reason, RunResult, Search, SloResult, Window
@@ -143,10 +143,10 @@ def test_the_answer_is_a_bracket_with_its_reason_and_was_confirmed(
     assert analysis is not None
     assert len(analysis.cells) == len({probe.rate_per_s for probe in search.probes})
 
-    print_search(search, bench.out)
+    print_search(RunResult(bench.out), search)
     printed = capsys.readouterr().out
-    assert f"{search.last_passing_per_s}/s is sustained (confirmed by 2 of 2 fresh trials)" in printed
-    assert "800/s is not" not in printed
+    assert f"{search.last_passing_per_s}/s is sustained, confirmed by 2 of 2 fresh trials; " in printed
+    assert f"{search.first_failing_per_s}/s failed: less than 99.5 % of the offered load was acknowledged (" in printed
 
 
 def test_objectives_are_part_of_what_passes(bench: Bench) -> None:
@@ -212,14 +212,23 @@ def test_a_generator_that_gives_out_first_is_said_to(bench: Bench) -> None:
     bench.launcher.outcome = busy
     manifest, search = bench.search()
     assert (search.limit, search.generator_limited, manifest.exit_code) == ("generator.cpu_ratio_max", True, 0)
-    assert "The generator is the limit" in search_statement(search).text
+    statement = search_statement(search)
+    assert statement.text.endswith(
+        "failed: busiest load task above 85 % of a core (99 %); the load generator is the limit, and the system may "
+        "sustain more."
+    )
+    assert statement.state == "open"
+    assert "--master" in search_step(search)
 
 
 def test_not_even_the_lowest_rate(bench: Bench) -> None:
     bench.launcher.outcome = holding(50)
     manifest, search = bench.search()
     assert (search.last_passing_per_s, search.first_failing_per_s, manifest.exit_code) == (None, 100, 4)
-    assert search_statement(search).text == "Not even 100/s is sustained (load.achieved_ratio); begin lower with --min."
+    assert search_statement(search).text == (
+        "Not even 100/s is sustained: less than 99.5 % of the offered load was acknowledged (50 %); begin lower with "
+        "--min."
+    )
 
 
 def test_everything_up_to_the_highest_rate(bench: Bench) -> None:
@@ -227,7 +236,7 @@ def test_everything_up_to_the_highest_rate(bench: Bench) -> None:
     _, search = bench.search()
     assert (search.last_passing_per_s, search.first_failing_per_s, search.confirmed) == (300, None, 2)
     assert search_statement(search).text.startswith(
-        "300/s, the highest rate asked for, is sustained; confirmed by 2 of 2"
+        "300/s, the highest rate asked for, is sustained, confirmed by 2 of 2 fresh trials."
     )
 
 
