@@ -36,7 +36,8 @@ class PartitionHealth:
     """-1 when there is none."""
     replicas: Sequence[int]
     in_sync_replicas: Sequence[int]
-    min_in_sync_replicas: int
+    min_in_sync_replicas: int | None
+    """None when it is not known: the partition may then be under it."""
 
     @property
     def lacks_replicas(self) -> bool:
@@ -46,7 +47,7 @@ class PartitionHealth:
     def trouble(self) -> Trouble:
         if self.leader < 0:
             return Trouble.NO_LEADER
-        if len(self.in_sync_replicas) < self.min_in_sync_replicas:
+        if len(self.in_sync_replicas) < (self.min_in_sync_replicas or 1):
             return Trouble.UNDER_MIN_ISR
         return Trouble.UNDER_REPLICATED if self.lacks_replicas else Trouble.NONE
 
@@ -119,13 +120,18 @@ class ClusterHealth:
         if self.is_healthy:
             count = self.partition_count
             partitions = f"{count_text(count)} {_plural(count, 'partition')} in sync" if count else "no partitions yet"
-            return f"healthy: {len(self.live)} of {brokers} {_plural(brokers, 'broker')}, {partitions}"
+            healthy = f"healthy: {len(self.live)} of {brokers} {_plural(brokers, 'broker')}, {partitions}"
+            return "; ".join([healthy, *self._not_known()])
         parts = [*self._partitions_in_trouble(), *self._brokers_down()]
         if self.live and self.controller is None:
             parts.append("there is no controller")
         if self.servers_down:
             parts.append(f"{_listed(self.servers_down)} {_plural(len(self.servers_down), 'is', 'are')} down")
-        return "; ".join(parts)
+        return "; ".join([*parts, *self._not_known()])
+
+    def _not_known(self) -> list[str]:
+        topics = sum(any(p.min_in_sync_replicas is None for p in topic.partitions) for topic in self.topics)
+        return [f"min ISR of {topics} {_plural(topics, 'topic')} is not known"] if topics else []
 
     def _partitions_in_trouble(self) -> list[str]:
         parts: list[str] = []

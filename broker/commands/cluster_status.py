@@ -55,7 +55,10 @@ class ClusterStatus:
     health: ClusterHealth
     bootstrap_servers: str
     metrics: dict[int, str]
-    """host:port of the metrics, by the id of each broker that has them; port 0 is a free port."""
+    """host:port of the metrics by broker id, empty if they are off; port 0 is a free port.
+
+    Apache Kafka's brokers, which have no such setting, and brokers that did not report it are left out.
+    """
     local: local_cluster.LocalCluster | None
     """The processes on this host, if the cluster was named by its directory."""
 
@@ -136,9 +139,7 @@ def status_of(
         () if local is None else _zookeepers_down(local),
     )
     told = _broker_settings(cluster, [broker.broker_id for broker in health.live], "metrics.listener")
-    metrics = {
-        n: f"{match[1]}:{match[2]}" for n, value in told.items() if (match := _METRICS_LISTENER.fullmatch(value))
-    }
+    metrics = {n: _address_of(value) for n, value in told.items() if value is not None}
     silent = [broker.broker_id for broker in health.live if broker.broker_id not in told]
     return ClusterStatus(replace(health, silent=silent), servers, metrics, local)
 
@@ -183,7 +184,7 @@ def health_of(
         TopicHealth(
             name,
             [
-                PartitionHealth(number, found.leader, found.replicas, found.isrs, least.get(name, 1))
+                PartitionHealth(number, found.leader, found.replicas, found.isrs, least.get(name))
                 for number, found in sorted(topic.partitions.items())
             ],
         )
@@ -202,15 +203,20 @@ def _min_in_sync_replicas(cluster: Cluster) -> dict[str, int]:
     """Return min.insync.replicas by topic, without topics whose settings cannot be read."""
     topics = [ConfigResource(ResourceType.TOPIC, name) for name in cluster.topic_names]
     values = {topic.name: _value(future, "min.insync.replicas") for topic, future in _ask(cluster, topics).items()}
-    return {name: int(value) for name, value in values.items() if value}
+    return {name: int(value) for name, (_, value) in values.items() if value}
 
 
-def _broker_settings(cluster: Cluster, broker_ids: Sequence[int], setting: str) -> dict[int, str]:
-    """Return a setting of each broker that answers, by id; empty if the broker does not have it, as Apache Kafka's."""
+def _address_of(listener: str) -> str:
+    match = _METRICS_LISTENER.fullmatch(listener)
+    return f"{match[1]}:{match[2]}" if match else ""
+
+
+def _broker_settings(cluster: Cluster, broker_ids: Sequence[int], setting: str) -> dict[int, str | None]:
+    """Return a setting by the id of each broker that answers; None if it was refused or the broker does not have it."""
     # librdkafka refuses a request about more than one broker.
-    futures = {n: _ask(cluster, [ConfigResource(ResourceType.BROKER, str(n))]) for n in broker_ids}
-    values = {n: _value(future, setting) for n, asked in futures.items() for future in asked.values()}
-    return {n: value for n, value in values.items() if value is not None}
+    asked = {n: _ask(cluster, [ConfigResource(ResourceType.BROKER, str(n))]) for n in broker_ids}
+    answers = {n: _value(future, setting) for n, futures in asked.items() for future in futures.values()}
+    return {n: value for n, (is_answer, value) in answers.items() if is_answer}
 
 
 def _ask(cluster: Cluster, resources: list[ConfigResource]) -> Mapping[ConfigResource, Future[Any]]:
@@ -222,15 +228,15 @@ def _ask(cluster: Cluster, resources: list[ConfigResource]) -> Mapping[ConfigRes
     return futures
 
 
-def _value(future: Future[Any], setting: str) -> str | None:
-    """Return the value of a setting, empty if it was refused or is not set; None without an answer."""
+def _value(future: Future[Any], setting: str) -> tuple[bool, str | None]:
+    """Return whether an answer came, and the setting in it: empty if it is not set, None if it is not in the answer."""
     try:
         entry = future.result(timeout=2 * _CONFIG_TIMEOUT_S).get(setting)
     except TimeoutError:
-        return None
+        return False, None
     except KafkaException as error:
-        return None if error.args[0].code() in GONE else ""
-    return "" if entry is None or entry.value is None else str(entry.value)
+        return error.args[0].code() not in GONE, None
+    return True, None if entry is None else str(entry.value or "")
 
 
 # Showing
@@ -249,7 +255,7 @@ def _document(found: ClusterStatus) -> dict[str, Any]:
         "brokers": [broker.broker_id for broker in health.live],
         "brokers_down": down_as_json(health),
         "brokers_silent": list(health.silent),
-        "metrics": {str(broker_id): _url(address) for broker_id, address in found.metrics.items()},
+        "metrics": {str(broker_id): _url(address) for broker_id, address in found.metrics.items() if address},
         "partitions": len(partitions),
         "under_replicated_partitions": sorted(
             partition_name(name, p.partition) for name, p in partitions if p.lacks_replicas
@@ -344,8 +350,8 @@ def _pid(local: local_cluster.LocalCluster, broker_id: int) -> int | None:
 
 def _metrics_text(address: str | None) -> str:
     if address is None:
-        return "off"
-    return "see its log" if address.endswith(":0") else address
+        return "-"
+    return "see its log" if address.endswith(":0") else address or "off"
 
 
 def _topic_blocks(health: ClusterHealth, most_topics: int) -> Iterator[RenderableType]:

@@ -57,7 +57,7 @@ def targets_of(found: ClusterStatus) -> dict[int, str]:
     targets = {}
     for broker_id, address in sorted(found.metrics.items()):
         host, _, port = address.rpartition(":")
-        if port != "0":
+        if port not in ("", "0"):
             targets[broker_id] = f"{hosts[broker_id] if host in _EVERY_ADDRESS else host}:{port}"
     return targets
 

@@ -62,6 +62,12 @@ def test_what_is_wrong_comes_first_and_the_worst_of_it_before_the_rest(health: C
     assert health.sentence == sentence
 
 
+def test_what_is_not_known_is_not_called_healthy_without_a_word() -> None:
+    unknown = TopicHealth("secret", [PartitionHealth(0, *WELL, None)])
+    assert cluster(unknown).sentence == "healthy: 3 of 3 brokers, 1 partition in sync; min ISR of 1 topic is not known"
+    assert cluster(unknown, down={2: "x"}).sentence == "broker 2 is down; min ISR of 1 topic is not known"
+
+
 def test_a_dead_broker_is_none_of_the_brokers() -> None:
     """Metadata list a broker for a while after its death, and replicas name it for ever."""
     health = cluster(topic("t", WELL, (1, (1, 9), (1,))), down={2: "process 7 ended"})

@@ -164,7 +164,7 @@ def test_a_broker_without_metrics_and_a_place_that_cannot_be_written_are_one_lin
 def test_addresses_that_prometheus_cannot_reach_are_named() -> None:
     live = [LiveBroker(n, f"host-{n}:9092", 0, 0) for n in (1, 2, 3, 4)]
     health = ClusterHealth(1, live, [DownBroker(5, "gone", 1)], [])
-    metrics = {1: "127.0.0.1:9404", 2: "0.0.0.0:9404", 3: "10.0.0.3:9404", 4: "127.0.0.1:0"}
+    metrics = {1: "127.0.0.1:9404", 2: "0.0.0.0:9404", 3: "10.0.0.3:9404", 4: "127.0.0.1:0", 6: ""}
     found = ClusterStatus(health, "", metrics, None)
     targets = targets_of(found)
     assert targets == {1: "127.0.0.1:9404", 2: "host-2:9404", 3: "10.0.0.3:9404"}
