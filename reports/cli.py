@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,8 +14,11 @@ from highwater.common.atomic_files import write_atomically
 
 if TYPE_CHECKING:
     from highwater.bench.results import FileFault
+    from highwater.reports.facets import FacetKeys
 
 USAGE_ERROR = 2
+# A page takes seconds of CPU time, which a run on the same host should rarely notice.
+_WATCH_S: Final = 60
 DAMAGED = 4
 
 
@@ -39,6 +44,9 @@ def report(
     colour: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one colour per value.")] = "",
     columns: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one column per value.")] = "",
     rows: Annotated[str, typer.Option(metavar="FACTOR", help="The chart by factor: one row per value.")] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Rewrite the page every minute while the run goes on; browsers reload it.")
+    ] = False,
 ) -> None:
     """Write the report of a result directory as one HTML file that works from disk, and print its path.
 
@@ -55,12 +63,16 @@ def report(
         raise _failed("--most works with Markdown only: add --markdown")
     if head is not None and (x or colour or columns or rows):
         raise _failed("--x, --colour, --columns and --rows work with one directory only")
+    if watch and (head is not None or markdown):
+        raise _failed("--watch works with the page of one directory only")
     last = head or directory
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
     try:
         faults: Sequence[FileFault] = ()
         if head is None:
+            if watch:
+                _watch(directory, path, FacetKeys(x, colour, columns, rows))
             result = RunResult(directory, salvage=True)
             document = page.run_document(result, FacetKeys(x, colour, columns, rows))
             faults = result.faults()
@@ -72,10 +84,24 @@ def report(
     except (OSError, UnicodeDecodeError) as error:
         raise _failed(f"cannot read {last}: {error}") from error
     _write(path, text)
+    typer.echo(path)
     if faults:
         more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
         typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
         raise typer.Exit(DAMAGED)
+
+
+def _watch(directory: Path, path: Path, facets: FacetKeys) -> None:
+    """Rewrite the page until the run has ended. Raises what reading the directory raises."""
+    from highwater.bench.results import RunResult
+    from highwater.bench.results.run_lock import is_abandoned
+    from highwater.reports import page
+
+    # The run may measure on this host: the pages take only time that nothing else wants.
+    os.nice(19)
+    while (result := RunResult(directory, salvage=True)).manifest.status == "running" and not is_abandoned(directory):
+        _write(path, page.render(page.run_document(result, facets), _WATCH_S))
+        time.sleep(_WATCH_S)
 
 
 def history_report(
@@ -112,7 +138,9 @@ def history_report(
         raise _failed(str(error)) from error
     except OSError as error:
         raise _failed(f"cannot read {history}: {error}") from error
-    _write(out or history / "history.html", page.render(document))
+    path = out or history / "history.html"
+    _write(path, page.render(document))
+    typer.echo(path)
 
 
 def _write(path: Path, text: str) -> None:
@@ -121,7 +149,6 @@ def _write(path: Path, text: str) -> None:
     except OSError as error:
         reason = error.strerror or error
         raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
-    typer.echo(path)
 
 
 def _failed(text: str) -> typer.Exit:

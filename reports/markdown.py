@@ -31,7 +31,9 @@ _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
 # Characters that would start an element, a link, emphasis, code or a mention.
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|~#@])")
 _ROOM_FOR_NAMES: Final = 1000
-_OPEN: Final = frozenset({"answer", "aims", "gate", "search", "findings", "compared", "cells", "changes", "metrics"})
+_OPEN: Final = frozenset(
+    {"damage", "answer", "aims", "gate", "search", "findings", "compared", "cells", "changes", "metrics"}
+)
 """Sections that are not folded."""
 
 

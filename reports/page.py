@@ -49,7 +49,8 @@ def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document
     return Document(manifest.name, manifest.purpose, meta, rest, lead)
 
 
-def render(document: Document) -> str:
+def render(document: Document, reload_s: int | None = None) -> str:
+    """reload_s: browsers read the page again after so many seconds."""
     style, script = _asset("report.css"), _asset("report.js")
     environment = Environment(
         autoescape=True,
@@ -69,6 +70,7 @@ def render(document: Document) -> str:
         style=Markup(style),
         script=Markup(script),
         document=document,
+        reload_s=reload_s,
     )
 
 

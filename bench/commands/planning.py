@@ -87,8 +87,8 @@ def _told_file(plan: Plan) -> dict[str, str]:
 
 
 def _left(plan: Plan, earlier: Earlier) -> str:
-    """`3 of 15 trials are left, about 40 s; 2 of them are measured again`"""
-    from highwater.common.units import wait_text
+    """`left: 3 of 15 trials, 2 of them to be measured again; about 40 s`"""
+    from highwater.common.units import plural, wait_text
 
     ended = {outcome.plan.trial_id for outcome in earlier.outcomes}
     left_s = [
@@ -96,8 +96,8 @@ def _left(plan: Plan, earlier: Earlier) -> str:
         for trial, duration_s in zip(plan.trials, plan.durations_s, strict=True)
         if trial.plan.trial_id not in ended
     ]
-    again = f"; {len(earlier.replaced)} of them are measured again" if earlier.replaced else ""
-    return f"{len(left_s)} of {len(plan.trials)} trials are left, about {wait_text(sum(left_s))}{again}"
+    again = f", {len(earlier.replaced)} of them to be measured again" if earlier.replaced else ""
+    return f"left: {len(left_s)} of {plural(len(plan.trials), 'trial')}{again}; about {wait_text(sum(left_s))}"
 
 
 def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:

@@ -57,7 +57,8 @@ def _names(directory: Path) -> list[str]:
     return sorted(
         name
         for path in directory.rglob("*")
-        if path.is_file() and (name := path.relative_to(directory).as_posix()) not in _DERIVED
+        # A report may be written meanwhile, first under a temporary name.
+        if path.suffix != ".tmp" and path.is_file() and (name := path.relative_to(directory).as_posix()) not in _DERIVED
     )
 
 

@@ -74,6 +74,10 @@ class ResultWriter:
         for name in _FILES_OF_A_RUN:
             (self.directory / name).unlink(missing_ok=True)
 
+    def forget_digests(self) -> None:
+        """Remove the digests of a run that goes on: its files change, and it may be killed."""
+        (self.directory / "checksums.sha256").unlink(missing_ok=True)
+
     def remove_if_empty(self) -> None:
         """Remove the empty directory of a run that could not start."""
         if not any(self.directory.iterdir()):

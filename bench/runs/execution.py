@@ -29,6 +29,7 @@ from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher
+from highwater.common.units import plural
 from highwater.tuning.facts import collect
 
 
@@ -74,7 +75,8 @@ def run_plan(
         if resume:
             earlier = earlier_run(out, plan, facts, trials_known=drive is None, retry_invalid=retry_invalid)
         if earlier is not None and retry_invalid:
-            typer.echo(f"measuring {len(earlier.replaced)} invalid or failed trials again, on record", err=True)
+            again = plural(len(earlier.replaced), "trial")
+            typer.echo(f"measuring {again} again; the earlier attempts stay on record", err=True)
         for setting in restore_after_a_killed_run(facts):
             typer.echo(f"host profile of a killed run taken back: {setting}", err=True)
         calibration = calibration or (RunResult(out).calibration() if resume else None)

@@ -311,6 +311,7 @@ class Run:
             self._outcomes += self.earlier.outcomes
             self._canaries += self.earlier.manifest.canaries
             self._probes += self.earlier.probes
+            self.writer.forget_digests()
             self._write(self._taken_up(self.earlier))
             # The manifest comes first: after a kill in between, the next run knows what is left to move.
             for trial in self._manifest.trials:

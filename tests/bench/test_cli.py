@@ -406,7 +406,7 @@ def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, t
 def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> None:
     result = call("plan", workload, "--resume", finished, "--retry-invalid")
     assert result.exit_code == 0
-    assert "0 of 2 trials are left" in result.stdout
+    assert "left: 0 of 2 trials; about 0 s" in result.stdout
     result = call("run", workload, "--out", finished, "--retry-invalid")
     assert (result.exit_code, result.stderr) == (
         2,

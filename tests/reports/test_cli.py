@@ -202,3 +202,24 @@ def test_output_that_cannot_be_written(copied_run: Path, tmp_path: Path) -> None
         assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
         assert f"cannot write {out}" in done.stderr
     assert not list(tmp_path.glob("*.tmp"))
+
+
+def test_a_page_that_is_watched_is_rewritten_until_the_run_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = write_sample(tmp_path / "run", Sample(axes={}, trials=1, measure_s=1, status="running"))
+    page, reloads = directory / "report.html", []
+
+    def sleep(_: float) -> None:
+        reloads.append('<meta http-equiv="refresh" content="60">' in page.read_text("utf-8"))
+        if len(reloads) == 2:
+            manifest = directory / "manifest.json"
+            manifest.write_text(manifest.read_text("utf-8").replace('"status": "running"', '"status": "done"'), "utf-8")
+
+    monkeypatch.setattr("highwater.reports.cli.time.sleep", sleep)
+    monkeypatch.setattr("highwater.reports.cli.os.nice", lambda _: 19)
+    done = run(directory, "--watch")
+    assert (done.exit_code, done.stdout) == (0, f"{page}\n")
+    assert reloads == [True, True]
+    assert "refresh" not in page.read_text("utf-8")
+    assert run(directory, "--watch", "--markdown").exit_code == 2

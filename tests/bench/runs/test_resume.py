@@ -439,6 +439,7 @@ def before_anything_is_moved(_: Bench) -> None:
 def test_a_killed_retry_loses_nothing(bench: Bench, killed: Callable[[Bench], None]) -> None:
     begun_with_an_invalid_trial(bench)
     bench.run_killed(lambda: killed(bench), retry_invalid=True)
+    assert not [line for line in disagreements(RunResult(bench.out)) if "changed since the run ended" in line]
     bench.launcher.outcome = load_result
     manifest = bench.run(resume=True)
     assert_second_was_measured_again(bench, manifest)
