@@ -138,7 +138,7 @@ def _print_summary(out: Console, reports: list[KnobReport]) -> None:
     differing = next((report.id for report in reports if report.state == "differs"), None)
     if differing is None:
         unknown = f"; {counts['unknown']} cannot be read" if counts["unknown"] else ""
-        out.print(f"this host is as recommended{unknown}")
+        out.print(f"no knob differs from its recommended value{unknown}")
         return
     out.print(Text(f"For the formula and the sources of a value: highwater tune explain {differing}", style="dim"))
     changing = sum(report.fate == "changes" for report in reports)

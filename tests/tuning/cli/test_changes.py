@@ -284,6 +284,8 @@ def test_verify_is_about_what_was_applied_and_not_about_what_is_recommended(root
     code, verified = _call(root, "verify")
     assert (code, _last_line(verified)) == (0, "everything that is applied is in effect: 3 effective")
     assert "vm.max_map_count" not in verified
+    code, checked = _call(root, "check", "--only", "vm.swappiness")
+    assert (code, _last_line(checked)) == (0, "no knob differs from its recommended value")
     code, filtered = _call(root, "verify", "--only", "vm.swappiness")
     assert (code, _last_line(filtered)) == (0, "everything that is applied is in effect: 1 effective")
 
