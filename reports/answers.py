@@ -67,7 +67,7 @@ def gate_section(gate: Gate) -> Section:
         blocks.append(comparison_table(one.metrics, with_cell=several))
     if gate.environment:
         rows = [
-            [d.fact, scalar_words(d.base), scalar_words(d.head), "decides" if d.decides else "shown only"]
+            [d.name or d.fact, scalar_words(d.base), scalar_words(d.head), "decides" if d.decides else "shown only"]
             for d in gate.environment
         ]
         header = [Column(title, text=True) for title in ("fact", "base", "head", "comparability")]

@@ -19,7 +19,7 @@ from highwater.bench.history.detection import (
     word_of,
 )
 from highwater.bench.history.environments import difference_lines, fact_rows
-from highwater.bench.history.series import Change, Series, kept_series, metric_of
+from highwater.bench.history.series import Change, Series, cell_of, kept_series, metric_of
 from highwater.bench.metrics import value_text
 from highwater.common.units import NONE, change_text, plural
 from highwater.reports import axes
@@ -167,7 +167,7 @@ def _figure(name: str, trend: _Trend, metric: str, columns: Sequence[str]) -> Fi
     finding = " ".join(_finding(trend, column, values[column]) for column in columns)
     panels = []
     for index, column in enumerate(columns, start=1):
-        cell = column.removesuffix(metric).removesuffix(":")
+        cell = cell_of(column)
         points = [
             Point(float(run), None if value is None else value / scale)
             for run, value in enumerate(values[column], start=1)

@@ -96,7 +96,7 @@ def _answer(comparison: ResultComparison) -> Section:
     tone: Tone = "bad" if "worse" in verdicts else "good" if "better" in verdicts else "none"
     items: list[tuple[str, Tone]] = [(as_sentence(comparison.answer), tone)]
     if not comparison.same_environment:
-        deciding = ", ".join(d.fact for d in comparison.environment if d.decides)
+        deciding = ", ".join(d.name or d.fact for d in comparison.environment if d.decides)
         differ = f"The environments differ in what decides over figures ({deciding})"
         items += [(f"{differ}: no ratio here tells of the system alone.", "warn")]
     by_cell = [Bullet(as_sentence(text), cell) for cell, text in comparison.answers.items()]
@@ -222,7 +222,12 @@ def _at(line: Drawn, percentile: float) -> str:
 
 def _differences(found: Sequence[EnvironmentDifference]) -> list[Block]:
     rows = [
-        [d.fact, scalar_words(d.base), scalar_words(d.head), "decides over figures" if d.decides else "shown only"]
+        [
+            d.name or d.fact,
+            scalar_words(d.base),
+            scalar_words(d.head),
+            "decides over figures" if d.decides else "shown only",
+        ]
         for d in found
     ]
     header = [Column(title, text=True) for title in ("fact", "base", "head", "comparability")]

@@ -93,7 +93,7 @@ def _changed_since(*results: RunResult) -> Iterator[str]:
         found = list(checksums.disagreements(result.directory, ended=result.manifest.status == "done"))
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-            yield f"{result.directory}: not as its run left it: {found[0]}{more}; see bench verify"
+            yield f"{result.directory}: {found[0]}{more}; see bench verify"
 
 
 def _nothing_to_compare(base: RunResult, head: RunResult, metrics: list[str]) -> str:

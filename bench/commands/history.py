@@ -75,7 +75,7 @@ def list_(
         rules = Rules.of_file(None)
         found = []
         for series in all_series(history):
-            columns = series.columns() if everything else shown_columns(series, rules)
+            columns = series.columns() if everything else shown_columns(series, rules, brief=True)
             found.append((series, columns, detect(series, rules, columns, partial(otava_present, otava))))
         if as_json:
             typer.echo(json.dumps([_series_as_json(*item) for item in found], indent=2))
@@ -181,29 +181,35 @@ def _print_series(series: Series, columns: Sequence[str], detection: Detection) 
     from rich.table import Table
 
     from highwater.bench.history.detection import sentence, unit_of
+    from highwater.bench.history.series import cell_of, metric_of
     from highwater.bench.history.spark import CHANGE, spark_line
     from highwater.bench.metrics import value_text
 
     console = Console(highlight=False)
     console.print(f"[bold]{escape(series.workload)}[/]  [dim]environment {series.environment}[/]")
     console.print(escape(sentence(series, columns, detection)))
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    table.add_column("metric", overflow="fold")
-    table.add_column("oldest to newest run", no_wrap=True)
-    for title in ("lowest", "highest", "last"):
-        table.add_column(title, justify="right", no_wrap=True)
     rows = series.rows()
     times = [row["time"] for row in rows]
-    for column in columns:
-        values = [float(row[column]) if row.get(column) else None for row in rows]
-        known = [value for value in values if value is not None]
-        if known:
-            at = {times.index(change.time) for change in detection.changes if change.column == column}
-            figures = (value_text(value, unit_of(column)) for value in (min(known), max(known), known[-1]))
-            table.add_row(escape(column), spark_line(values, at), *figures)
-    console.print(table)
+    for cell in dict.fromkeys(map(cell_of, columns)):
+        if cell:
+            console.print(f"[bold]{escape(cell)}[/]")
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        table.add_column("metric", overflow="fold")
+        table.add_column("oldest to newest run", no_wrap=True)
+        for title in ("lowest", "highest", "last"):
+            table.add_column(title, justify="right", no_wrap=True)
+        for column in (name for name in columns if cell_of(name) == cell):
+            values = [float(row[column]) if row.get(column) else None for row in rows]
+            known = [value for value in values if value is not None]
+            if known:
+                at = {times.index(change.time) for change in detection.changes if change.column == column}
+                figures = (value_text(value, unit_of(column)) for value in (min(known), max(known), known[-1]))
+                table.add_row(escape(metric_of(column)), spark_line(values, at), *figures)
+        console.print(table)
     if detection.changes:
         console.print(f"[dim]{CHANGE} change point[/]")
+    if hidden := len({*map(metric_of, series.columns())} - {*map(metric_of, columns)}):
+        console.print(f"[dim]{hidden} more metrics with --all[/]")
 
 
 def _series_as_json(series: Series, columns: Sequence[str], detection: Detection) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Final
 from highwater.bench.comparison_answer import SIX_HEADLINES
 from highwater.bench.gate.policy import Policy, default_policy, load_policy, metrics_of
 from highwater.bench.history.otava import LEAST_POINTS, change_points, may_change
-from highwater.bench.history.series import Change, Series, metric_of
+from highwater.bench.history.series import Change, Series, cell_of, metric_of
 from highwater.bench.metrics import METRICS, value_text
 from highwater.common.units import change_text, plural
 
@@ -57,10 +57,12 @@ class Detection:
     not_looked: str = ""
 
 
-def shown_columns(series: Series, rules: Rules) -> list[str]:
-    """The columns of the policy's metrics and of the headline ones."""
-    wanted = {*(rules.metrics or (*metrics_of(rules.policy), *SIX_HEADLINES))}
-    return [name for name in series.columns() if metric_of(name) in wanted]
+def shown_columns(series: Series, rules: Rules, *, brief: bool = False) -> list[str]:
+    """The columns of the gated and the headline metrics. brief: with several cells, those of the gated ones alone."""
+    columns = series.columns()
+    gated_alone = brief and len({*map(cell_of, columns)}) > 1
+    wanted = {*(rules.metrics or (*rules.policy.gate, *(() if gated_alone else SIX_HEADLINES)))}
+    return [name for name in columns if metric_of(name) in wanted]
 
 
 def detect(series: Series, rules: Rules, columns: list[str], otava: OtavaCommand) -> Detection:
@@ -83,7 +85,8 @@ def sentence(series: Series, columns: Sequence[str], detection: Detection) -> st
     rows = series.rows()
     first, last = rows[0]["time"][:10], rows[-1]["time"][:10]
     runs = f"{plural(len(rows), 'run')} " + (f"on {first}" if first == last else f"from {first} to {last}")
-    shown = next((name for name in columns if rows[-1].get(name)), None)
+    # No cell of several stands for the others.
+    shown = next((name for name in columns if not cell_of(name) and rows[-1].get(name)), None)
     parts = [runs if shown is None else f"{runs}, the last with {shown} {_last_text(rows[-1], shown)}"]
     if detection.not_looked:
         parts.append(f"change points: {detection.not_looked}")

@@ -248,6 +248,11 @@ def metric_of(column: str) -> str:
     return column if column in METRICS else column.rpartition(":")[2]
 
 
+def cell_of(column: str) -> str:
+    """The cell of a column; empty for the only cell of a workload."""
+    return column.removesuffix(metric_of(column)).removesuffix(":")
+
+
 def _better(column: str) -> Better:
     definition = METRICS.get(metric_of(column))
     return definition.better if definition else "none"

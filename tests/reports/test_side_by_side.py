@@ -56,7 +56,7 @@ def test_another_environment_is_said_before_any_figure(tmp_path: Path) -> None:
     document = page_of(RunResult(write_sample(tmp_path / "a", plain)), RunResult(write_sample(tmp_path / "b", other)))
     assert "The environments differ in what decides over figures" in document.with_id("answer").text
     rows = document.with_id("environment").find("table")[0].rows()
-    assert ["cpu.count", "8", "64", "decides over figures"] in rows
+    assert ["number of CPUs", "8", "64", "decides over figures"] in rows
 
 
 def test_an_invalid_side_makes_the_page_bad(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from highwater.bench.cli import app
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.history.series import Acknowledgement, Series, add, all_series, chosen
-from highwater.bench.results import RunResult, TrialSummary
+from highwater.bench.results import RunResult, Scalar, TrialSummary
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 
@@ -223,6 +223,15 @@ def test_the_list_says_the_answer_and_shows_values(
     assert "produce.service.p50" in call("list", "--history", history, "--otava", otava, "--all").stdout
     (item,) = json.loads(call("list", "--history", history, "--otava", otava, "--json").stdout)
     assert (item["values"][RATE][-1], item["changes"][0]["worse"], item["not_looked"]) == (180, True, "")
+
+
+def test_cells_stand_once_above_their_metrics(tmp_path: Path) -> None:
+    axes: dict[str, list[Scalar]] = {"producers.client.acks": ["1", "all"]}
+    directory = write_sample(tmp_path / "run", Sample(axes=axes, trials=1, measure_s=3, rate_per_s=200.0))
+    keep(RunResult(directory), tmp_path / "history")
+    lines = call("list", "--history", tmp_path / "history").stdout.splitlines()
+    assert [line for line in lines if "acks=" in line] == ["acks=1", "acks=all"]
+    assert sum(line.startswith(RATE) for line in lines) == 2
 
 
 def test_too_few_runs_are_said_to_be_and_nothing_is_installed(
