@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 USAGE_ERROR = 2
 # A page takes seconds of CPU time, which a run on the same host should rarely notice.
 _WATCH_S: Final = 60
+# How soon the page shows that the run has ended.
+_LOOK_S: Final = 2
 DAMAGED = 4
 
 
@@ -94,14 +96,16 @@ def report(
 def _watch(directory: Path, path: Path, facets: FacetKeys) -> None:
     """Rewrite the page until the run has ended. Raises what reading the directory raises."""
     from highwater.bench.results import RunResult
-    from highwater.bench.results.run_lock import is_abandoned
+    from highwater.bench.results.run_lock import is_locked
     from highwater.reports import page
 
     # The run may measure on this host: the pages take only time that nothing else wants.
     os.nice(19)
-    while (result := RunResult(directory, salvage=True)).manifest.status == "running" and not is_abandoned(directory):
+    while is_locked(directory) and (result := RunResult(directory, salvage=True)).manifest.status == "running":
         _write(path, page.render(page.run_document(result, facets), _WATCH_S))
-        time.sleep(_WATCH_S)
+        until_s = time.monotonic() + _WATCH_S
+        while time.monotonic() < until_s and is_locked(directory):
+            time.sleep(_LOOK_S)
 
 
 def history_report(

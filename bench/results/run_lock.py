@@ -58,6 +58,21 @@ class RunLock:
         os.close(self._descriptor)
 
 
+def is_locked(directory: Path) -> bool:
+    """Whether a run works in this directory now."""
+    try:
+        descriptor = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def is_abandoned(directory: Path) -> bool:
     """Whether a run made and locked this directory, and ended without removing it."""
     path = directory / LOCK_NAME
