@@ -1,12 +1,13 @@
 """Where the fields of records are, for many batches at once: no Python object for a record. Pure.
 
 A record is laid out as `broker.records.record` says. Records are found one after the other, as each begins with its
-length; a run of records of equal length is found by one comparison. All other fields are then read column by column.
+length: one of every batch in a step, or a run of records of equal length by one comparison. All other fields are then
+read column by column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,6 +20,8 @@ Octets = NDArray[np.uint8]
 _VARINT_BITS_MAX: Final = 63
 _RUN_MIN: Final = 8
 """Records in a run for which a comparison costs less than a step for each."""
+_LOCKSTEP_MIN: Final = 24
+"""Batches for which a step of all together costs less than a step for each."""
 _NULL: Final = -1
 
 
@@ -53,47 +56,99 @@ class Fields:
         return Fields(*(getattr(self, name)[mask] for name in self.__slots__))
 
 
-def find_starts(body: memoryview, octets: Octets, regions: Iterable[Region]) -> Int64s:
+def find_starts(body: memoryview, octets: Octets, regions: Sequence[Region]) -> Int64s:
     """The position of each record's length. `octets` are the bytes of `body`. Raises MalformedRecords."""
-    parts: list[Int64s] = []
-    for region in regions:
-        parts += _starts_of(body, octets, region)
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
+    count = np.array([region.count for region in regions], np.int64)
+    first_of = np.cumsum(count) - count
+    starts = np.empty(int(count.sum()), np.int64)
+    position = np.array([region.start for region in regions], np.int64)
+    steps = 0
+    if len(regions) >= _LOCKSTEP_MIN:
+        steps = int(np.sort(count)[-_LOCKSTEP_MIN])
+        position = _walk_together(octets, position, count, steps, starts, first_of)
+    for region, at, row in zip(regions, position.tolist(), first_of.tolist(), strict=True):
+        if region.count > steps:
+            _walk_alone(body, octets, Region(at, region.end, region.count - steps), starts[row + steps :])
+        elif at != region.end:
+            raise MalformedRecords(_off_by(at, region))
+    return starts
 
 
-def _starts_of(body: memoryview, octets: Octets, region: Region) -> list[Int64s]:
-    parts: list[Int64s] = []
-    single: list[int] = []
+def _walk_together(octets: Octets, position: Int64s, count: Int64s, steps: int, starts: Int64s, row: Int64s) -> Int64s:
+    """Find up to `steps` records of each batch, one of each batch at a time; returns the positions after them."""
+    order = np.argsort(-count, kind="stable")
+    at, row = position[order], row[order]
+    # How many batches have a record in each step: those are the first in this order.
+    busy = np.searchsorted(-count[order], -np.arange(steps), side="left")
+    try:
+        for step, batches in enumerate(busy.tolist()):
+            here = at[:batches]
+            starts[row[:batches] + step] = here
+            stride = _STRIDE_OF_PAIR[octets[here] | octets[here + 1].astype(np.uint16) << 8]
+            if stride.min() < 0:
+                length, after = read_varints(octets, here)
+                if length.min() < 0:
+                    raise MalformedRecords("a record has a negative length")
+                stride = after - here + length
+            at[:batches] += stride
+    except IndexError:
+        raise MalformedRecords("a record lies beyond the end of its batch") from None
+    found = np.empty_like(at)
+    found[order] = at
+    return found
+
+
+def _strides_of_pairs() -> NDArray[np.int64]:
+    """By the first two bytes of a record, little-endian: the distance to the next; −1 for a longer or bad length."""
+    pair = np.arange(1 << 16, dtype=np.int64)
+    first, second = pair & 0xFF, pair >> 8
+    length = np.where(first < 0x80, first, first & 0x7F | second << 7)
+    stride = np.where(first < 0x80, 1, 2) + (length >> 1)
+    return np.where((length & 1 == 1) | (first >= 0x80) & (second >= 0x80), -1, stride)
+
+
+_STRIDE_OF_PAIR: Final = _strides_of_pairs()
+
+
+def _walk_alone(body: memoryview, octets: Octets, region: Region, starts: Int64s) -> None:
+    """Find the records of one batch, one after the other, or a run of records of equal length at once."""
     position, end, left = region.start, region.end, region.count
-    last_stride = equal = 0
+    single: list[int] = []
+    row = last_stride = equal = 0
     while left:
-        if position >= end:
+        if position + 1 >= end:
             raise MalformedRecords(f"{left} of {region.count} records are missing")
-        first = body[position]
-        if first < 0x80:
-            width, stride = 1, 1 + (first >> 1)
+        octet = body[position]
+        if octet < 0x80:
+            stride = 1 + (octet >> 1)
+        elif (second := body[position + 1]) < 0x80:
+            stride = 2 + ((octet & 0x7F | second << 7) >> 1)
         else:
-            width, stride = _long_stride(body, position, end)
-        equal = equal + 1 if stride == last_stride else 0
-        last_stride = stride
-        if equal == 2 and left >= _RUN_MIN:
-            run = _run(octets, position, stride, width, min(left, (end - position) // stride))
-            if single:
-                parts.append(np.array(single, np.int64))
-                single = []
-            parts.append(np.arange(position, position + run * stride, stride, dtype=np.int64))
+            _, stride = _long_stride(body, position, end)
+        if stride != last_stride:
+            last_stride, equal = stride, 0
+        elif not equal or left < _RUN_MIN:
+            equal += 1
+        else:
+            run = _run(body, octets, position, min(left, (end - position) // stride))
+            starts[row : row + len(single)] = single
+            row += len(single)
+            single.clear()
+            starts[row : row + run] = np.arange(position, position + run * stride, stride)
+            row += run
             position += run * stride
             left -= run
-            equal = 0
             continue
         single.append(position)
         position += stride
         left -= 1
     if position != end:
-        raise MalformedRecords(f"the records end {end - position} bytes off the end of their batch")
-    if single:
-        parts.append(np.array(single, np.int64))
-    return parts
+        raise MalformedRecords(_off_by(position, region))
+    starts[row : row + len(single)] = single
+
+
+def _off_by(position: int, region: Region) -> str:
+    return f"the records end {region.end - position} bytes off the end of their batch"
 
 
 def _long_stride(body: memoryview, position: int, end: int) -> tuple[int, int]:
@@ -114,8 +169,9 @@ def _long_stride(body: memoryview, position: int, end: int) -> tuple[int, int]:
     return at - position, at - position + (value >> 1)
 
 
-def _run(octets: Octets, position: int, stride: int, width: int, at_most: int) -> int:
+def _run(body: memoryview, octets: Octets, position: int, at_most: int) -> int:
     """How many records from `position` on have the same length; one at least."""
+    width, stride = _long_stride(body, position, len(body))
     same = np.ones(max(at_most, 1), np.bool_)
     if at_most > 1:
         for at in range(position, position + width):

@@ -6,6 +6,7 @@ import pickle
 import struct
 from collections.abc import Sequence
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -104,12 +105,18 @@ def fetches(draw: st.DrawFn) -> bytes:
     return bytes(out)
 
 
-@given(fetches(), st.integers(-3, 40), st.none() | st.integers(0, 60))
-def test_equal_to_the_plain_decoder(data: bytes, start: int, length: int | None) -> None:
+together = pytest.mark.parametrize("batches", [1, 2, 24])
+"""How many batches it takes to walk them together: all of them, the shorter ones, none."""
+
+
+@together
+@given(data=fetches(), start=st.integers(-3, 40), length=st.none() | st.integers(0, 60))
+def test_equal_to_the_plain_decoder(batches: int, data: bytes, start: int, length: int | None) -> None:
     expected = plain_rows(data)
     start += expected[0]["offset"] if expected else 0
     end = None if length is None else start + length
-    decoded = read(data, start, end)
+    with mock.patch("highwater.pipeline.kafka.records._LOCKSTEP_MIN", batches):
+        decoded = read(data, start, end)
     wanted = [row for row in expected if row["offset"] >= start and (end is None or row["offset"] < end)]
     assert rows_of(decoded.rows) == wanted
     ends = [
@@ -258,16 +265,18 @@ def test_damage_under_a_right_crc(position: int, form: str, value: int, text: st
         read(good + bad)
 
 
-@given(st.binary(max_size=60), st.integers(1, 4), st.sampled_from([Codec.NONE, Codec.ZSTD]))
+@together
+@given(body=st.binary(max_size=60), count=st.integers(1, 4), codec=st.sampled_from([Codec.NONE, Codec.ZSTD]))
 def test_random_bytes_as_records_are_refused_or_read_like_the_plain_decoder(
-    body: bytes, count: int, codec: Codec
+    batches: int, body: bytes, count: int, codec: Codec
 ) -> None:
     batch = batch_of(count)[:HEADER_SIZE] + compress(codec, body)
     _LENGTH.pack_into(batch, 8, len(batch) - 12)
     struct.pack_into(">h", batch, 21, codec)
     update_crc(batch, 0, len(batch))
     try:
-        rows = rows_of(read(batch).rows)
+        with mock.patch("highwater.pipeline.kafka.records._LOCKSTEP_MIN", batches):
+            rows = rows_of(read(batch).rows)
     except RecordsError:
         return
     assert [row["value"] for row in rows] == [record.value for record in decode_batch(batch)]
@@ -276,6 +285,14 @@ def test_random_bytes_as_records_are_refused_or_read_like_the_plain_decoder(
 def test_batches_in_the_wrong_order() -> None:
     with pytest.raises(RecordsError, match=r"^t-3 at offset 2: a batch begins before the one before it ends"):
         read(batch_of(3) + batch_of(3, 2))
+
+
+def test_many_batches_of_different_counts() -> None:
+    data, offset = bytearray(), 0
+    for count in (3, 400, 1, 50, *range(1, 60)):
+        data += batch_of(count, offset, size=count * 3)
+        offset += count
+    assert rows_of(read(data).rows) == plain_rows(bytes(data))
 
 
 def test_header_keys_that_are_no_utf8_are_replaced_as_java_does() -> None:
