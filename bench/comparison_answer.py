@@ -13,7 +13,7 @@ from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS, value_text
 from highwater.bench.results import MetricComparison
-from highwater.common.units import change_span_text, change_text, percent_text, plural, ratio_text
+from highwater.common.units import change_size_text, change_span_text, change_text, plural
 
 SIX_HEADLINES: Final = (*HEADLINES, *HEADLINES_AT_ONCE)
 # A sentence with more changes than these is a list; the table has them all.
@@ -95,11 +95,6 @@ def interval_text(item: MetricComparison) -> str:
     return change_span_text(*item.ci95)
 
 
-def detectable_text(ratio: float) -> str:
-    """A change that would have been seen: 0.05 -> `5 %`, 2.5 -> `3.5×`."""
-    return percent_text(ratio) if ratio < 1 else ratio_text(1 + ratio)
-
-
 def _changed(item: MetricComparison) -> str:
     assert item.ratio is not None, "there is no verdict on a change without a ratio"
     change, interval = change_text(item.ratio), interval_text(item)
@@ -137,8 +132,8 @@ def _unchanged(same: Sequence[MetricComparison], of: int) -> str:
     assert least is not None
     assert most is not None
     if most <= _WIDE * least:
-        return f"{text}; a change of {detectable_text(most)} would have been seen"
-    ends = f"{detectable_text(least)} ({easiest}) to {detectable_text(most)} ({hardest})"
+        return f"{text}; a change of {change_size_text(most)} would have been seen"
+    ends = f"{change_size_text(least)} ({easiest}) to {change_size_text(most)} ({hardest})"
     return f"{text}; the smallest changes that would have been seen: {ends}"
 
 

@@ -140,6 +140,11 @@ def change_span_text(low: float, high: float) -> str:
     return f"{below.removesuffix(' %') if above.endswith(' %') else below} to {above}"
 
 
+def change_size_text(size_ratio: float) -> str:
+    """A change without a direction: 0.05 -> `5 %`, 2.5 (a change to 3.5 times or by as much downwards) -> `3.5×`."""
+    return percent_text(size_ratio) if size_ratio <= _TWICE - 1 else ratio_text(1 + size_ratio)
+
+
 def ratio_text(ratio: float) -> str:
     """A ratio of two measurements: `1.61×`; three decimals next to 1, where all ratios would look alike."""
     return f"{significant(ratio, _SIGNIFICANT_DIGITS + (1 <= ratio < _NEXT_TO_ONE))}×"

@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 from highwater.bench.results import Better, MetricComparison
 from highwater.bench.results.analysis import Comparison, ComparisonVerdict
-from highwater.common.units import NONE, change_text, percent_text
+from highwater.common.units import NONE, change_size_text, change_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
@@ -86,7 +86,7 @@ def change_field(comparison: Comparison | MetricComparison) -> Field:
     if comparison.verdict not in ("better", "worse"):
         small += f"\n{_WORDS[comparison.verdict]}"
         if comparison.smallest_detectable_ratio is not None:
-            small += f"\ndetectable: {_percent(comparison.smallest_detectable_ratio)}"
+            small += f"\ndetectable: {_size(comparison.smallest_detectable_ratio)}"
     text = ("▼ " if comparison.verdict == "worse" else "") + change_text(comparison.ratio)
     return Field(text, small, comparison.ratio, look=looks.get(comparison.verdict, ""))
 
@@ -114,8 +114,8 @@ def comparison_table(
                 _side(c.metric, c.base.value, c.base.ci95, c.unit),
                 _side(c.metric, c.head.value, c.head.ci95, c.unit),
                 _plain_change(c),
-                Field(_percent(c.delta_ratio)),
-                Field(_percent(c.smallest_detectable_ratio)),
+                Field(_size(c.delta_ratio)),
+                Field(_size(c.smallest_detectable_ratio)),
                 Field(f"{c.base.n_trials}, {c.head.n_trials}"),
                 Field(_WORDS[c.verdict], tone=_tone(c.verdict)),
             ]
@@ -143,8 +143,8 @@ def _plain_change(comparison: MetricComparison) -> Field:
     return Field(change_text(comparison.ratio), small, comparison.ratio)
 
 
-def _percent(ratio: float | None) -> str:
-    return NONE if ratio is None else percent_text(ratio)
+def _size(ratio: float | None) -> str:
+    return NONE if ratio is None else change_size_text(ratio)
 
 
 def noise_blocks(run: Run) -> list[Block]:
@@ -161,7 +161,7 @@ def noise_blocks(run: Run) -> list[Block]:
             [
                 Field(metric_name(n.metric)),
                 Field(str(n.n_pairs)),
-                Field(_percent(n.bound95_ratio)),
+                Field(_size(n.bound95_ratio)),
                 Field(", ".join(change_text(r) for r in n.ratios)),
                 Field(_range(smallest.get(n.metric, []))),
             ]
@@ -187,5 +187,5 @@ def noise_blocks(run: Run) -> list[Block]:
 def _range(ratios: Sequence[float]) -> str:
     if not ratios:
         return NONE
-    low, high = _percent(min(ratios)), _percent(max(ratios))
+    low, high = _size(min(ratios)), _size(max(ratios))
     return low if low == high else f"{low} to {high}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from highwater.bench.compare import compare
@@ -61,7 +61,7 @@ def comparison_document(base: RunResult, head: RunResult) -> Document:
     first = [m for m in comparison.metrics if m.metric in _HEADLINES]
     rest = [m for m in comparison.metrics if m.metric not in _HEADLINES]
     label = runs[1].label
-    lead = [_answer(comparison), _validity(comparison, *runs)]
+    lead = [_answer(comparison, label), _validity(comparison, *runs)]
     sections = [
         Section("metrics", "Head against base", [comparison_table(first, several, label)] if first else []),
         Section("every-trial", "Every trial", _figures(_dots(pairs))),
@@ -90,7 +90,7 @@ def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
             yield cell.label, (base, cell), (head, of_head[cell.key])
 
 
-def _answer(comparison: ResultComparison) -> Section:
+def _answer(comparison: ResultComparison, label: Callable[[str], str]) -> Section:
     """What differs between the two, and whether that can be laid to the systems."""
     verdicts = {m.verdict for m in comparison.metrics if m.metric in comparison.asked}
     tone: Tone = "bad" if "worse" in verdicts else "good" if "better" in verdicts else "none"
@@ -99,7 +99,7 @@ def _answer(comparison: ResultComparison) -> Section:
         deciding = ", ".join(d.name or d.fact for d in comparison.environment if d.decides)
         differ = f"The environments differ in what decides over figures ({deciding})"
         items += [(f"{differ}: no ratio here tells of the system alone.", "warn")]
-    by_cell = [Bullet(as_sentence(text), cell) for cell, text in comparison.answers.items()]
+    by_cell = [Bullet(as_sentence(text), label(cell)) for cell, text in comparison.answers.items()]
     return Section("answer", "Answer", [Statements(items), *([Bullets(by_cell)] if len(by_cell) > 1 else [])])
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from ..common.units import change_span_text, change_text, percent_text
+from ..common.units import change_size_text, change_span_text, change_text
 from .errors import TuningError
 from .hostfiles import HostFiles
 
@@ -162,7 +162,7 @@ def effect_text(effect: MeasuredEffect) -> str:
     if effect.low is not None and effect.high is not None:
         change += f" ({change_span_text(effect.low, effect.high)})"
     if effect.outcome == "none_seen" and effect.smallest_detectable_ratio is not None:
-        change += f", no change seen; {percent_text(effect.smallest_detectable_ratio)} would have been"
+        change += f", no change seen; {change_size_text(effect.smallest_detectable_ratio)} would have been"
     return change
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from highwater.bench.analysis.aims import outcomes
 from highwater.bench.analysis.best import Best, Figures, best_cell
+from highwater.bench.analysis.causes import causes
 from highwater.bench.analysis.delivered import delivery_statement
 from highwater.bench.analysis.held import aim_statements, objective_statements
 from highwater.bench.analysis.searched import gate_statement, search_statement, search_step
@@ -167,13 +168,20 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         yield f"Mend what made the trials invalid: {texts[0]}" if texts else "Read the verdicts of the trials."
     is_open = [best for best in bests if best.trials or best.in_vain]
     measured = [trial for trial in summaries if trial.role == "measure"]
-    disturbed = sum(trial.verdict.state == "inconclusive" for trial in measured)
+    bad = {state: sum(trial.verdict.state == state for trial in measured) for state in ("inconclusive", "invalid")}
+    disturbed = bad["inconclusive"]
     quiet = f"stop other work on this host ({disturbed} of {plural(len(measured), 'trial')} were disturbed)"
     trials = max((best.trials or 0 for best in is_open), default=0)
+    planned = max(Counter(trial.cell for trial in manifest.trials if trial.role == "measure").values(), default=0)
+    if trials and trials <= planned and bad["invalid"]:
+        # Enough trials were planned: what spoiled them has to go, or more would be spoiled as well.
+        why = causes([trial for trial in measured if trial.verdict.state == "invalid"])[0].text
+        spoiled = f"{bad['invalid']} of {plural(len(measured), 'trial')} are invalid ({why})"
+        yield f"Mend what spoiled trials, and run again: {spoiled}: {_command_for(manifest, None, directory)}"
     if trials:
-        command = _command_for(manifest, trials, directory)
+        command = _command_for(manifest, max(trials, planned + 1), directory)
         first = f"{quiet[:1].upper()}{quiet[1:]}, and then run" if disturbed else "Run"
-        yield f"{first} about {trials} trials of each cell (an estimate): {command}"
+        yield f"{first} about {max(trials, planned + 1)} trials of each cell (an estimate): {command}"
     if is_open and disturbed:
         yield f"{quiet[:1].upper()}{quiet[1:]}: at this noise, {is_open[0].in_vain}."
     elif is_open:

@@ -228,11 +228,12 @@ def _by(comparison: Comparison) -> str:
     """By how much the base is better than the head: `13 % lower (95 % interval 5 to 20 %)`."""
     assert comparison.ci95 is not None
     ratio, low, high = (1 / value for value in (comparison.ratio, comparison.ci95[1], comparison.ci95[0]))
+    size, *ends = (change_text(value).lstrip("+−") for value in (ratio, low, high))
     if comparison.better == "lower":
-        return f"{percent_text(1 - ratio)} lower (95 % interval {_span(percent_text(1 - high), percent_text(1 - low))})"
+        return f"{size} lower (95 % interval {_span(*reversed(ends))})"
     if ratio > _TWICE:
-        return f"{ratio_text(ratio)} as high (95 % interval {_span(ratio_text(low), ratio_text(high))})"
-    return f"{percent_text(ratio - 1)} higher (95 % interval {_span(percent_text(low - 1), percent_text(high - 1))})"
+        return f"{size} as high (95 % interval {_span(ratio_text(low), ratio_text(high))})"
+    return f"{size} higher (95 % interval {_span(*ends)})"
 
 
 def _span(low: str, high: str) -> str:

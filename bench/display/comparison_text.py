@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.compare import ONLY_CELL
-from highwater.bench.comparison_answer import detectable_text, interval_text, is_zero_on_both, shown_first
+from highwater.bench.comparison_answer import interval_text, is_zero_on_both, shown_first
 from highwater.bench.environment_key import difference_text
 from highwater.bench.metrics import value_text
 from highwater.bench.results import (
@@ -18,7 +18,7 @@ from highwater.bench.results import (
     MetricComparison,
     ResultComparison,
 )
-from highwater.common.units import NONE, change_text
+from highwater.common.units import NONE, change_size_text, change_text
 
 HEADER: Final = ("metric", "base", "head", "change", "95 % interval", "detectable", "verdict")
 """The interval is that of the change; `detectable`: the smallest change that would have been found 4 times in 5."""
@@ -96,7 +96,7 @@ def row(item: MetricComparison) -> tuple[str, ...]:
         value_text(item.head.value, item.unit),
         change_text(item.ratio) if item.ratio is not None else NONE,
         interval_text(item) or NONE,
-        detectable_text(detectable) if detectable is not None else NONE,
+        change_size_text(detectable) if detectable is not None else NONE,
         "not shown" if unseen else _VERDICTS[item.verdict],
     )
 

@@ -27,7 +27,7 @@ from highwater.bench.metrics import METRICS, values_of
 from highwater.bench.results import AaPair, GateState, MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
-from highwater.common.units import percent_text
+from highwater.common.units import change_size_text, percent_text
 
 VARIANT: Final = "variant"
 BASE: Final = "base"
@@ -278,7 +278,7 @@ def _inconclusive(evaluation: Evaluation, strict: bool) -> GateOutcome:
 
 def _detectable(items: Sequence[MetricComparison]) -> str:
     known = [
-        f"{item.metric} {percent_text(item.smallest_detectable_ratio)}"
+        f"{item.metric} {change_size_text(item.smallest_detectable_ratio)}"
         for item in items
         if item.smallest_detectable_ratio is not None
     ]

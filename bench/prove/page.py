@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.metrics import value_text
-from highwater.common.units import NONE, change_span_text, change_text, percent_text
+from highwater.common.units import NONE, change_size_text, change_span_text, change_text
 from highwater.tuning.proofs import VERDICT_TEXTS, EffectOutcome, MeasuredEffect, Proof
 
 HEADER: Final = ("figure", "off", "on", "change", "95 %", "detectable", "")
@@ -38,7 +38,7 @@ def row(effect: MeasuredEffect) -> tuple[str, ...]:
         value_text(effect.on, effect.unit),
         NONE if effect.ratio is None else change_text(effect.ratio),
         interval,
-        NONE if detectable is None else percent_text(detectable),
+        NONE if detectable is None else change_size_text(detectable),
         _OUTCOMES[effect.outcome],
     )
 

@@ -10,6 +10,7 @@ import pytest
 from highwater.common.units import (
     BINARY_BYTES,
     DECIMAL_BYTES,
+    change_size_text,
     change_span_text,
     change_text,
     count_text,
@@ -121,6 +122,7 @@ def test_ratios_and_changes() -> None:
         "+100 %",
         "60×",
     ]
+    assert [change_size_text(size) for size in (0.05, 1.0, 2.5)] == ["5 %", "100 %", "3.5×"]
     spans = [change_span_text(low, high) for low, high in ((0.91, 1.06), (0.91, 3), (2.5, 60))]
     assert spans == ["−9 to +6 %", "−9 % to 3×", "2.5× to 60×"]
     assert [ratio_text(ratio) for ratio in (0.5, 0.9963, 1.0042, 1.614, 23.45)] == [

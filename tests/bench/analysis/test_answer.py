@@ -167,6 +167,17 @@ def test_few_trials_decide_nothing_and_name_the_command_that_does(tmp_path: Path
     )
 
 
+def test_trials_that_were_spoiled_are_no_reason_for_more_trials(tmp_path: Path) -> None:
+    trials = trials_of(7, 1.0, 0.5)
+    spoiled = Verdict(state="invalid", reasons=[BUSY])
+    trials = [item.model_copy(update={"verdict": spoiled}) if item.block <= 4 else item for item in trials]
+    answer = answer_of(run_of(tmp_path, trials))
+    assert answer.next_step == (
+        "Mend what spoiled trials, and run again: 8 of 14 trials are invalid (8 trials: host CPU above 95 %; median "
+        "97 %): highwater bench run w.yaml --launcher process --out old-2"
+    )
+
+
 def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:
     draw = random.Random(4)
     trials = [item for item in trials_of(8, 1.0, 1.05, scatter=0.001) if item.role == "measure"]
