@@ -87,7 +87,7 @@ def _told_file(plan: Plan) -> dict[str, str]:
 
 
 def _left(plan: Plan, earlier: Earlier) -> str:
-    """`left: 3 of 15 trials, 2 of them to be measured again; about 40 s`"""
+    """`left: 3 of 15 trials, about 40 s; measured again: 002-acks=all, 005-acks=1`"""
     from highwater.common.units import plural, wait_text
 
     ended = {outcome.plan.trial_id for outcome in earlier.outcomes}
@@ -96,8 +96,8 @@ def _left(plan: Plan, earlier: Earlier) -> str:
         for trial, duration_s in zip(plan.trials, plan.durations_s, strict=True)
         if trial.plan.trial_id not in ended
     ]
-    again = f", {len(earlier.replaced)} of them to be measured again" if earlier.replaced else ""
-    return f"left: {len(left_s)} of {plural(len(plan.trials), 'trial')}{again}; about {wait_text(sum(left_s))}"
+    again = f"; measured again: {', '.join(earlier.replaced)}" if earlier.replaced else ""
+    return f"left: {len(left_s)} of {plural(len(plan.trials), 'trial')}, about {wait_text(sum(left_s))}{again}"
 
 
 def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:

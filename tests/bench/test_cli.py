@@ -406,7 +406,7 @@ def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, t
 def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> None:
     result = call("plan", workload, "--resume", finished, "--retry-invalid")
     assert result.exit_code == 0
-    assert "left: 0 of 2 trials; about 0 s" in result.stdout
+    assert "left: 0 of 2 trials, about 0 s" in result.stdout
     result = call("run", workload, "--out", finished, "--retry-invalid")
     assert (result.exit_code, result.stderr) == (
         2,
@@ -499,3 +499,12 @@ def test_a_search_of_a_load_in_one_line(workload: Path) -> None:
     result = call("search", *ONE_LINE, "--max", "200/s", "--dry-run")
     assert result.exit_code == 0
     assert "A search chooses its rates as it goes" in result.stdout
+
+
+def test_the_plan_names_the_trials_to_measure_again(workload: Path, finished: Path) -> None:
+    def spoil(summary: Any) -> None:
+        summary["verdict"]["state"] = "invalid"
+
+    edit(finished / "trials" / "002-base" / "summary.json", spoil)
+    result = call("plan", workload, "--resume", finished, "--retry-invalid")
+    assert "left: 1 of 2 trials, about 6 s; measured again: 002-base\n" in result.stdout
