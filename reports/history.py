@@ -11,7 +11,6 @@ from highwater.bench.history.detection import (
     Detection,
     OtavaCommand,
     Rules,
-    change_sentence,
     detect,
     sentence,
     shown_columns,
@@ -202,8 +201,11 @@ def _finding(trend: _Trend, column: str, values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     last, low, high = (value_text(value, unit_of(column)) for value in (known[-1], min(known), max(known)))
     spread = f", between {low} and {high}" if low != high else ""
-    changes = "".join(f" {change_sentence(change)}." for change in trend.changes_of(column))
-    return f"{column}: last {last}{spread}.{changes}"
+    changes = "".join(
+        f"; {word_of(change).removeprefix('is ')} since {change.time[:10]}, {change_text(change.point.ratio)}"
+        for change in trend.changes_of(column)
+    )
+    return f"{cell_of(column) or column}: last {last}{spread}{changes}."
 
 
 def _number_of(trend: _Trend, change: Change) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
+from highwater.bench.environment_key import difference_text
 from highwater.bench.exit_codes import (
     EXIT_ENVIRONMENT,
     EXIT_INCONCLUSIVE,
@@ -24,7 +25,7 @@ from highwater.bench.exit_codes import (
 )
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
 from highwater.bench.metrics import METRICS, values_of
-from highwater.bench.results import AaPair, GateState, MetricComparison, TrialPlan, TrialSummary
+from highwater.bench.results import AaPair, EnvironmentDifference, GateState, MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.common.units import change_size_text, percent_text
@@ -203,11 +204,12 @@ def settle(first: Evaluation, confirmations: Sequence[Evaluation], policy: Polic
     return GateOutcome("pass", EXIT_OK, f"no change; {_detectable(first.gated)}")
 
 
-def environment_outcome(facts: Sequence[str]) -> GateOutcome:
+def environment_outcome(differences: Sequence[EnvironmentDifference]) -> GateOutcome:
     return GateOutcome(
         "environment_mismatch",
         EXIT_ENVIRONMENT,
-        f"the two were not measured under the same conditions: {', '.join(facts)} differ (--allow-env-diff to go on)",
+        "the two were not measured under the same conditions: "
+        f"{'; '.join(map(difference_text, differences))} (--allow-env-diff to go on)",
     )
 
 

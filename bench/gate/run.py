@@ -150,7 +150,7 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
         (plan for plan in head.result.manifest.trials if head.cell in (None, plan.cell)),
     )
     if decisive and policy.on_environment_mismatch == "fail" and not rules.allow_env_diff:
-        outcome = environment_outcome([difference.name or difference.fact for difference in decisive])
+        outcome = environment_outcome(decisive)
     elif lost:
         outcome = target_outcome(lost)
     else:

@@ -49,7 +49,8 @@ def page(history: Path, command: Callable[[], list[str] | None]) -> str:
 
 def test_the_page_says_what_changed_and_marks_it(history: Path, otava: Path) -> None:
     text = page(history, lambda: [str(otava)])
-    assert f"{RATE} is worse since 2026-01-05 (commit c05): 200/s → 180/s, −10 %." in text
+    assert f"{RATE} is worse since 2026-01-05 (commit c05): 200/s → 180/s, −10" in text
+    assert f"{RATE}: last 180/s, between 180/s and 200/s; worse since 2026-01-05, −10" in text
     sections = text.partition("</nav>")[2]
     assert sections.index("What changed") < sections.index("Change points") < sections.index("Throughput")
     marked = [
