@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,9 +22,8 @@ from tests.broker.commands.calling import call
 from tests.broker.handlers.harness import NodeHarness
 from tests.broker.metrics.test_page import whole_page
 from tests.broker.running import RunningBroker, running_broker
+from tests.promtool import promtool
 
-HOW_TO_INSTALL: Final = "promtool is not installed: apt-get install -y --no-install-recommends prometheus"
-requires_promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason=HOW_TO_INSTALL)
 # Kafka's name, as dashboards made for Kafka ask for it; promtool keeps the end of this name for histograms.
 KAFKAS_NAME: Final = (
     "kafka_server_socketservermetrics_connection_count "
@@ -51,8 +49,9 @@ def expressions() -> Iterator[str]:
     yield from (rule["expr"] for rule in rules())
 
 
-def promtool(*arguments: str | Path) -> str:
-    ended = subprocess.run(["promtool", *map(str, arguments)], capture_output=True, text=True, check=False)
+def accepted(*arguments: str | Path) -> str:
+    """What promtool prints of something that it accepts."""
+    ended = promtool(*arguments)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     return ended.stdout + ended.stderr
 
@@ -89,14 +88,14 @@ def test_the_dashboard_is_one_that_grafana_can_import() -> None:
         assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
 
 
-@requires_promtool
+@pytest.mark.slow  # may download promtool
 def test_promtool_accepts_the_configuration_and_the_rules(tmp_path: Path) -> None:
     for file in (*FILES, TARGETS_FILE):
         shutil.copy(SHIPPED / file, tmp_path)
-    assert "SUCCESS: 1 rule files found" in promtool("check", "config", "--lint-fatal", tmp_path / "prometheus.yml")
+    assert "SUCCESS: 1 rule files found" in accepted("check", "config", "--lint-fatal", tmp_path / "prometheus.yml")
 
 
-@requires_promtool
+@pytest.mark.slow  # may download promtool
 def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
     queries = [
         re.sub(r"\$__(?:rate_interval|range)", "1m", target["expr"]).replace("$cluster", "c").replace("$broker", "1")
@@ -105,16 +104,16 @@ def test_promtool_accepts_every_query_of_the_dashboard(tmp_path: Path) -> None:
     ]
     recorded = [{"record": f"panel:{number}", "expr": query} for number, query in enumerate(queries)]
     (tmp_path / "rules.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": recorded}]}))
-    assert f"{len(queries)} rules found" in promtool("check", "rules", tmp_path / "rules.yml")
+    assert f"{len(queries)} rules found" in accepted("check", "rules", tmp_path / "rules.yml")
 
 
-@requires_promtool
+@pytest.mark.slow  # may download promtool
 def test_promtool_accepts_the_page_but_for_a_name_of_kafka(node: NodeHarness) -> None:
     assert lint(whole_page(node)) == [KAFKAS_NAME]
 
 
 def lint(page: str) -> list[str]:
-    ended = subprocess.run(["promtool", "check", "metrics"], input=page, capture_output=True, text=True, check=False)
+    ended = promtool("check", "metrics", given=page)
     return (ended.stdout + ended.stderr).splitlines()
 
 
@@ -125,7 +124,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
         yield running
 
 
-@requires_promtool
+@pytest.mark.slow  # may download promtool
 def test_the_command_writes_files_for_the_cluster_and_promtool_accepts_them_and_the_live_page(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
@@ -134,7 +133,7 @@ def test_the_command_writes_files_for_the_cluster_and_promtool_accepts_them_and_
     (scraped,) = json.loads((tmp_path / "made" / TARGETS_FILE).read_text())
     assert scraped["labels"] == {"cluster": "mine", "broker": "0"}
     assert str(tmp_path / "made" / "prometheus.yml") in made.output
-    assert "SUCCESS" in promtool("check", "config", "--lint-fatal", tmp_path / "made" / "prometheus.yml")
+    assert "SUCCESS" in accepted("check", "config", "--lint-fatal", tmp_path / "made" / "prometheus.yml")
     (address,) = scraped["targets"]
     with urllib.request.urlopen(f"http://{address}/metrics") as answer:
         page = answer.read().decode()
@@ -178,7 +177,7 @@ OF_1: Final = '{cluster="c",broker="1"}'
 OF_2: Final = '{cluster="c",broker="2"}'
 
 
-@requires_promtool
+@pytest.mark.slow  # may download promtool
 @pytest.mark.parametrize(
     ("alert", "series", "fires_at", "labels"),
     [
@@ -232,4 +231,4 @@ def test_an_alert_fires_when_it_should_and_not_before(
         ],
     }
     (tmp_path / "test.yml").write_text(yaml.safe_dump({"rule_files": ["alerts.yml"], "tests": [test]}))
-    promtool("test", "rules", tmp_path / "test.yml")
+    accepted("test", "rules", tmp_path / "test.yml")

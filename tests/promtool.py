@@ -1,0 +1,31 @@
+"""Prometheus' promtool: the one on PATH, or Debian's, unpacked into the user's cache and not installed.
+
+Debian's package would start a Prometheus on the machine that it is installed on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from highwater.bench.user_cache import cached, run_step
+
+
+@cache
+def promtool_path() -> str:
+    """Raises UsageError where it is neither installed nor can be downloaded."""
+    return shutil.which("promtool") or str(cached("promtool-debian", "promtool", _unpack) / "usr/bin/promtool")
+
+
+def promtool(*arguments: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
+    command = [promtool_path(), *map(str, arguments)]
+    return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+
+
+def _unpack(folder: Path) -> None:
+    run_step(["apt-get", "download", "prometheus"], folder)
+    (package,) = folder.glob("prometheus_*.deb")
+    run_step(["dpkg-deb", "--extract", package, folder], folder)
+    package.unlink()
