@@ -95,16 +95,16 @@ def _host(
     return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host), title)
 
 
-def _fate(name: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
+def _fate(name: str, title: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
     """Of records; not known when nobody looked."""
 
     def known(summary: TrialSummary) -> float | None:
         return read(summary.delivery) if summary.delivery.checked else None
 
-    return MetricDefinition(f"delivery.{name}", "records", "lower", meaning, known)
+    return MetricDefinition(f"delivery.{name}", "records", "lower", meaning, known, title)
 
 
-def _recovery(name: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
+def _recovery(name: str, title: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
     """Of the worst fault of a trial; a trial that did not come back from one of them has no such figure."""
 
     def worst(summary: TrialSummary) -> float | None:
@@ -112,7 +112,7 @@ def _recovery(name: str, meaning: str, read: Callable[[FaultRecovery], float | N
         known = [value for value in values if value is not None]
         return max(known) if values and len(known) == len(values) else None
 
-    return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst)
+    return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst, title)
 
 
 def _start(name: str, unit: str, title: str, meaning: str, read: Callable[[Start], float | None]) -> MetricDefinition:
@@ -214,14 +214,42 @@ _DEFINITIONS: Final = (
         lambda summary: summary.backlog.drain_bytes_per_s if summary.backlog else None,
         "Catching up with the backlog",
     ),
-    _recovery("recovery.no_ack_s", "seconds without an acknowledgement", lambda fault: fault.no_ack_s),
-    _recovery("recovery.to_half_s", "until 50 % of the rate were back", lambda fault: fault.to_half_s),
-    _recovery("recovery.to_ninety_s", "until 90 % of the rate were back", lambda fault: fault.to_ninety_s),
-    _recovery("recovery.longest_wait_s", "longest from due to acknowledged", lambda fault: fault.longest_wait_s),
     _recovery(
-        "recovery.ended_after_s", "until a broker that was asked to end had ended", lambda fault: fault.ended_after_s
+        "recovery.no_ack_s",
+        "Time without any acknowledgement (whole seconds)",
+        "seconds without an acknowledgement",
+        lambda fault: fault.no_ack_s,
     ),
-    _recovery("recovery.consumer_gap_s", "seconds consumers got nothing", lambda fault: fault.consumer_gap_s),
+    _recovery(
+        "recovery.to_half_s",
+        "Time until 50 % of the rate was back (to a second)",
+        "until 50 % of the rate were back",
+        lambda fault: fault.to_half_s,
+    ),
+    _recovery(
+        "recovery.to_ninety_s",
+        "Time until 90 % of the rate was back (to a second)",
+        "until 90 % of the rate were back",
+        lambda fault: fault.to_ninety_s,
+    ),
+    _recovery(
+        "recovery.longest_wait_s",
+        "Longest wait for an acknowledgement",
+        "longest from due to acknowledged",
+        lambda fault: fault.longest_wait_s,
+    ),
+    _recovery(
+        "recovery.ended_after_s",
+        "Time that the broker took to end",
+        "until a broker that was asked to end had ended",
+        lambda fault: fault.ended_after_s,
+    ),
+    _recovery(
+        "recovery.consumer_gap_s",
+        "Time in which consumers received nothing (whole seconds)",
+        "seconds consumers got nothing",
+        lambda fault: fault.consumer_gap_s,
+    ),
     MetricDefinition(
         "errors",
         "records",
@@ -230,12 +258,32 @@ _DEFINITIONS: Final = (
         lambda summary: summary.delivery.failed,
         "Failed records",
     ),
-    _fate("lost", "acknowledged and not received", lambda delivery: delivery.lost),
-    _fate("unread", "of those, still in the log when consumers' time was up", lambda delivery: delivery.unread),
-    _fate("duplicated", "received once more than needed, all groups", lambda delivery: delivery.duplicated),
-    _fate("reordered", "received after a later one of their partition", lambda delivery: delivery.reordered),
-    _fate("corrupt", "received and not what was sent", lambda delivery: delivery.corrupt),
-    _fate("aborted_received", "of aborted transactions, and received", lambda delivery: delivery.aborted_received),
+    _fate("lost", "Lost records", "acknowledged and not received", lambda delivery: delivery.lost),
+    _fate(
+        "unread",
+        "Unread records",
+        "of those, still in the log when consumers' time was up",
+        lambda delivery: delivery.unread,
+    ),
+    _fate(
+        "duplicated",
+        "Duplicated records",
+        "received once more than needed, all groups",
+        lambda delivery: delivery.duplicated,
+    ),
+    _fate(
+        "reordered",
+        "Reordered records",
+        "received after a later one of their partition",
+        lambda delivery: delivery.reordered,
+    ),
+    _fate("corrupt", "Damaged records", "received and not what was sent", lambda delivery: delivery.corrupt),
+    _fate(
+        "aborted_received",
+        "Received records of aborted transactions",
+        "of aborted transactions, and received",
+        lambda delivery: delivery.aborted_received,
+    ),
     MetricDefinition(
         "partition.skew_ratio",
         "ratio",
@@ -275,8 +323,22 @@ _DEFINITIONS: Final = (
         lambda host: host.disk_read_bytes_per_s,
     ),
     _host("host.disk_util_ratio", "ratio", "none", "target's device busy", lambda host: host.disk_util_ratio),
-    _host("host.disk_read_latency", "ns", "lower", "target's device, mean", lambda host: host.disk_read_latency_ns),
-    _host("host.disk_write_latency", "ns", "lower", "target's device, mean", lambda host: host.disk_write_latency_ns),
+    _host(
+        "host.disk_read_latency",
+        "ns",
+        "lower",
+        "target's device, mean",
+        lambda host: host.disk_read_latency_ns,
+        "Mean read latency of the disk",
+    ),
+    _host(
+        "host.disk_write_latency",
+        "ns",
+        "lower",
+        "target's device, mean",
+        lambda host: host.disk_write_latency_ns,
+        "Mean write latency of the disk",
+    ),
     _host("host.net_received_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_received_bytes_per_s),
     _host("host.net_sent_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_sent_bytes_per_s),
     _host(
@@ -285,6 +347,7 @@ _DEFINITIONS: Final = (
         "lower",
         "share of time in which something waited for storage (PSI)",
         lambda host: host.io_pressure_some_ratio,
+        "Time in which something waited for storage",
     ),
     MetricDefinition(
         "writeback.dirty_max_bytes",
@@ -292,6 +355,7 @@ _DEFINITIONS: Final = (
         "lower",
         "memory that waits to be written, at its most: what a power cut takes",
         lambda summary: summary.writeback.dirty_max_bytes if summary.writeback else None,
+        "Most memory that waited to be written",
     ),
     MetricDefinition(
         "writeback.written_bytes",
@@ -306,6 +370,7 @@ _DEFINITIONS: Final = (
         "lower",
         "writing out what was still in memory when the load had ended",
         lambda summary: summary.writeback.flush_s if summary.writeback else None,
+        "Time to write out the rest of the log",
     ),
     MetricDefinition(
         "host.cache_served_ratio",

@@ -19,6 +19,8 @@ _MARKS: Final[dict[StatementState, Literal["plain", "shown", "open"]]] = {
     "bad": "plain",
     "plain": "plain",
 }
+# Only trials with faults have them. One partition of many can wait long while others keep the rate.
+_RECOVERY: Final = ("recovery.longest_wait_s", "recovery.no_ack_s", "recovery.to_ninety_s", "recovery.consumer_gap_s")
 _NOTE: Final = (
     "Medians are those of all usable trials. A change is that of trials of the same block, with its 95 % interval, so "
     "it need not be the ratio of the two medians. A best cell is named if it is better than each other cell, with "
@@ -33,9 +35,9 @@ def finding_blocks(run: Run) -> list[Block]:
     figures = run.figures
     asked = asked_metrics(figures)
     bullets = [_highest_load(name, cells) for name, cells in run.curves.items()] if run.load_axes else []
-    for measure in HEADLINES:
-        if measure.key not in asked and any(figures.of(cell.key, measure.key) for cell in run.cells):
-            statement = best_cell(figures, measure.key).statement
+    for metric in (*_RECOVERY, *(measure.key for measure in HEADLINES)):
+        if metric not in asked and any(figures.of(cell.key, metric) for cell in run.cells):
+            statement = best_cell(figures, metric).statement
             bullets.append(Bullet(statement.text, mark=_MARKS[statement.state]))
     named = f" Tables and charts name cells {run.naming}." if run.naming else ""
     return [Bullets(bullets), Paragraph(_NOTE + named, "note")] if bullets else []

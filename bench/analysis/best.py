@@ -248,7 +248,8 @@ def _reason(comparison: Comparison | None, comparisons: int, difference: str) ->
     if comparison is None:
         return "no ratio can be taken: no block has usable trials of both, or a value is 0"
     if comparison.ci95 is None:
-        return f"an interval needs {LEAST_FOR_INTERVAL} trials of each cell, and there are {comparison.n_pairs}"
+        blocks = "is 1" if comparison.n_pairs == 1 else f"are {comparison.n_pairs}"
+        return f"an interval needs {LEAST_FOR_INTERVAL} blocks with a usable trial of each cell, and there {blocks}"
     low, high = 1 / comparison.ci95[1], 1 / comparison.ci95[0]
     if low == high == 1:
         return "trials of the same block have the same value"

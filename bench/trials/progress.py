@@ -12,7 +12,7 @@ from typing import Final, TextIO
 from highwater.bench.metrics import metric, value_text
 from highwater.bench.results import SloResult, TrialPlan, TrialSummary
 from highwater.bench.trials.plan import Plan
-from highwater.common.units import count_text, duration_ns_text, percent_text, rate_text, wait_text
+from highwater.common.units import count_text, duration_ns_text, percent_text, plural, rate_text, wait_text
 from highwater.spark_loadgen import Progress
 
 # On a terminal the line changes every second; a log would be flooded.
@@ -120,10 +120,8 @@ def progress_line(progress: Progress) -> str:
 
 def headline(plan: Plan, master: str) -> str:
     workload = plan.specification.workload
-    return (
-        f"{workload.name}: {len(plan.specification.cells)} cells × {workload.trials.n} trials on {master}, "
-        f"seed {plan.seed}, about {wait_text(plan.duration_s)}"
-    )
+    size = f"{plural(len(plan.specification.cells), 'cell')} × {plural(workload.trials.n, 'trial')}"
+    return f"{workload.name}: {size} on {master}, seed {plan.seed}, about {wait_text(plan.duration_s)}"
 
 
 def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:

@@ -17,6 +17,10 @@ def test_every_name_tells_its_unit_or_has_one_in_the_table() -> None:
         assert definition.better in ("lower", "higher", "none")
 
 
+def test_what_can_be_the_best_has_a_title_in_words() -> None:
+    assert [name for name, item in METRICS.items() if item.better != "none" and not item.title] == []
+
+
 def test_figures_are_read_off_a_summary_in_its_units() -> None:
     found = values_of(summary(1, p99_ns=3_000_000, achieved_per_s=1 << 20, system_cpu_ratio=0.5))
     assert found["produce.achieved_per_s"] == 1 << 20

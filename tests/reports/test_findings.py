@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results import RunResult, Scalar, TrialSummary
+from highwater.bench.results import FaultRecovery, Recovery, RunResult, Scalar, TrialSummary
 from highwater.reports.blocks import Bullet, Bullets
 from highwater.reports.cells import Run
 from highwater.reports.findings import finding_blocks
 from tests.reports.sample_run import Sample, saturated, write_sample
 
 ACKS: dict[str, list[Scalar]] = {"producers.client.acks": ["all", "1"]}
+ONE: dict[str, list[Scalar]] = {"producers.client.acks": ["all"]}
 
 
 def bullets_of(directory: Path, sample: Sample) -> list[Bullet]:
@@ -37,13 +38,29 @@ def test_what_the_answer_says_is_not_said_again(tmp_path: Path) -> None:
     ]
 
 
+def killed(summary: TrialSummary) -> TrialSummary:
+    """The same trial, in which one partition of several waited for its new leader."""
+    fault = FaultRecovery(
+        do="kill", node=1, role="leader", at_s=3, back_s=9, judged_until_s=12, disturbed_until_s=9,
+        reference_per_s=None, no_ack_s=0, to_half_s=0, to_ninety_s=0, longest_wait_s=0.56, p99_extra_s2=0.9,
+        consumer_gap_s=0,
+    )  # fmt: skip
+    return summary.model_copy(update={"recovery": Recovery(faults=[fault], lost=0, duplicated=0, reordered=0)})
+
+
+def test_a_fault_is_shown_by_every_wait_that_the_answer_leaves_out(tmp_path: Path) -> None:
+    found = bullets_of(tmp_path, Sample(axes=ONE, trials=2, measure_s=1, best=("recovery.no_ack_s",), change=killed))
+    assert found[0].text.startswith("Longest wait for an acknowledgement is 560 ms (2 trials")
+    assert not any("without any acknowledgement" in item.text for item in found)
+
+
 def test_a_decided_difference_is_marked_and_others_are_open(tmp_path: Path) -> None:
     throughput, decided, *_ = bullets_of(tmp_path, Sample(axes=ACKS, trials=6, measure_s=1, analysed=True))
     assert (throughput.mark, decided.mark) == ("plain", "shown")
     assert "lowest with “acks 1”" in decided.text
     few = bullets_of(tmp_path / "few", Sample(axes=ACKS, measure_s=1))
     assert few[1].mark == "open"
-    assert "an interval needs 5 trials of each cell, and there are 3" in few[1].text
+    assert "an interval needs 5 blocks with a usable trial of each cell, and there are 3" in few[1].text
 
 
 def test_no_usable_trial_no_finding(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def test_a_group_that_is_not_told_apart_is_named(tmp_path: Path) -> None:
 def test_few_trials_decide_nothing_and_name_the_command_that_does(tmp_path: Path) -> None:
     answer = answer_of(run_of(tmp_path, trials_of(3, 1.0, 0.5)))
     text = text_of(answer, "best")
-    assert text.endswith("because an interval needs 5 trials of each cell, and there are 3.")
+    assert text.endswith("because an interval needs 5 blocks with a usable trial of each cell, and there are 3.")
     assert answer.next_step == (
         "Run about 6 trials of each cell (an estimate): "
         "highwater bench run w.yaml --launcher process --trials 6 --out old-2"
@@ -176,6 +176,16 @@ def test_trials_that_were_spoiled_are_no_reason_for_more_trials(tmp_path: Path) 
         "Mend what spoiled trials, and run again: 8 of 14 trials are invalid (8 trials: host CPU above 95 %; median "
         "97 %): highwater bench run w.yaml --launcher process --out old-2"
     )
+
+
+def test_blocks_without_a_usable_trial_of_each_cell_are_not_counted(tmp_path: Path) -> None:
+    invalid = Verdict(state="invalid", reasons=[LATE])
+    trials = [
+        item.model_copy(update={"verdict": invalid}) if item.block > 1 and item.factors == ONE else item
+        for item in trials_of(6, 1.0, 0.5)
+    ]
+    text = text_of(answer_of(run_of(tmp_path, trials)), "best")
+    assert "an interval needs 5 blocks with a usable trial of each cell, and there is 1" in text
 
 
 def test_a_difference_within_the_noise_is_none(tmp_path: Path) -> None:

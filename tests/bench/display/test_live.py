@@ -43,7 +43,7 @@ def test_the_live_line_tells_trial_phase_and_time_left() -> None:
         failed = plan.trials[0].plan.model_copy(update={"status": "failed", "error": "[broken] is no markup"})
         live.trial_ended(1, failed, None)
     shown = screen.getvalue()
-    assert "tiny: 1 cells × 2 trials on local[2], seed 7" in shown
+    assert "tiny: 1 cell × 2 trials on local[2], seed 7" in shown
     assert "trial 1/2  base" in shown
     assert (
         "measure 2/3 s · 98 of 100/s · p50 2 ms p99 8.77 ms · lag 7 · 2 outstanding · generator 31 % of a core" in shown
