@@ -18,8 +18,10 @@ Int64s = NDArray[np.int64]
 Octets = NDArray[np.uint8]
 
 _VARINT_BITS_MAX: Final = 63
-_RUN_MIN: Final = 8
+_RUN_MIN: Final = 32
 """Records in a run for which a comparison costs less than a step for each."""
+_EQUAL_MAX: Final = 64
+"""Equal lengths in a row after which a run is looked for in any case."""
 _LOCKSTEP_MIN: Final = 24
 """Batches for which a step of all together costs less than a step for each."""
 _NULL: Final = -1
@@ -115,6 +117,7 @@ def _walk_alone(body: memoryview, octets: Octets, region: Region, starts: Int64s
     position, end, left = region.start, region.end, region.count
     single: list[int] = []
     row = last_stride = equal = 0
+    promising = 1
     while left:
         if position + 1 >= end:
             raise MalformedRecords(f"{left} of {region.count} records are missing")
@@ -127,7 +130,7 @@ def _walk_alone(body: memoryview, octets: Octets, region: Region, starts: Int64s
             _, stride = _long_stride(body, position, end)
         if stride != last_stride:
             last_stride, equal = stride, 0
-        elif not equal or left < _RUN_MIN:
+        elif equal < promising or left < _RUN_MIN:
             equal += 1
         else:
             run = _run(body, octets, position, min(left, (end - position) // stride))
@@ -138,6 +141,9 @@ def _walk_alone(body: memoryview, octets: Octets, region: Region, starts: Int64s
             row += run
             position += run * stride
             left -= run
+            # Lengths that are equal by chance make short runs, for which a comparison costs too much.
+            promising = min(2 * promising, _EQUAL_MAX) if run < _RUN_MIN else 1
+            equal = 0
             continue
         single.append(position)
         position += stride

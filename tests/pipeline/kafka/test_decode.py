@@ -325,3 +325,17 @@ def test_unknown_columns() -> None:
         check_columns(["key", "key"])
     with pytest.raises(SettingsError, match="columns: name at least one of key, value"):
         check_columns([])
+
+
+def test_key_hashes_are_those_of_kafkas_partitioner() -> None:
+    """The cases of Apache Kafka's UtilsTest.testMurmur2."""
+    expected = {
+        b"21": -973932308,
+        b"foobar": -790332482,
+        b"a-little-bit-long-string": -985981536,
+        b"a-little-bit-longer-string": -1486304829,
+        b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        b"abc": 479470107,
+    }
+    data = encode_batch([Record(None, key, NOW_MS) for key in expected])
+    assert read(data, columns=("keyHash",)).rows.column(0).to_pylist() == list(expected.values())
