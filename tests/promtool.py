@@ -10,6 +10,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, run_step
 
 
@@ -25,7 +26,12 @@ def promtool(*arguments: str | Path, given: str | None = None) -> subprocess.Com
 
 
 def _unpack(folder: Path) -> None:
-    run_step(["apt-get", "download", "prometheus"], folder)
+    download = ["apt-get", "download", "prometheus"]
+    try:
+        run_step(download, folder)
+    except UsageError:  # a machine whose lists of packages are missing or old
+        run_step(["apt-get", "update"], folder)
+        run_step(download, folder)
     (package,) = folder.glob("prometheus_*.deb")
     run_step(["dpkg-deb", "--extract", package, folder], folder)
     package.unlink()
