@@ -93,7 +93,7 @@ def overall(run: Run) -> Overall:
     valid = states.count("valid")
     badge, tone = _badge(len(wanted), states, manifest.status)
     notes = _notes(run)
-    found = [cause.text for cause in causes(finished.values())]
+    found = [cause.text for cause in causes(summary.verdict for summary in finished.values())]
     warned = [plural(len(notes), "warning")] if notes else []
     return Overall(
         badge=badge,

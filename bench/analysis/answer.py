@@ -175,7 +175,7 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
     planned = max(Counter(trial.cell for trial in manifest.trials if trial.role == "measure").values(), default=0)
     if trials and trials <= planned and bad["invalid"]:
         # Enough trials were planned: what spoiled them has to go, or more would be spoiled as well.
-        why = causes([trial for trial in measured if trial.verdict.state == "invalid"])[0].text
+        why = next(iter(_causes_of_invalidity(measured)), "no reason was recorded")
         spoiled = f"{bad['invalid']} of {plural(len(measured), 'trial')} are invalid ({why})"
         yield f"Mend what spoiled trials, and run again: {spoiled}: {_command_for(manifest, None, directory)}"
     if trials:
@@ -188,6 +188,13 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         yield f"More trials will hardly decide it: {is_open[0].in_vain}. Take the cells as equal in it."
     if disturbed and 2 * disturbed > len(measured):
         yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, directory)}"
+
+
+def _causes_of_invalidity(trials: Sequence[TrialSummary]) -> list[str]:
+    """The most frequent first, by the first reason of each invalid trial: later ones may be mere doubts."""
+    verdicts = [trial.verdict for trial in trials if trial.verdict.state == "invalid"]
+    first = [verdict.model_copy(update={"reasons": verdict.reasons[:1]}) for verdict in verdicts]
+    return [cause.text for cause in causes(first)]
 
 
 def _directory(result: RunResult) -> str:

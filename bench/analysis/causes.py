@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from highwater.bench.metrics import value_text
-from highwater.bench.results import Reason, TrialSummary
+from highwater.bench.results import Reason, Verdict
 from highwater.common.units import percent_text, plural, ratio_text, significant
 
 _TIMES: Final = "times"
@@ -78,11 +78,11 @@ class Cause:
         return f"{text}; {'median ' if len(values) > 1 else ''}{figure_text(self.check, median(values))}"
 
 
-def causes(trials: Iterable[TrialSummary]) -> list[Cause]:
+def causes(verdicts: Iterable[Verdict]) -> list[Cause]:
     """The checks that did not hold, the most frequent first."""
     found: dict[str, list[Reason]] = {}
-    for trial in trials:
-        for reason in trial.verdict.reasons:
+    for verdict in verdicts:
+        for reason in verdict.reasons:
             found.setdefault(reason.check, []).append(reason)
     return [Cause(check, reasons) for check, reasons in sorted(found.items(), key=lambda item: -len(item[1]))]
 

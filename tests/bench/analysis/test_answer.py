@@ -169,12 +169,13 @@ def test_few_trials_decide_nothing_and_name_the_command_that_does(tmp_path: Path
 
 def test_trials_that_were_spoiled_are_no_reason_for_more_trials(tmp_path: Path) -> None:
     trials = trials_of(7, 1.0, 0.5)
-    spoiled = Verdict(state="invalid", reasons=[BUSY])
+    late = Reason(check="generator.send_delay_p99_ns", value=7e6, limit=5e6, text="records left late")
+    spoiled = Verdict(state="invalid", reasons=[late, BUSY])
     trials = [item.model_copy(update={"verdict": spoiled}) if item.block <= 4 else item for item in trials]
     answer = answer_of(run_of(tmp_path, trials))
     assert answer.next_step == (
-        "Mend what spoiled trials, and run again: 8 of 14 trials are invalid (8 trials: host CPU above 95 %; median "
-        "97 %): highwater bench run w.yaml --launcher process --out old-2"
+        "Mend what spoiled trials, and run again: 8 of 14 trials are invalid (8 trials: records left late: p99 "
+        "above 5 ms; median 7 ms): highwater bench run w.yaml --launcher process --out old-2"
     )
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from highwater.bench.analysis.causes import causes, limit_text, value_of_reason_text
 from highwater.bench.results import Reason, Verdict
-from tests.bench.summaries import summary
 
 
 def reason(check: str, value: float | str, limit: float | str) -> Reason:
@@ -23,18 +22,14 @@ def reason(check: str, value: float | str, limit: float | str) -> Reason:
     ],
 )
 def test_like_causes_are_one_line_in_units(check: str, values: list[float], limit: float | str, text: str) -> None:
-    trials = [
-        summary(n, verdict=Verdict(state="invalid", reasons=[reason(check, value, limit)]))
-        for n, value in enumerate(values)
-    ]
-    assert [cause.text for cause in causes(trials)] == [text]
+    verdicts = [Verdict(state="invalid", reasons=[reason(check, value, limit)]) for value in values]
+    assert [cause.text for cause in causes(verdicts)] == [text]
 
 
 def test_the_most_frequent_cause_is_first() -> None:
     busy, late = reason("host.cpu_ratio", 1.0, 0.95), reason("generator.send_delay_p99_ns", 7e6, 5e6)
-    trials = [summary(1, verdict=Verdict(state="invalid", reasons=[late, busy]))]
-    trials.append(summary(2, verdict=Verdict(state="inconclusive", reasons=[busy])))
-    assert [cause.check for cause in causes(trials)] == ["host.cpu_ratio", "generator.send_delay_p99_ns"]
+    verdicts = [Verdict(state="invalid", reasons=[late, busy]), Verdict(state="inconclusive", reasons=[busy])]
+    assert [cause.check for cause in causes(verdicts)] == ["host.cpu_ratio", "generator.send_delay_p99_ns"]
 
 
 def test_no_figure_is_in_nanoseconds() -> None:
