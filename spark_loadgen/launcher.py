@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from highwater.common.package_archive import write_archive
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.java import Java, find_java
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
@@ -141,7 +141,7 @@ class SparkLauncher:
         with _environment(self._driver_environment()):
             self._context = self._start_context(scratch)
         if not self._in_driver_process:
-            self._context.addPyFile(str(_zip_package(scratch)))
+            self._context.addPyFile(str(write_archive(scratch, "spark_loadgen", ("common", "spark_loadgen"))))
         self._try_executors()
 
     def _driver_environment(self) -> dict[str, str]:
@@ -417,16 +417,6 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def _zip_package(scratch: Path) -> Path:
-    """An archive of `highwater` with this room and `common` only, which executors import from."""
-    package = Path(__file__).parent
-    copy = scratch / "package"
-    for room in (package.name, "common"):
-        shutil.copytree(package.parent / room, copy / "highwater" / room, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(package.parent / "__init__.py", copy / "highwater")
-    return Path(shutil.make_archive(str(scratch / package.name), "zip", copy))
 
 
 def _end_java(launch: Background[Any]) -> None:
