@@ -15,6 +15,18 @@ class ClientError(PipelineError):
     """No broker could be reached, or none would let this client in, within the time that was given."""
 
 
+class DataLossError(PipelineError):
+    """Records are gone that were to be read. The text names them, and the option that goes on without them."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; failOnDataLoss=false goes on with what is there")
+        self.what = what
+
+    def __reduce__(self) -> tuple[type[DataLossError], tuple[str]]:
+        """Spark pickles errors between its processes."""
+        return type(self), (self.what,)
+
+
 class RecordsError(PipelineError):
     """The records of a partition cannot be read: they are damaged, or in a format from before Kafka 0.11."""
 

@@ -1,0 +1,130 @@
+"""Where a stream has got to: the JSON of offsets with topic ids, and the ranges between two. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.kafka.reader import OffsetRange
+
+IDS: Final = "#ids"
+"""The key of the topics' ids. No topic can have this name."""
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """The next offset of each partition, and the ids of their topics, as text, where brokers have ids."""
+
+    next: Mapping[TopicPartition, int]
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    def to_json_object(self) -> dict[str, dict[str, Any]]:
+        """`{"topic": {"0": 123}, "#ids": {"topic": "…"}}` in a fixed order: Spark compares offsets as text."""
+        found: dict[str, dict[str, Any]] = {}
+        for (topic, partition), offset in sorted(self.next.items()):
+            found.setdefault(topic, {})[str(partition)] = offset
+        if self.ids:
+            found[IDS] = dict(sorted(self.ids.items()))
+        return found
+
+    @classmethod
+    def from_json_object(cls, json_object: Mapping[str, Mapping[str, Any]]) -> Offsets:
+        """Read what `to_json_object` or Spark's own connector wrote. Raises SettingsError."""
+        found: dict[TopicPartition, int] = {}
+        ids: dict[str, str] = {}
+        if not isinstance(json_object, Mapping):
+            raise SettingsError(f'offsets are written as {{"topic":{{"0":123}}}}, and this is {json_object!r}')
+        for topic, partitions in json_object.items():
+            if not isinstance(partitions, Mapping):
+                raise SettingsError(f'{topic}: offsets are written as {{"topic":{{"0":123}}}}')
+            if topic == IDS:
+                ids = {name: str(value) for name, value in partitions.items()}
+                continue
+            for partition, offset in partitions.items():
+                if not str(partition).isdecimal() or not isinstance(offset, int) or isinstance(offset, bool):
+                    raise SettingsError(f"{topic}: {partition!r}: {offset!r} is no partition with an offset")
+                found[topic, int(partition)] = offset
+        return cls(found, ids)
+
+    @classmethod
+    def from_text(cls, text: str) -> Offsets:
+        """Read the value of an option. Raises SettingsError."""
+        try:
+            json_object = json.loads(text)
+        except ValueError:
+            raise SettingsError(f'{text!r} is not JSON; offsets are written as {{"topic":{{"0":123}}}}') from None
+        return cls.from_json_object(json_object)
+
+    def id_of(self, topic: str) -> str | None:
+        return self.ids.get(topic)
+
+    def uuid_of(self, topic: str) -> UUID | None:
+        topic_id = self.ids.get(topic)
+        return None if topic_id is None else UUID(topic_id)
+
+    def topics(self) -> set[str]:
+        return {topic for topic, _ in self.next}
+
+
+def read_assignment(text: str) -> tuple[TopicPartition, ...]:
+    """Read the option `assign`, such as `{"topic":[0,1]}`. Raises SettingsError."""
+    try:
+        topics = json.loads(text)
+    except ValueError:
+        topics = None
+    if not isinstance(topics, dict) or not all(
+        isinstance(numbers, list) and all(type(number) is int and number >= 0 for number in numbers)
+        for numbers in topics.values()
+    ):
+        raise SettingsError(f'partitions are written as {{"topic":[0,1]}}, and this is {text!r}')
+    found = sorted({(topic, number) for topic, numbers in topics.items() for number in numbers})
+    if not found:
+        raise SettingsError('no partition is named; write them as {"topic":[0,1]}')
+    return tuple(found)
+
+
+def recreated(before: Offsets, after: Offsets) -> set[str]:
+    """The topics that were deleted and created again: their id is another one."""
+    return {
+        topic
+        for topic, topic_id in before.ids.items()
+        if (now := after.id_of(topic)) is not None and now != topic_id and topic in before.topics()
+    }
+
+
+def continued(before: Offsets, after: Offsets) -> dict[TopicPartition, int]:
+    """The offsets of `before` that still mean the same records in `after`."""
+    gone = recreated(before, after)
+    return {of: offset for of, offset in before.next.items() if of in after.next and of[0] not in gone}
+
+
+def what_is_gone(before: Offsets, after: Offsets) -> str | None:
+    """What of `before` cannot be read on in `after`, as a sentence; None if all of it can."""
+    if again := recreated(before, after):
+        names = ", ".join(sorted(again))
+        return f"{names} was deleted and created again: what was not read of the old topic is gone"
+    if missing := sorted(before.next.keys() - after.next.keys()):
+        return f"{', '.join(partition_name(*of) for of in missing)} is gone: the topic was deleted"
+    return None
+
+
+def unknown_starts(before: Offsets, after: Offsets) -> Collection[TopicPartition]:
+    """The partitions of `after` that are new: they are read from their first record on."""
+    return sorted(after.next.keys() - continued(before, after).keys())
+
+
+def ranges_between(start: Offsets, end: Offsets, first: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+    """What is to be read from `start` to `end`; `first` has the first offset of each new partition.
+
+    No range is negative: a partition that ends before its start has nothing to read.
+    """
+    begin = {**first, **continued(start, end)}
+    return [
+        OffsetRange(topic, partition, min(begin[topic, partition], stop), stop, end.uuid_of(topic))
+        for (topic, partition), stop in sorted(end.next.items())
+    ]

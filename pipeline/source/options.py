@@ -1,0 +1,356 @@
+"""The options of the source under the names of Spark's connector, checked before anything is read. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from highwater.common.nearest import did_you_mean
+from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.kafka import settings
+from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, check_columns
+from highwater.pipeline.kafka.model import EARLIEST, LATEST
+from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
+from highwater.pipeline.source.offsets import Offsets, read_assignment
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Which partitions are read; exactly one of these is set."""
+
+    names: tuple[str, ...] = ()
+    pattern: str = ""
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """The first offset of each partition (EARLIEST), or the one after the last (LATEST)."""
+
+    timestamp: int
+
+
+@dataclass(frozen=True)
+class AtOffsets:
+    """An offset for each partition; EARLIEST and LATEST mean its ends."""
+
+    offsets: Offsets
+
+
+@dataclass(frozen=True)
+class AtTime:
+    """The first record with this time in ms or a later one: of each partition, or the same for all."""
+
+    timestamps_ms: Mapping[TopicPartition, int] | int
+
+
+Bound = Edge | AtOffsets | AtTime
+
+
+@dataclass(frozen=True)
+class Options:
+    """See docs/pipeline.md for what each means."""
+
+    settings: Settings
+    topics: Topics
+    starting: Bound
+    ending: Bound
+    later_than_all_is_latest: bool
+    """Of startingOffsetsByTimestampStrategy: where a stream or a read begins if no record is as late as asked."""
+    columns: tuple[str, ...]
+    read_committed: bool
+    fail_on_data_loss: bool
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    max_offsets_per_trigger: int | None
+    min_offsets_per_trigger: int | None
+    max_trigger_delay_ms: int
+    fetch_bytes: int
+    commit_offsets: str
+    """The group that a stream commits its offsets for; empty for none."""
+    initial_offsets_location: str
+    """The file in which a stream keeps where it began; empty for none."""
+
+
+_NAMES: Final = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingOffsetsByTimestamp",
+    "startingTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingOffsetsByTimestamp",
+    "endingTimestamp",
+    "failOnDataLoss",
+    "includeHeaders",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "groupIdPrefix",
+    "columns",
+    "fetchBytes",
+    "commitOffsets",
+    "initialOffsetsLocation",
+    "kafka.isolation.level",
+    "kafka.group.id",
+    *(f"{PREFIX}{name}" for name in sorted(settings.NAMES)),
+)
+_PROPER: Final = {name.lower(): name for name in _NAMES}
+_OF_STREAMS_ALONE: Final = (
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "commitOffsets",
+    "initialOffsetsLocation",
+)
+_OF_BATCHES_ALONE: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
+_TIMEOUT: Final = "the client tries again until kafka.default.api.timeout.ms is over; set that"
+_BYTES: Final = "fetchBytes says how much is fetched at once"
+_NO_SERIALIZER: Final = "keys and values are columns of bytes; convert them with DataFrame operations"
+_REFUSED: Final = {
+    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest",
+    "kafka.key.deserializer": _NO_SERIALIZER,
+    "kafka.value.deserializer": _NO_SERIALIZER,
+    "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets; commitOffsets=GROUP commits them too",
+    "kafka.interceptor.classes": "there is no client in the JVM that could call them",
+    "kafka.max.partition.fetch.bytes": _BYTES,
+    "kafka.fetch.max.bytes": _BYTES,
+    "kafka.max.poll.records": _BYTES,
+    "fetchoffset.numretries": _TIMEOUT,
+    "fetchoffset.retryintervalms": "set kafka.retry.backoff.ms",
+    "kafkaconsumer.polltimeoutms": _TIMEOUT,
+    "topic": "it is of a sink; a source has subscribe, subscribePattern and assign",
+    "path": "a topic has no path; call load() without one, and set subscribe",
+}
+_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
+_DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
+_FETCH_BYTES: Final = 4 << 20
+_FETCH_BYTES_MAX: Final = 256 << 20
+
+
+def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
+    """Read the options of a read or of a stream; upper and lower case in names mean the same.
+
+    Raises SettingsError for an unknown option, for one that is not for this kind of read, and for a wrong value.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    _check_names(options, is_stream=is_stream)
+    if "kafka.bootstrap.servers" not in options:
+        raise SettingsError("kafka.bootstrap.servers is missing; write it as HOST:PORT, several with commas between")
+    take = _Taker(options)
+    starting = _starting(take, is_stream=is_stream)
+    ending = Edge(LATEST) if is_stream else _ending(take)
+    at_least, at_most = take.count("minOffsetsPerTrigger"), take.count("maxOffsetsPerTrigger")
+    if at_least is not None and at_most is not None and at_least > at_most:
+        raise SettingsError(f"minOffsetsPerTrigger={at_least} is above maxOffsetsPerTrigger={at_most}")
+    found = Options(
+        settings=settings_of(
+            {name: value for name, value in options.items() if name.removeprefix(PREFIX) in settings.NAMES}
+        ),
+        topics=_topics(take),
+        starting=starting,
+        ending=ending,
+        later_than_all_is_latest=take.choice("startingOffsetsByTimestampStrategy", ("error", "latest")) == "latest",
+        columns=_columns(take),
+        read_committed=take.choice("kafka.isolation.level", ("read_uncommitted", "read_committed")) == "read_committed",
+        fail_on_data_loss=take.flag("failOnDataLoss", default=True),
+        min_partitions=take.count("minPartitions"),
+        max_records_per_partition=take.count("maxRecordsPerPartition"),
+        max_offsets_per_trigger=at_most,
+        min_offsets_per_trigger=at_least,
+        max_trigger_delay_ms=take.duration_ms("maxTriggerDelay", _MAX_TRIGGER_DELAY_MS),
+        fetch_bytes=_fetch_bytes(take),
+        commit_offsets=take.text("commitOffsets"),
+        initial_offsets_location=_local_file(take),
+    )
+    if is_stream:
+        _check_start_can_be_kept(found)
+    return found
+
+
+def _check_names(options: Mapping[str, str], *, is_stream: bool) -> None:
+    for name in options:
+        if name in _REFUSED:
+            raise SettingsError(f"{name} is not supported: {_REFUSED[name]}")
+        if name not in _PROPER:
+            hint = did_you_mean(name, _PROPER)
+            raise SettingsError(f"option {name} is unknown{_proper_spelling(hint)}")
+    for proper in _OF_BATCHES_ALONE if is_stream else _OF_STREAMS_ALONE:
+        if proper.lower() in options:
+            kind, other = ("a stream", "read") if is_stream else ("a read of a batch", "readStream")
+            raise SettingsError(f"{proper} has no meaning for {kind}; leave it out, or use spark.{other}")
+
+
+def _proper_spelling(hint: str) -> str:
+    for lower, proper in _PROPER.items():
+        if hint.endswith(f" {lower}?"):
+            return f"{hint.removesuffix(lower + '?')}{proper}?"
+    return hint
+
+
+class _Taker:
+    """Reads values by the proper names of options, and names the option in errors."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._options.get(name.lower(), default).strip()
+
+    def parsed(self, name: str, read: Callable[[str], Value]) -> Value:
+        try:
+            return read(self.text(name))
+        except SettingsError as error:
+            raise SettingsError(f"{name}: {error}") from None
+
+    def count(self, name: str) -> int | None:
+        if name not in self:
+            return None
+        text = self.text(name)
+        if not text.isdecimal() or not int(text):
+            raise SettingsError(f"{name}={text} is no positive whole number")
+        return int(text)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self.text(name, str(default)).lower()
+        if text not in ("true", "false"):
+            raise SettingsError(f"{name}={text} is neither true nor false")
+        return text == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """The first choice is the default."""
+        text = self.text(name, choices[0]).lower()
+        if text not in choices:
+            raise SettingsError(f"{name}={text} is none of {', '.join(choices)}")
+        return text
+
+    def duration_ms(self, name: str, default: int) -> int:
+        if name not in self:
+            return default
+        text = self.text(name)
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise SettingsError(f"{name}={text} is no time; write it as 500ms, 30s, 15m, 1h or 1d")
+        return int(match[1]) * _DURATION_MS[match[2]]
+
+
+def _topics(take: _Taker) -> Topics:
+    names = ("subscribe", "subscribePattern", "assign")
+    given = [name for name in names if name in take]
+    if len(given) != 1:
+        raise SettingsError(
+            f"{' and '.join(given)} exclude each other; keep one"
+            if given
+            else f"no topic is named; set one of {', '.join(names)}"
+        )
+    name, text = given[0], take.text(given[0])
+    if name == "assign":
+        return Topics(partitions=take.parsed(name, read_assignment))
+    if name == "subscribe":
+        topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+        if not topics:
+            raise SettingsError("subscribe is empty; write topics with commas between")
+        return Topics(names=topics)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise SettingsError(f"subscribePattern={text} is no regular expression: {error}") from None
+    if not text:
+        raise SettingsError("subscribePattern is empty; write a regular expression of topics")
+    return Topics(pattern=text)
+
+
+def _starting(take: _Taker, *, is_stream: bool) -> Bound:
+    default = "latest" if is_stream else "earliest"
+    bound = _bound(take, "starting", default)
+    if not is_stream:
+        _refuse_edge(bound, "startingOffsets", LATEST, "latest")
+    return bound
+
+
+def _ending(take: _Taker) -> Bound:
+    bound = _bound(take, "ending", "latest")
+    _refuse_edge(bound, "endingOffsets", EARLIEST, "earliest")
+    return bound
+
+
+def _bound(take: _Taker, which: str, default: str) -> Bound:
+    """The first of these counts, as in Spark's connector."""
+    if (name := f"{which}Timestamp") in take:
+        if not take.text(name).isdecimal():
+            raise SettingsError(f"{name}={take.text(name)} is no time in ms since 1970")
+        return AtTime(int(take.text(name)))
+    if (name := f"{which}OffsetsByTimestamp") in take:
+        return AtTime(take.parsed(name, Offsets.from_text).next)
+    name = f"{which}Offsets"
+    text = take.text(name, default)
+    if text.lower() in ("earliest", "latest"):
+        return Edge(EARLIEST if text.lower() == "earliest" else LATEST)
+    if not text.startswith("{"):
+        raise SettingsError(f'{name}={text} is neither earliest, latest, nor offsets such as {{"topic":{{"0":123}}}}')
+    offsets = take.parsed(name, Offsets.from_text)
+    for of, offset in offsets.next.items():
+        if offset < EARLIEST:
+            raise SettingsError(f"{name}: {partition_name(*of)}: {offset} is no offset, nor -2 (earliest), -1 (latest)")
+    return AtOffsets(offsets)
+
+
+def _refuse_edge(bound: Bound, name: str, edge: int, word: str) -> None:
+    if bound == Edge(edge):
+        raise SettingsError(f"{name}={word} makes no sense for a read of a batch, which would be empty")
+    if isinstance(bound, AtOffsets):
+        for of, offset in bound.offsets.next.items():
+            if offset == edge:
+                raise SettingsError(f"{name}: {partition_name(*of)}: {edge} ({word}) makes no sense for a batch")
+
+
+def _columns(take: _Taker) -> tuple[str, ...]:
+    has_headers = take.flag("includeHeaders", default=False)
+    if "columns" not in take:
+        return (*DEFAULT_COLUMNS, "headers") if has_headers else DEFAULT_COLUMNS
+    if has_headers:
+        raise SettingsError("columns and includeHeaders exclude each other; name headers among columns")
+    return check_columns([name.strip() for name in take.text("columns").split(",") if name.strip()])
+
+
+def _fetch_bytes(take: _Taker) -> int:
+    found = take.count("fetchBytes") or _FETCH_BYTES
+    if found > _FETCH_BYTES_MAX:
+        raise SettingsError(f"fetchBytes={found} is above {_FETCH_BYTES_MAX}; 4194304 is fast already")
+    return found
+
+
+def _local_file(take: _Taker) -> str:
+    text = take.text("initialOffsetsLocation").removeprefix("file://").removeprefix("file:")
+    if "://" in text:
+        raise SettingsError(
+            f"initialOffsetsLocation={text} is no file of the driver's host; "
+            "set commitOffsets=GROUP instead, which keeps the first offsets on the brokers"
+        )
+    return text
+
+
+def _check_start_can_be_kept(options: Options) -> None:
+    """Spark asks where a stream begins again after a crash in its first batch: the answer must be the same."""
+    if options.starting == Edge(EARLIEST) or options.commit_offsets or options.initial_offsets_location:
+        return
+    if isinstance(options.starting, AtOffsets) and LATEST not in options.starting.offsets.next.values():
+        return
+    raise SettingsError(
+        "a stream that begins at latest or at a time has to keep where it began, or a crash in its first batch would "
+        "skip records; set commitOffsets=GROUP, or initialOffsetsLocation=FILE (a new file for each new checkpoint), "
+        "or startingOffsets=earliest"
+    )

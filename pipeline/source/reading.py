@@ -1,0 +1,48 @@
+"""What a task does: reads one range of one partition as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from highwater.pipeline.errors import DataLossError
+from highwater.pipeline.kafka.pool import POOL
+from highwater.pipeline.kafka.reader import LostError, OffsetRange, UnreadableError, read_range
+from highwater.pipeline.source.options import Options
+
+_GONE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, ErrorCode.inconsistent_topic_id)
+
+
+def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
+    """Yield pyarrow.RecordBatches with the columns of the options.
+
+    Raises DataLossError if the log begins after the range does, or the topic was deleted, unless failOnDataLoss=false:
+    then what is there is read. Raises RecordsError, ClientError and UnreadableError.
+    """
+    with POOL.borrow(options.settings) as client:
+        while wanted.start_offset < wanted.end_offset:
+            try:
+                for decoded in read_range(
+                    client,
+                    wanted,
+                    columns=options.columns,
+                    read_committed=options.read_committed,
+                    fetch_bytes=options.fetch_bytes,
+                ):
+                    wanted = wanted._replace(start_offset=decoded.next_offset)
+                    if decoded.rows.num_rows:
+                        yield decoded.rows
+            except LostError as error:
+                if options.fail_on_data_loss:
+                    raise DataLossError(str(error)) from None
+                # An offset beyond the end is of an earlier topic of this name: nothing of the range is left.
+                first = error.log.log_start_offset
+                wanted = wanted._replace(start_offset=first if first > error.offset else wanted.end_offset)
+            except UnreadableError as error:
+                if error.error.code not in _GONE:
+                    raise
+                if options.fail_on_data_loss:
+                    raise DataLossError(f"{error}: the topic was deleted") from None
+                return

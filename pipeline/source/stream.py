@@ -1,0 +1,203 @@
+"""The reader of `spark.readStream`: where a stream begins, what each micro-batch takes, and its tasks."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from highwater.common.topic_partition import partition_name
+from highwater.pipeline.errors import ClientError, DataLossError
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.model import EARLIEST, LATEST
+from highwater.pipeline.source import first_offsets
+from highwater.pipeline.source.limits import Delay, at_most
+from highwater.pipeline.source.offsets import (
+    Offsets,
+    continued,
+    ranges_between,
+    unknown_starts,
+    what_is_gone,
+)
+from highwater.pipeline.source.options import Options
+from highwater.pipeline.source.positions import Positions
+from highwater.pipeline.source.ranges import divide
+from highwater.pipeline.source.reading import read
+
+JsonOffsets = dict[str, dict[str, Any]]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark has one that lives as long as the query, and pickles another, whose client was never used, into tasks."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._first: JsonOffsets | None = None
+        self._target: Offsets | None = None
+        self._seen: Offsets | None = None
+        self._delay = Delay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self._options.settings)
+
+    @property
+    def _positions(self) -> Positions:
+        return Positions(self._client, self._options)
+
+    # Where it begins
+
+    def initialOffset(self) -> JsonOffsets:  # noqa: N802 - Spark's name
+        """Spark asks twice in the first batch, and again after a crash in it: the answer stays the same."""
+        if self._first is None:
+            self._first = self._begin().to_json_object()
+        return self._first
+
+    def _begin(self) -> Offsets:
+        group, location = self._options.commit_offsets, self._options.initial_offsets_location
+        if location:
+            kept = first_offsets.kept_in_file(Path(location))
+        else:
+            kept = first_offsets.kept_by_group(self._client, group) if group else None
+        if kept is not None:
+            return kept
+        first = self._positions.starting()
+        if location:
+            first_offsets.keep_in_file(Path(location), first)
+        elif group:
+            first_offsets.keep_in_group(self._client, group, first)
+        return first
+
+    # What a micro-batch takes
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Spark has no limit of both kinds: `latestOffset` looks at the options too."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """What comes later is left for the next run."""
+        self._target = self._latest()
+
+    def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802 - Spark's name
+        """Where the next batch ends; `start` itself if there is nothing new. Raises PipelineError."""
+        before = Offsets.from_json_object(start)
+        latest = self._without_what_is_gone(before, self._latest())
+        starts = self._starts(before, latest)
+        ends = dict(latest.next)
+        if not isinstance(limit, ReadAllAvailable):
+            new_records = sum(ends[of] - starts[of] for of in ends)
+            now_ms = time.monotonic_ns() // 1_000_000
+            # A run of AvailableNow would end with what is too little for a batch.
+            if self._target is None and self._delay.holds_back(new_records, now_ms):
+                return start
+            if isinstance(limit, ReadMaxRows):
+                ends = at_most(limit.max_rows, starts, ends)
+        end = Offsets(ends, latest.ids).to_json_object()
+        return start if end == start else end
+
+    def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802 - Spark's name
+        """For the progress of the query."""
+        return None if self._seen is None else self._seen.to_json_object()
+
+    def _latest(self) -> Offsets:
+        there = self._positions.partitions(must_exist=False)
+        self._seen = Offsets(self._positions.edge(LATEST, there.next), there.ids)
+        return self._seen
+
+    def _without_what_is_gone(self, before: Offsets, latest: Offsets) -> Offsets:
+        """The ends, none of which is before its start. Raises DataLossError."""
+        if (what := what_is_gone(before, latest)) is not None:
+            self._lost(what)
+        if self._target is not None:
+            latest = _up_to(self._target, before, latest)
+        ends = dict(latest.next)
+        behind = [of for of, offset in continued(before, latest).items() if ends[of] < offset]
+        # An open transaction, or a leader that is new, can make the end go back for a while.
+        high_watermarks = self._positions.high_watermarks(behind) if behind else {}
+        for of in behind:
+            offset = before.next[of]
+            high_watermark = high_watermarks.get(of, offset)
+            if high_watermark < offset:
+                self._lost(
+                    f"{partition_name(*of)} ends at offset {high_watermark}, before {offset}, which was read up to"
+                )
+            else:
+                ends[of] = offset
+        return Offsets(ends, latest.ids)
+
+    def _starts(self, before: Offsets, latest: Offsets) -> dict[tuple[str, int], int]:
+        """Where the batch begins, never after its end; new partitions begin at their first record."""
+        new = unknown_starts(before, latest)
+        starts = {**(self._positions.edge(EARLIEST, new) if new else {}), **continued(before, latest)}
+        return {of: min(starts[of], end) for of, end in latest.next.items()}
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLossError(what)
+
+    # Its tasks
+
+    def partitions(self, start: JsonOffsets, end: JsonOffsets) -> Sequence[InputPartition]:
+        """One for each task; after a restart the same records again. Raises PipelineError."""
+        before, after = Offsets.from_json_object(start), Offsets.from_json_object(end)
+        if (what := what_is_gone(before, after)) is not None:
+            self._lost(what)
+        left = self._still_there(after)
+        ranges = ranges_between(before, left, self._starts(before, left))
+        tasks = divide(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        return [InputPartition(each) for each in tasks]
+
+    def _still_there(self, planned: Offsets) -> Offsets:
+        """A topic can be deleted between the plan of a batch and its run, above all if it runs after a restart."""
+        there = self._positions.partitions(must_exist=False)
+        if (what := what_is_gone(planned, there)) is not None:
+            self._lost(what)
+        return Offsets(continued(planned, there), planned.ids)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read(partition.value, self._options)
+
+    def commit(self, end: JsonOffsets) -> None:
+        """Spark calls it when the batch after this one begins. Raises ClientError if the group cannot be used."""
+        group = self._options.commit_offsets
+        if not group:
+            return
+        try:
+            errors = first_offsets.commit(self._client, group, Offsets.from_json_object(end))
+        except ClientError as error:
+            # The checkpoint has the offsets, and the next commit has later ones.
+            _LOG.warning("commitOffsets=%s: %s", group, error)
+            return
+        for of, refusal in errors.items():
+            if not refusal.is_retriable:
+                raise ClientError(f"commitOffsets={group}: {partition_name(*of)}: {refusal}")
+            _LOG.warning("commitOffsets=%s: %s: %s", group, partition_name(*of), refusal)
+
+    def stop(self) -> None:
+        """Called when the query ends."""
+        self._client.close()
+
+
+def _up_to(target: Offsets, before: Offsets, latest: Offsets) -> Offsets:
+    """Where a run of AvailableNow ends: what came after `target` was taken is left for the next run."""
+    ends = {**continued(before, latest), **continued(target, latest)}
+    topics = {topic for topic, _ in ends}
+    return Offsets(ends, {topic: each for topic, each in latest.ids.items() if topic in topics})

@@ -1,0 +1,258 @@
+"""What a stream reads, against a real broker. The tests call the reader as Spark does; Spark itself takes no part."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from highwater.pipeline.errors import DataLossError, SettingsError
+from highwater.pipeline.source.options import read_options
+from highwater.pipeline.source.stream import JsonOffsets, StreamReader
+from tests.pipeline.source.topics import Topics, copied
+
+
+class Query:
+    """A stream with its checkpoint: what Spark asks of a reader, in Spark's order, with offsets as text."""
+
+    def __init__(self, topics: Topics, subscribe: str, **given: str) -> None:
+        options = {"kafka.bootstrap.servers": topics.address, "kafka.default.api.timeout.ms": "2000", **given}
+        self.options = read_options({**options, "subscribe": subscribe}, is_stream=True)
+        self.offset_log: list[str] = []
+        self.finished = 0
+        self.reader = StreamReader(self.options)
+
+    def restart(self, **changes: str) -> None:
+        """The process of the reader is another; the checkpoint stays."""
+        self.reader.stop()
+        self.reader = StreamReader(self.options)
+
+    def plan(self) -> bool:
+        """Write the end of the next batch to the checkpoint; False if there is nothing new."""
+        start = json.loads(self.offset_log[-1]) if self.offset_log else self.reader.initialOffset()
+        end = json.dumps(self.reader.latestOffset(start, copied(self.reader.getDefaultReadLimit())))
+        if end == json.dumps(start) and self.offset_log:
+            return False
+        self.offset_log.append(end)
+        return True
+
+    def run(self) -> list[tuple[int, int]]:
+        """Run the batch that was planned last, or again; returns partitions and offsets of its rows."""
+        start = json.loads(self.offset_log[-2]) if len(self.offset_log) > 1 else self.reader.initialOffset()
+        tasks = copied(list(self.reader.partitions(start, json.loads(self.offset_log[-1]))))
+        reader = copied(StreamReader(self.options))
+        rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
+        self.finished = len(self.offset_log)
+        return [(row["partition"], row["offset"]) for row in rows]
+
+    def batch(self) -> list[tuple[int, int]]:
+        return self.run() if self.plan() else []
+
+
+@pytest.fixture
+def queries() -> Iterator[list[Query]]:
+    opened: list[Query] = []
+    yield opened
+    for query in opened:
+        query.reader.stop()
+
+
+@pytest.fixture
+def query(topics: Topics, queries: list[Query]) -> Any:
+    def start(subscribe: str, **given: str) -> Query:
+        queries.append(Query(topics, subscribe, **given))
+        return queries[-1]
+
+    return start
+
+
+def offsets(first: range, second: range = range(0)) -> list[tuple[int, int]]:
+    return [(0, offset) for offset in first] + [(1, offset) for offset in second]
+
+
+def test_batches_follow_each_other_without_a_gap(topics: Topics, query: Any) -> None:
+    topics.create("follow", 2)
+    topics.produce("follow", 10)
+    stream = query("follow", startingOffsets="earliest")
+    assert stream.batch() == offsets(range(10))
+    assert not stream.plan()
+    topics.produce("follow", 5, partition=1)
+    assert stream.batch() == offsets(range(0), range(5))
+    assert json.loads(stream.offset_log[-1])["follow"] == {"0": 10, "1": 5}
+    assert stream.reader.reportLatestOffset() == json.loads(stream.offset_log[-1])
+
+
+def test_a_batch_that_runs_again_after_a_restart_has_the_same_records(topics: Topics, query: Any) -> None:
+    topics.create("replay")
+    topics.produce("replay", 10)
+    stream = query("replay", startingOffsets="earliest")
+    first = stream.batch()
+    topics.produce("replay", 5)
+    stream.restart()
+    assert stream.run() == first
+    assert stream.batch() == offsets(range(10, 15))
+
+
+@pytest.mark.parametrize("place", ["group", "file"])
+def test_a_stream_from_latest_begins_at_the_same_place_after_a_crash(
+    topics: Topics, query: Any, tmp_path: Path, place: str
+) -> None:
+    topic = f"latest-{place}"
+    topics.create(topic)
+    topics.produce(topic, 3)
+    kept = {"commitOffsets": topic} if place == "group" else {"initialOffsetsLocation": str(tmp_path / "a" / "first")}
+    stream = query(topic, **kept)
+    stream.plan()
+    topics.produce(topic, 4)  # between the first plan and the second question for the start
+    assert stream.run() == []
+    stream.restart()
+    assert stream.run() == []
+    assert stream.batch() == offsets(range(3, 7))
+    if place == "group":
+        assert topics.committed(topic, topic) == 3
+        stream.reader.commit(json.loads(stream.offset_log[-1]))
+        assert topics.committed(topic, topic) == 7
+        # The group has got on: a new checkpoint begins at the new end.
+        topics.produce(topic, 1)
+        assert query(topic, **kept).reader.initialOffset()[topic] == {"0": 8}
+    else:
+        assert json.loads((tmp_path / "a" / "first").read_text())[topic] == {"0": 3}
+
+
+def test_a_file_that_holds_no_offsets_is_refused(topics: Topics, query: Any, tmp_path: Path) -> None:
+    (tmp_path / "first").write_text("hello")
+    with pytest.raises(SettingsError, match="first does not hold first offsets"):
+        query("any", initialOffsetsLocation=str(tmp_path / "first")).reader.initialOffset()
+
+
+def test_limits_of_a_batch(topics: Topics, query: Any) -> None:
+    topics.create("limits", 2)
+    topics.produce("limits", 30)
+    topics.produce("limits", 10, partition=1)
+    stream = query("limits", startingOffsets="earliest", maxOffsetsPerTrigger="8", minOffsetsPerTrigger="4")
+    assert stream.reader.getDefaultReadLimit() == ReadMaxRows(8)
+    assert stream.batch() == offsets(range(6), range(2))
+    assert stream.batch() == offsets(range(6, 12), range(2, 4))
+    start = json.loads(stream.offset_log[-1])
+    everything = stream.reader.latestOffset(start, ReadAllAvailable())
+    assert everything["limits"] == {"0": 30, "1": 10}
+    while stream.plan():
+        pass
+    assert json.loads(stream.offset_log[-1])["limits"] == {"0": 30, "1": 10}
+    topics.produce("limits", 3)
+    assert not stream.plan()  # fewer than minOffsetsPerTrigger, and maxTriggerDelay is not over
+    topics.produce("limits", 1)
+    assert stream.batch() == offsets(range(30, 34))
+    assert query("limits", startingOffsets="earliest", minOffsetsPerTrigger="4").reader.getDefaultReadLimit() == (
+        ReadMinRows(4)
+    )
+
+
+def test_available_now_ends_with_what_is_there_at_its_start(topics: Topics, query: Any) -> None:
+    topics.create("now")
+    topics.produce("now", 5)
+    stream = query("now", startingOffsets="earliest", maxOffsetsPerTrigger="3", minOffsetsPerTrigger="3")
+    stream.reader.prepareForTriggerAvailableNow()
+    topics.produce("now", 100)
+    topics.grow("now", 2)
+    topics.produce("now", 1, partition=1)
+    assert stream.batch() == offsets(range(3))
+    assert stream.batch() == offsets(range(3, 5))  # also if it is less than minOffsetsPerTrigger
+    assert not stream.plan()
+    stream.restart()
+    stream.reader.prepareForTriggerAvailableNow()
+    while stream.batch():
+        pass
+    assert json.loads(stream.offset_log[-1])["now"] == {"0": 105, "1": 1}
+
+
+def test_new_partitions_are_read_from_their_first_record_on(topics: Topics, query: Any) -> None:
+    topics.create("grows")
+    topics.produce("grows", 3)
+    stream = query("grows", commitOffsets="grows")
+    assert stream.batch() == []
+    topics.grow("grows", 2)
+    topics.produce("grows", 4, partition=1)
+    topics.produce("grows", 1)
+    assert sorted(stream.batch()) == offsets(range(3, 4), range(4))
+
+
+def test_an_open_transaction_holds_the_end_back(topics: Topics, query: Any) -> None:
+    topics.create("open")
+    topics.transaction("open", 4, commit=True)
+    topics.transaction("open", 4, commit=False)
+    stream = query("open", startingOffsets="earliest", **{"kafka.isolation.level": "read_committed"})
+    assert stream.batch() == offsets(range(4))
+    assert json.loads(stream.offset_log[-1])["open"] == {"0": 10}
+    assert not stream.plan()
+
+
+def test_a_topic_that_was_created_again_is_a_loss(topics: Topics, query: Any) -> None:
+    topics.create("reborn")
+    topics.produce("reborn", 10)
+    strict = query("reborn", startingOffsets="earliest")
+    tolerant = query("reborn", startingOffsets="earliest", failOnDataLoss="false")
+    assert strict.batch() == tolerant.batch() == offsets(range(10))
+    topics.delete("reborn")
+    with pytest.raises(DataLossError, match="reborn-0 is gone"):
+        strict.plan()
+    topics.create("reborn")
+    topics.produce("reborn", 12)
+    with pytest.raises(DataLossError, match="reborn was deleted and created again"):
+        strict.plan()
+    strict.restart()
+    with pytest.raises(DataLossError, match="reborn was deleted and created again"):
+        strict.plan()
+    # A topic of the same name with more records than were read: all of them are new.
+    assert tolerant.batch() == offsets(range(12))
+    assert not tolerant.plan()
+
+
+def test_a_planned_batch_of_a_deleted_topic_is_a_loss(topics: Topics, query: Any) -> None:
+    topics.create("planned")
+    topics.produce("planned", 10)
+    strict = query("planned", startingOffsets="earliest")
+    tolerant = query("planned", startingOffsets="earliest", failOnDataLoss="false")
+    for stream in (strict, tolerant):
+        stream.plan()
+        stream.restart()
+        stream.reader.initialOffset()
+    topics.delete("planned")
+    topics.create("planned")
+    topics.produce("planned", 20)
+    with pytest.raises(DataLossError, match="planned was deleted and created again"):
+        strict.run()
+    assert tolerant.run() == []
+    assert tolerant.batch() == offsets(range(20))
+
+
+def test_records_that_retention_removed_between_batches_are_a_loss(topics: Topics, query: Any) -> None:
+    topics.create("short")
+    topics.produce("short", 10)
+    strict = query("short", startingOffsets="earliest")
+    tolerant = query("short", startingOffsets="earliest", failOnDataLoss="false")
+    assert strict.batch() == tolerant.batch() == offsets(range(10))
+    topics.produce("short", 10)
+    topics.delete_records("short", 10)
+    assert strict.batch() == tolerant.batch() == offsets(range(10, 20))  # all that was removed had been read
+    topics.produce("short", 10)
+    topics.delete_records("short", 25)
+    with pytest.raises(DataLossError, match="from 25 up to 30, and 20 was asked for"):
+        strict.batch()
+    assert tolerant.batch() == offsets(range(25, 30))
+
+
+def test_a_topic_that_is_not_there_yet_is_named(query: Any) -> None:
+    with pytest.raises(SettingsError, match="topic nowhere does not exist"):
+        query("nowhere", startingOffsets="earliest").plan()
+
+
+def test_offsets_are_plain_json(topics: Topics, query: Any) -> None:
+    topics.create("json")
+    found: JsonOffsets = query("json", startingOffsets="earliest").reader.initialOffset()
+    assert found["json"] == {"0": 0}
+    assert list(found) == ["json", "#ids"]

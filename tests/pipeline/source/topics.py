@@ -1,0 +1,134 @@
+"""Topics of a running broker for the tests of the source, written and read by librdkafka: the second opinion."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+Value = TypeVar("Value")
+
+DEADLINE_S = 30.0
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HEADERS = [("same", b"1"), ("same", b""), ("none", None)]
+
+
+class Topics:
+    """Makes, fills, empties and deletes topics."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._client: dict[str, Any] = {"bootstrap.servers": address, "log_level": 0}
+        self._admin = AdminClient(self._client)
+
+    def create(self, name: str, partitions: int = 1, **config: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        for made in self._admin.create_topics([NewTopic(name, partitions, 1, config=settings)]).values():
+            made.result(DEADLINE_S)
+
+    def delete(self, name: str) -> None:
+        for deleted in self._admin.delete_topics([name]).values():
+            deleted.result(DEADLINE_S)
+
+    def grow(self, name: str, partitions: int) -> None:
+        for grown in self._admin.create_partitions([NewPartitions(name, partitions)]).values():
+            grown.result(DEADLINE_S)
+
+    def delete_records(self, name: str, offset: int, partition: int = 0) -> None:
+        for deleted in self._admin.delete_records([TopicPartition(name, partition, offset)]).values():
+            deleted.result(DEADLINE_S)
+
+    def committed(self, group: str, name: str, partition: int = 0) -> int:
+        """−1001 if the group has no offset there."""
+        consumer = Consumer({**self._client, "group.id": group})
+        try:
+            return int(consumer.committed([TopicPartition(name, partition)], DEADLINE_S)[0].offset)
+        finally:
+            consumer.close()
+
+    def produce(
+        self,
+        name: str,
+        count: int,
+        *,
+        partition: int = 0,
+        keys: int | None = None,
+        timestamps_ms: Sequence[int] = (),
+        codec: str = "none",
+    ) -> None:
+        """Records with and without keys, values and headers; `keys` different keys, if it is given."""
+        producer = Producer({**self._client, "compression.type": codec, "linger.ms": 5, "batch.num.messages": 50})
+        for number in range(count):
+            key = f"key {number % keys}".encode() if keys else None if number % 3 == 0 else b"key %d" % number
+            producer.produce(
+                name,
+                None if number % 7 == 6 and not keys else b"value %d " % number * (1 + number % 5),
+                key,
+                partition,
+                headers=[*HEADERS, ("number", b"%d" % number)] if number % 4 == 1 else None,
+                timestamp=timestamps_ms[number] if timestamps_ms else 0,
+            )
+        assert producer.flush(DEADLINE_S) == 0
+
+    def transaction(self, name: str, count: int, *, commit: bool, partition: int = 0) -> None:
+        producer = Producer({**self._client, "transactional.id": f"{name}-{time.monotonic_ns()}"})
+        producer.init_transactions(DEADLINE_S)
+        producer.begin_transaction()
+        for number in range(count):
+            producer.produce(name, b"committed" if commit else b"aborted", b"%d" % number, partition)
+        producer.flush(DEADLINE_S)
+        if commit:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.abort_transaction(DEADLINE_S)
+
+    def rows(self, name: str, partitions: int = 1, *, read_committed: bool = False) -> list[dict[str, Any]]:
+        """What librdkafka reads, as the rows that the source should make of it, by partition and offset."""
+        isolation = "read_committed" if read_committed else "read_uncommitted"
+        settings = {"group.id": "unused", "enable.partition.eof": True, "isolation.level": isolation}
+        consumer = Consumer({**self._client, **settings, "enable.auto.commit": False})
+        found = []
+        try:
+            consumer.assign([TopicPartition(name, number, 0) for number in range(partitions)])
+            left, deadline_s = partitions, time.monotonic() + DEADLINE_S
+            while left:
+                assert time.monotonic() < deadline_s
+                for message in consumer.consume(1000, 0.2):
+                    if message.error() is not None:
+                        left -= 1
+                    else:
+                        found.append(_row(message))
+        finally:
+            consumer.close()
+        return by_offset(found)
+
+
+def _row(message: Any) -> dict[str, Any]:
+    kind, timestamp_ms = message.timestamp()
+    headers = message.headers()
+    return {
+        "key": message.key(),
+        "value": message.value(),
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": EPOCH + timedelta(milliseconds=timestamp_ms),
+        "timestampType": kind - 1,
+        "headers": None if headers is None else [{"key": key, "value": value} for key, value in headers],
+    }
+
+
+def by_offset(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+
+def copied(value: Value) -> Value:
+    """A copy as Spark makes it for its other processes."""
+    copy: Value = pickle.loads(pickle.dumps(value))  # noqa: S301 - of our own making
+    return copy
