@@ -105,8 +105,9 @@ class Client:
         """The brokers, and these topics or all. No topic is created.
 
         A topic that does not exist has an error. One that this client has seen, with all its partitions, is asked for
-        again until it is there: an answer without it can come from a broker that has just started. A topic with a new
-        `topic_id` is another topic. Raises ClientError.
+        again until it is there: an answer without it can come from a broker that has just started. If it is not there
+        when the time is over, it has an error and is forgotten. A topic with a new `topic_id` is another topic. Raises
+        ClientError.
         """
 
         def attempt() -> _Attempt[Cluster]:
@@ -126,7 +127,12 @@ class Client:
             found = replace(cluster, topics={**cluster.topics, **doubtful})
             return _Attempt(found, not doubtful)
 
-        return self._retry(attempt)
+        found = self._retry(attempt)
+        for topic in found.topics.values():
+            if topic.error is not None:
+                # The caller has been told. A topic that was deleted must not cost the whole time again.
+                self._topics.pop(topic.name, None)
+        return found
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
@@ -380,7 +386,7 @@ class Client:
         if known.error is not None:
             return known.error
         if partition not in known.partitions:
-            return BrokerError(ErrorCode.unknown_topic_or_partition, f"{topic} has {len(known.partitions)} partitions")
+            return _no_partition(known)
         return self._known_leader(of) or BrokerError(ErrorCode.leader_not_available)
 
     def _known_leader(self, of: TopicPartition) -> tuple[Address, int] | None:
@@ -395,18 +401,21 @@ class Client:
         self, wanted: Collection[TopicPartition], failed: dict[TopicPartition, BrokerError]
     ) -> dict[Address, dict[TopicPartition, int]]:
         """Partitions by the address of their leader, with its epoch; puts those without a leader into `failed`."""
-        cluster = self.cluster({of[0] for of in wanted if self._known_leader(of) is None})
+        unknown = {of[0] for of in wanted if self._known_leader(of) is None}
+        topics = self.cluster(unknown).topics if unknown else {}
         found: dict[Address, dict[TopicPartition, int]] = {}
         for of in wanted:
-            topic, partition = of
             if (leader := self._known_leader(of)) is not None:
                 found.setdefault(leader[0], {})[of] = leader[1]
-            elif (error := cluster.topics[topic].error) is not None:
-                failed[of] = error
-            elif partition in cluster.topics[topic].partitions:
-                failed[of] = BrokerError(ErrorCode.leader_not_available)
+                continue
+            # It has no answer here if its leader left the cluster with the answer about others.
+            topic = topics.get(of[0])
+            if topic is not None and topic.error is not None:
+                failed[of] = topic.error
+            elif topic is not None and of[1] not in topic.partitions:
+                failed[of] = _no_partition(topic)
             else:
-                failed[of] = BrokerError(ErrorCode.unknown_topic_or_partition, f"{topic} has no such partition")
+                failed[of] = BrokerError(ErrorCode.leader_not_available)
         return found
 
     def _forget_leaders(self, failed: Mapping[TopicPartition, BrokerError]) -> None:
@@ -488,6 +497,11 @@ class Client:
 
 def _error_in(answer: object) -> BrokerError | None:
     return answer if isinstance(answer, BrokerError) else None
+
+
+def _no_partition(topic: Topic) -> BrokerError:
+    detail = f"{topic.name} has {len(topic.partitions)} partitions"
+    return BrokerError(ErrorCode.unknown_topic_or_partition, detail)
 
 
 def _lacks(topic: Topic | None, known: Topic) -> bool:

@@ -110,6 +110,52 @@ def test_what_lacks_until_the_time_is_over_is_an_error_and_not_gone() -> None:
         assert str(topic.error) == "UNKNOWN_TOPIC_OR_PARTITION (3): the answer has 1 of 2 known partitions"
 
 
+def test_a_deleted_topic_is_waited_for_once() -> None:
+    leaders: dict[str, Any] = {"leaders": {0: 0}}
+    with (
+        fake_broker(lambda api, request: cluster_of([broker.port], **leaders)) as broker,
+        client_of(broker.port, api_timeout_ms=100) as client,
+    ):
+        client.cluster(["t"])
+        leaders.update(leaders={}, error=ErrorCode.unknown_topic_or_partition)
+        for most in (100, 1):
+            asked = broker.asked.count("metadata")
+            error = client.cluster(["t"]).topics["t"].error
+            assert error is not None
+            assert error.name == "UNKNOWN_TOPIC_OR_PARTITION"
+            assert broker.asked.count("metadata") - asked <= most
+        assert isinstance(client.fetch(Fetch("t", 0, 0)), BrokerError)
+
+
+def test_the_leader_of_one_topic_leaves_while_another_is_looked_up() -> None:
+    def answer(api: str, request: Any) -> Any:
+        if api == "list_offsets":
+            partitions = [{"partition_index": 0, "offset": 42}]
+            return {"topics": [{"name": each.name, "partitions": partitions} for each in request.topics]}
+        names = [each.name for each in request.topics]
+        cluster = cluster_of([broker.port], {0: 0})
+        if names == ["t"] and broker.asked.count("metadata") == 1:
+            cluster = cluster_of([broker.port, broker.port], {0: 1})
+        return cluster | {"topics": [cluster["topics"][0] | {"name": name} for name in names]}
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        client.cluster(["t"])
+        found = client.list_offsets({("t", 0): LATEST, ("u", 0): LATEST})
+        assert all(isinstance(each, ListedOffset) for each in found.values())
+
+
+def test_offsets_of_known_leaders_cost_one_request() -> None:
+    def answer(api: str, request: Any) -> Any:
+        if api == "metadata":
+            return cluster_of([broker.port], {0: 0})
+        return {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 42}]}]}
+
+    with fake_broker(answer) as broker, client_of(broker.port) as client:
+        for _ in range(3):
+            client.list_offsets({("t", 0): LATEST})
+        assert (broker.asked.count("list_offsets"), broker.asked.count("metadata")) == (3, 1)
+
+
 def test_a_topic_that_was_made_anew_has_another_id() -> None:
     made: dict[str, Any] = {"leaders": {0: 0, 1: 0}, "topic_id": UUID(int=1)}
     with (
