@@ -64,7 +64,7 @@ def decode(
     batches = batches.where(wanted)
     check_crcs(view, batches, of)
     next_offset = int(batches.last_offset[-1]) + 1 if len(batches) else start_offset
-    batch_bytes = int(batches.size_bytes.sum())
+    read = batches
 
     visible = ~batches.is_control & (batches.record_count > 0)
     if aborted:
@@ -78,6 +78,7 @@ def decode(
         if len(unpacked.batches) < len(batches):
             next_offset = int(batches.base_offset[len(unpacked.batches)])
         table = _table_of_records(unpacked, of, limits, columns)
+    batch_bytes = int(read.size_bytes[read.base_offset < next_offset].sum())
     return Decoded(table, min(next_offset, limits.stop), batch_bytes)
 
 

@@ -22,8 +22,10 @@ from highwater.pipeline.kafka.model import (
     ListedOffset,
     Producer,
 )
+from highwater.pipeline.kafka.settings import Sasl
 from tests.pipeline.kafka.asking import batch_at, client_of
 from tests.pipeline.kafka.fake_broker import cluster_of, fake_broker
+from tests.waiting import wait_until
 
 
 def fetched(error: ErrorCode = ErrorCode.none, records: bytes = b"", **more: Any) -> list[PartitionFetched]:
@@ -245,6 +247,30 @@ def test_a_batch_without_a_producer_id_is_not_sent_twice() -> None:
         with pytest.raises(ClientError, match=r"^t-0: a batch may have been appended or not, as no answer came"):
             client.produce("t", 0, batch_at(0))
         assert broker.asked.count("produce") == 1
+
+
+def test_a_session_that_ends_soon_is_not_used_any_more() -> None:
+    """KIP-368: the broker closes a connection whose login is too old."""
+    lifetime_ms = 3_600_000
+
+    def answer(api: str, request: Any) -> Any:
+        if api == "sasl_handshake":
+            return {"mechanisms": ["PLAIN"]}
+        if api == "sasl_authenticate":
+            return {"auth_bytes": b"", "session_lifetime": lifetime_ms}
+        return cluster_of([broker.port], {0: 0})
+
+    with fake_broker(answer) as broker, client_of(broker.port, sasl=Sasl("PLAIN", "ann", "x")) as client:
+        for _ in range(2):
+            client.cluster(["t"])
+        assert broker.asked.count("sasl_authenticate") == 1
+        client.close()
+        lifetime_ms = 1
+        client.cluster(["t"])
+        wait_until(lambda: not any(each.is_usable for each in client._connections.values()), "the end of the session")
+        lifetime_ms = 3_600_000
+        client.cluster(["t"])
+        assert broker.asked.count("sasl_authenticate") >= 3
 
 
 def test_no_broker_answers() -> None:

@@ -314,6 +314,7 @@ def test_what_unfolds_beyond_the_memory_is_left_for_the_next_call(monkeypatch: p
     data = batch_of(5, 0, 10_000, codec=Codec.ZSTD) + batch_of(5, 5, 15_000, codec=Codec.ZSTD)
     first = read(data)
     assert (offsets(first), first.next_offset) == ([0, 1, 2, 3, 4], 5)
+    assert first.batch_bytes == read_header(data).size_bytes
     assert offsets(read(data, 5)) == [5, 6, 7, 8, 9]
 
 
