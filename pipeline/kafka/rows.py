@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,6 @@ from highwater.pipeline.kafka.unpack import Unpacked
 
 _US_PER_MS: Final = 1000
 _TIMESTAMP_MS_MAX: Final = np.iinfo(np.int64).max // _US_PER_MS
-_CODECS: Final = pa.array([codec.name.lower() for codec in Codec])
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,26 +99,44 @@ def _binary(octets: Octets, start: Int64s, length: Int64s) -> Any:
     """
     count = len(start)
     if not count:
-        return pa.array([], pa.binary())
+        return pa.nulls(0, pa.binary())
     null = length < 0
     edges = np.empty(2 * count, np.int32)
     edges[0::2] = start
     edges[1::2] = start + length if not null.any() else start + np.maximum(length, 0)
     spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(edges), pa.py_buffer(octets)])
-    wanted = np.arange(0, 2 * count, 2, dtype=np.int32)
-    return spans.take(pa.array(wanted, mask=null if null.any() else None))
+    return spans.take(_array(np.arange(0, 2 * count, 2, dtype=np.int32), pa.int32(), null))
+
+
+def _array(values: NDArray[Any], kind: Any, null: NDArray[np.bool_] | None = None) -> Any:
+    """The numbers as an Arrow array of type `kind`, not copied.
+
+    `pa.array` and `pa.scalar` import pandas, which takes most of a second of each process that starts.
+    """
+    validity = _bits(~null).buffers()[1] if null is not None and null.any() else None
+    return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(values)])
+
+
+def _bits(values: NDArray[np.bool_]) -> Any:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, pa.py_buffer(np.packbits(values, bitorder="little"))])
+
+
+def _texts(texts: Sequence[str]) -> Any:
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)]).astype(np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
 def _topic(rows: Rows) -> Any:
-    return pa.repeat(pa.scalar(rows.topic), len(rows.offset))
+    return _texts([rows.topic]).take(_array(np.zeros(len(rows.offset), np.int32), pa.int32()))
 
 
 def _partition(rows: Rows) -> Any:
-    return pa.array(np.full(len(rows.offset), rows.partition, np.int32))
+    return _array(np.full(len(rows.offset), rows.partition, np.int32), pa.int32())
 
 
 def _offset(rows: Rows) -> Any:
-    return pa.array(rows.offset)
+    return _array(rows.offset, pa.int64())
 
 
 def _timestamp(rows: Rows) -> Any:
@@ -131,11 +148,11 @@ def _timestamp(rows: Rows) -> Any:
         timestamp_ms = np.where(by_broker, rows.of_batch(batches.max_timestamp_ms), timestamp_ms)
     if len(timestamp_ms) and max(int(timestamp_ms.max()), -int(timestamp_ms.min())) > _TIMESTAMP_MS_MAX:
         raise MalformedRecords("a timestamp lies too far from 1970 for microseconds")
-    return pa.array(timestamp_ms * _US_PER_MS).view(COLUMNS["timestamp"].type)
+    return _array(timestamp_ms * _US_PER_MS, COLUMNS["timestamp"].type)
 
 
 def _timestamp_type(rows: Rows) -> Any:
-    return pa.array(rows.of_batch(rows.batches.is_log_append_time.astype(np.int32)))
+    return _array(rows.of_batch(rows.batches.is_log_append_time.astype(np.int32)), pa.int32())
 
 
 def _headers(rows: Rows) -> Any:
@@ -147,10 +164,10 @@ def _headers(rows: Rows) -> Any:
     offsets = np.zeros(len(rows.offset) + 1, np.int32)
     np.cumsum(fields.header_count, out=offsets[1:])
     return pa.ListArray.from_arrays(
-        pa.array(offsets),
+        _array(offsets, pa.int32()),
         pa.StructArray.from_arrays([keys, values], names=["key", "value"]),
         type=COLUMNS["headers"].type,
-        mask=pa.array(fields.header_count == 0),
+        mask=_bits(fields.header_count == 0),
     )
 
 
@@ -159,7 +176,7 @@ def _text(array: Any) -> Any:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([octets.decode(errors="replace") for octets in array.to_pylist()], pa.string())
+        return _texts([octets.decode(errors="replace") for octets in array.to_pylist()])
 
 
 def _key_bytes(rows: Rows) -> Any:
@@ -171,28 +188,30 @@ def _value_bytes(rows: Rows) -> Any:
 
 
 def _length(length: Int64s) -> Any:
-    return pa.array(length.astype(np.int32), mask=length < 0)
+    return _array(length.astype(np.int32), pa.int32(), length < 0)
 
 
 def _key_hash(rows: Rows) -> Any:
     octets, fields = rows.unpacked
-    return pa.array(murmur2(octets, fields.key_start, fields.key_length), mask=fields.key_length < 0)
+    return _array(murmur2(octets, fields.key_start, fields.key_length), pa.int32(), fields.key_length < 0)
 
 
 def _batch_bytes(rows: Rows) -> Any:
-    return pa.array(rows.of_batch(rows.batches.size_bytes.astype(np.int32)))
+    return _array(rows.of_batch(rows.batches.size_bytes.astype(np.int32)), pa.int32())
 
 
 def _codec(rows: Rows) -> Any:
-    return _CODECS.take(pa.array(rows.of_batch(rows.batches.codec)))
+    names = _texts([codec.name.lower() for codec in Codec])
+    return names.take(_array(rows.of_batch(rows.batches.codec), pa.int64()))
 
 
 def _producer_id(rows: Rows) -> Any:
-    return pa.array(rows.of_batch(rows.batches.producer_id), mask=~rows.of_batch(rows.batches.has_producer_id))
+    null = ~rows.of_batch(rows.batches.has_producer_id)
+    return _array(rows.of_batch(rows.batches.producer_id), pa.int64(), null)
 
 
 def _leader_epoch(rows: Rows) -> Any:
-    return pa.array(rows.of_batch(rows.batches.leader_epoch.astype(np.int32)))
+    return _array(rows.of_batch(rows.batches.leader_epoch.astype(np.int32)), pa.int32())
 
 
 _MAKERS: Final[dict[str, Callable[[Rows], Any]]] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pickle
 import struct
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 from unittest import mock
@@ -340,3 +342,16 @@ def test_key_hashes_are_those_of_kafkas_partitioner() -> None:
     }
     data = encode_batch([Record(None, key, NOW_MS) for key in expected])
     assert read(data, columns=("keyHash",)).rows.column(0).to_pylist() == list(expected.values())
+
+
+def test_decoding_imports_no_pandas() -> None:
+    """Which would take most of a second of every Python worker that Spark starts."""
+    code = f"""
+import sys
+from highwater.pipeline.kafka.columns import COLUMNS
+from highwater.pipeline.kafka.decode import decode
+data = {bytes(batch_of(3))!r}
+assert decode(data, topic="t", partition=0, start_offset=1, columns=tuple(COLUMNS)).rows.num_rows == 2
+sys.exit("pandas" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
