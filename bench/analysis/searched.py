@@ -33,7 +33,7 @@ def search_statement(search: Search) -> Statement:
     else:
         parts = [f"{rate_text(low)}{asked} was sustained {worth}: not confirmed"]
     if high is not None:
-        parts.append(f"{rate_text(high)} failed: {_limit(search)}")
+        parts.append(f"{rate_text(high)} failed{_unlike(search, high)}: {_limit(search)}")
     if search.generator_limited and not _names_the_generator(search):
         parts.append("the load generator is the limit, and the system may sustain more")
     state: StatementState = "open" if worth is not None or search.generator_limited else "good"
@@ -94,14 +94,25 @@ def _limit(search: Search) -> str:
 
     It is the cause of a verdict with its figure, else the sentence of the search.
     """
-    failed = [probe for probe in search.probes if not probe.passed and probe.limit == search.limit][-1:]
+    rate = search.first_failing_per_s or search.min_per_s
+    failed = [
+        probe
+        for probe in search.probes
+        if not probe.passed and probe.limit == search.limit and probe.rate_per_s == rate
+    ][-1:]
     reasons = [reason for probe in failed for reason in _reasons(probe) if reason.check == search.limit]
     if reasons:
         return f"{Cause(reasons[0].check, reasons).words} ({value_of_reason_text(reasons[0])})"
     told = search.text or search.limit or "not known why"
-    if any(probe.verdict is not None and probe.verdict.state == "inconclusive" for probe in failed):
+    if any(probe.verdict is not None and probe.verdict.state != "valid" for probe in failed):
         told += f", in a trial that is {_doubt(failed)}"
     return told
+
+
+def _unlike(search: Search, rate: int) -> str:
+    """` in 1 of 2 trials`, if other trials at the rate passed; else empty."""
+    passed = [probe.passed for probe in search.probes if probe.rate_per_s == rate]
+    return f" in {passed.count(False)} of {plural(len(passed), 'trial')}" if any(passed) else ""
 
 
 def _names_the_generator(search: Search) -> bool:

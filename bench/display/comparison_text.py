@@ -141,7 +141,14 @@ def _matching(comparison: ResultComparison) -> str:
     most = (max(item.n_pairs for item in comparison.metrics if item.cell == cell) for cell in cells)
     counts = sorted(most) or [0]
     n = str(counts[0]) if counts[0] == counts[-1] else f"{counts[0]} to {counts[-1]}"
-    return f"{n} pairs of trials of one run" if comparison.paired else f"{n} trials of each, not interleaved"
+    if comparison.paired:
+        return f"{n} pairs of trials of one run"
+    sides = (
+        max((item.base.n_trials for item in comparison.metrics), default=0),
+        max((item.head.n_trials for item in comparison.metrics), default=0),
+    )
+    each = f"{n} trials of each" if sides[0] == sides[1] else f"{sides[0]} and {sides[1]} trials"
+    return f"{each}, not interleaved"
 
 
 def comparison_markdown(comparison: ResultComparison) -> str:

@@ -49,6 +49,7 @@ from highwater.common.units import (
 from highwater.tuning.facts import collect
 
 _CPU_PER_GIB: Final = "system.cpu_s_per_gib"
+_NEXT: Final = "next: "
 _STATEMENT_STYLES: Final[dict[StatementState, str]] = {
     "good": "bold green",
     "open": "bold yellow",
@@ -143,17 +144,13 @@ def print_end(result: RunResult) -> None:
     analysis = result.analysis()
     headlines = HEADLINES_AT_ONCE if result.sharing_notes() else HEADLINES
     for line in analysis_lines(analysis, headlines) if analysis else ():
-        console.print(line, soft_wrap=True, markup=False)
+        _say(console, line)
     for line in slow_blocks(result.manifest.canaries, result.manifest.workload):
-        console.print(f"note: {line}", soft_wrap=True, markup=False)
+        _say(console, f"note: {line}")
     if result.manifest.status == "interrupted":
         console.print("[yellow]interrupted[/]; what was measured so far is kept")
     console.print()
-    for answered in answer_lines(answer_of(result)):
-        console.print(answered, soft_wrap=True)
-    console.print()
-    console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
-    console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+    _print_end(console, result)
     if meaning := MEANINGS_OF_A_RUN.get(result.manifest.exit_code or EXIT_OK):
         console.print(f"exit status {result.manifest.exit_code}: {meaning}", soft_wrap=True)
 
@@ -161,7 +158,7 @@ def print_end(result: RunResult) -> None:
 def answer_lines(answer: Answer) -> list[Text]:
     """The answer as lines that end the output of a run; bold, in the colour of what they say."""
     lines = [Text(statement.text, _STATEMENT_STYLES[statement.state]) for statement in answer.statements]
-    return [*lines, *([Text(f"next: {answer.next_step}")] if answer.next_step else [])]
+    return [*lines, *([Text(f"{_NEXT}{answer.next_step}")] if answer.next_step else [])]
 
 
 def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
@@ -197,10 +194,23 @@ def print_search(result: RunResult, search: Search) -> None:
         table.add_row(probe.stage, rate_text(probe.rate_per_s), outcome)
     console.print(table)
     console.print()
-    for line in answer_lines(answer_of(result)):
-        console.print(line, soft_wrap=True)
+    _print_end(console, result)
+
+
+def _print_end(console: Console, result: RunResult) -> None:
+    """The answer, then where the results are and how to read them."""
+    answer = answer_of(result)
+    for line in answer_lines(answer):
+        # The last step ends with a command: a terminal may fold it, but a line break would spoil its copy.
+        _say(console, line, with_command=line.plain.startswith(_NEXT))
     console.print()
     console.print(f"results: {escape(str(result.directory))}", soft_wrap=True)
+    console.print(f"report:  highwater report {escape(shlex.quote(str(result.directory)))}", soft_wrap=True)
+
+
+def _say(console: Console, line: str | Text, *, with_command: bool = False) -> None:
+    """A sentence: broken between words on a terminal, and on one line elsewhere, for programs that search for it."""
+    console.print(line, soft_wrap=with_command or not console.is_terminal, markup=False)
 
 
 def results_table(result: RunResult) -> Table:

@@ -97,7 +97,8 @@ def parse(model: type[M], text: str, path: Path) -> M:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        raise DamagedFileError(path, f"{where}: {first['msg']}") from error
+        what = f"{where} is missing" if first["type"] == "missing" else f"{where}: {first['msg']}"
+        raise DamagedFileError(path, what) from error
 
 
 def _text(path: Path) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
 import highwater.bench.cli
@@ -339,6 +340,17 @@ def test_a_run_ends_with_its_answer_and_where_to_read_more(finished: Path, capsy
     assert following.startswith("next: Run about 5 trials of each cell (an estimate): highwater bench run ")
     assert (blank, results) == ("", f"results: {finished}")
     assert report == f"report:  highwater report {finished}"
+
+
+def test_a_terminal_breaks_the_answer_between_words(
+    finished: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    print_end(RunResult(finished))
+    lines = Text.from_ansi(capsys.readouterr().out).plain.splitlines()
+    assert "Produce latency p99 is 1 ms (2 trials; " in [f"{line.rstrip()} " for line in lines]
+    assert any(line.startswith("next: ") and " highwater bench run " in line for line in lines)
 
 
 def test_the_table_shows_what_the_report_shows_the_valid_trials(

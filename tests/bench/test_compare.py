@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.compare import Limits, Trials, compare, judge, noise_of_both
+from highwater.bench.display.comparison_text import header_lines
 from highwater.bench.environment_key import key_of
 from highwater.bench.results import AaPair, Analysis, MetricComparison, Noise, RunResult, Scalar, TrialSummary
 from highwater.bench.results.files import dump
@@ -119,6 +120,16 @@ def test_two_directories_are_compared_unpaired_and_say_so(tmp_path: Path) -> Non
     assert any("not interleaved" in warning for warning in result.warnings)
     assert result.same_environment
     assert result.base.environment_key == result.head.environment_key
+
+
+def test_sides_of_unequal_size_are_not_called_equal(tmp_path: Path) -> None:
+    base = RunResult(sample(tmp_path / "base", trials=4))
+    assert header_lines(compare(base, RunResult(sample(tmp_path / "head", trials=5))))[-1].endswith(
+        ", 4 and 5 trials, not interleaved"
+    )
+    assert header_lines(compare(base, RunResult(sample(tmp_path / "same", trials=4))))[-1].endswith(
+        ", 4 trials of each, not interleaved"
+    )
 
 
 def with_noise(directory: Path, ratios: list[float], cells: list[str], trials: int = 1) -> RunResult:

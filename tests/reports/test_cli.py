@@ -140,7 +140,7 @@ def test_without_a_manifest_there_is_one_line_that_names_it(
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (foreign_field, "trials/c1-t1/summary.json: offered_per_s: Field required"),
+        (foreign_field, "trials/c1-t1/summary.json: offered_per_s is missing"),
         (missing_summary, "trials/c1-t1/summary.json: is missing"),
         (missing_histogram, "trials/c1-t1/hist/produce_response.hlog: cannot read the histogram log: "),
         (broken_window, "trials/c1-t1/windows.jsonl: the file: Invalid JSON"),

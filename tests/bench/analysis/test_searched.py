@@ -78,6 +78,19 @@ def test_a_failure_is_no_surer_than_its_trial() -> None:
     )
 
 
+def test_the_trial_in_doubt_is_that_of_the_rate_that_failed() -> None:
+    found = search([VALID])
+    spoiled = Verdict(state="invalid", reasons=[Reason(check="host.cpu_ratio", value=1, limit=0.95, text="full")])
+    failed = found.probes[0].model_copy(update={"verdict": spoiled})
+    passed = failed.model_copy(update={"stage": "ramp", "passed": True, "limit": None, "text": None})
+    lower = failed.model_copy(update={"rate_per_s": 7000, "verdict": VALID})
+    found = found.model_copy(update={"probes": [passed, failed, lower, *found.probes[1:]]})
+    assert search_statement(found).text.endswith(
+        "; 8,250/s failed in 1 of 2 trials: produce.p99 was 25 ms, <10ms is asked for, in a trial that is invalid "
+        "(host CPU above 95 %)."
+    )
+
+
 def test_a_late_generator_is_named_once_as_the_limit() -> None:
     late = search([VALID], limit="generator.send_delay_p99_ns", text=LATE, generator_limited=True)
     found = search_statement(late)
