@@ -93,7 +93,8 @@ def _pairs(base: Run, head: Run) -> Iterator[_Pair]:
 def _answer(comparison: ResultComparison, label: Callable[[str], str]) -> Section:
     """What differs between the two, and whether that can be laid to the systems."""
     verdicts = {m.verdict for m in comparison.metrics if m.metric in comparison.asked}
-    tone: Tone = "bad" if "worse" in verdicts else "good" if "better" in verdicts else "none"
+    tones: dict[str, Tone] = {"worse": "bad", "better": "good", "undecided": "warn"}
+    tone: Tone = next((tones[verdict] for verdict in tones if verdict in verdicts), "none")
     items: list[tuple[str, Tone]] = [(as_sentence(comparison.answer), tone)]
     if not comparison.same_environment:
         deciding = ", ".join(d.name or d.fact for d in comparison.environment if d.decides)
