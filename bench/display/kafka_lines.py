@@ -16,7 +16,7 @@ from typing import Final, TextIO
 from highwater.bench.results import TrialPlan, TrialResult, TrialSummary, Window
 from highwater.bench.results.histogram_log import mean_of, read_histogram
 from highwater.bench.trials.plan import Plan
-from highwater.bench.trials.progress import Observer, outcome
+from highwater.bench.trials.progress import Observer, Outcomes
 from highwater.spark_loadgen import Progress, Second
 
 WINDOW_S: Final = 5
@@ -34,6 +34,7 @@ class KafkaLines(Observer):
         self._out = Path()
         self._told = ""
         self._told_s = 0
+        self._outcomes = Outcomes()
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
         self._out = out
@@ -48,7 +49,8 @@ class KafkaLines(Observer):
 
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
         if summary is None or summary.verdict.state != "valid":
-            print(f"{trial.trial_id}: {'; '.join(outcome(trial, summary))}", file=self._complaints, flush=True)
+            text = "; ".join(self._outcomes.of(trial, summary))
+            print(f"{trial.trial_id}: {text}", file=self._complaints, flush=True)
         if summary is not None:
             # Of trials that run at once, only one prints windows while it runs.
             told_s = self._told_s if trial.trial_id == self._told else 0

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from highwater.bench.results import TrialPlan, TrialSummary
 from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
-from highwater.bench.trials.progress import Observer, Skips, headline, label, outcome, progress_line
+from highwater.bench.trials.progress import Observer, Outcomes, Skips, headline, label, progress_line
 from highwater.bench.trials.time_left import TimeLeft
 from highwater.common.units import wait_text
 from highwater.spark_loadgen import Progress
@@ -40,6 +40,7 @@ class LiveObserver(Observer):
         self._trials = len(plan.trials)
         self._number = 0
         self._cell = ""
+        self._outcomes = Outcomes()
         self._step = "starting the load generator"
         self._progress: Progress | None = None
         self._started_s = time.monotonic()
@@ -77,7 +78,7 @@ class LiveObserver(Observer):
         elif number == self._number:  # trials that ran at the same time add no time
             self._time_left.trial_ended(number, self._since_launch_s(), whole=trial.status == "done")
         state = summary.verdict.state if summary else trial.status
-        head, *reasons = outcome(trial, summary)
+        head, *reasons = self._outcomes.of(trial, summary)
         line = Text(f"{number:>{len(str(self._trials))}}/{self._trials} {label(trial)}  ")
         self._console.print(line.append(head, style=STATE_STYLE[state]))
         for reason in reasons:

@@ -1,10 +1,11 @@
-"""What a run tells while it goes: the face, and the plain lines for logs. The live line is `bench.display.live`."""
+"""What a run reports while it goes: the interface, and the plain lines for logs; `bench.display.live` is live."""
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, TextIO
@@ -17,6 +18,8 @@ from highwater.spark_loadgen import Progress
 
 # On a terminal the line changes every second; a log would be flooded.
 PLAIN_EVERY_S: Final = 10.0
+# A reason gives the finding, then what it means and what to do: `the CPUs were 97 % busy (limit 95 %): …; stop …`.
+_FINDING: Final = re.compile(r".+?(?=;|(?<=\)):)|.+")
 
 
 class Observer:
@@ -54,6 +57,7 @@ class PlainObserver(Observer):
         self._number = 0
         self._told_s = 0.0
         self._skips = Skips()
+        self._outcomes = Outcomes()
 
     def run_started(self, plan: Plan, out: Path, master: str) -> None:
         self._trials = len(plan.trials)
@@ -70,7 +74,7 @@ class PlainObserver(Observer):
     def trial_ended(self, number: int, trial: TrialPlan, summary: TrialSummary | None) -> None:
         if self._skips.told_before(trial):
             return
-        self._say(f"trial {number}/{self._trials} {label(trial)}: {'; '.join(outcome(trial, summary))}")
+        self._say(f"trial {number}/{self._trials} {label(trial)}: {'; '.join(self._outcomes.of(trial, summary))}")
 
     def _say(self, text: str) -> None:
         # A reader that has gone (`2>&1 | head`) is no reason to end a run, and no failure of the system.
@@ -91,6 +95,20 @@ class Skips:
         told = (label(trial), trial.error) in self._told
         self._told.add((label(trial), trial.error))
         return told
+
+
+class Outcomes:
+    """The lines of trials that ended. Each reason is explained once in a run; later trials show the finding alone."""
+
+    def __init__(self) -> None:
+        self._explained: set[str] = set()
+
+    def of(self, trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
+        """One trial's end in one line, and a line for each reason to doubt it."""
+        reasons = summary.verdict.reasons if summary else []
+        texts = [_finding(r.text) if r.check in self._explained else r.text for r in reasons]
+        self._explained.update(reason.check for reason in reasons)
+        return _outcome(trial, summary, texts)
 
 
 def label(trial: TrialPlan) -> str:
@@ -124,8 +142,8 @@ def headline(plan: Plan, master: str) -> str:
     return f"{workload.name}: {size} on {master}, seed {plan.seed}, about {wait_text(plan.duration_s)}"
 
 
-def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
-    """One trial's end in one line, and a line for each reason to doubt it."""
+def _outcome(trial: TrialPlan, summary: TrialSummary | None, reasons: Sequence[str]) -> list[str]:
+    """One trial's end in one line, and a line for each of `reasons` to doubt it and for each missed objective."""
     if summary is None:
         return [trial.status, trial.error] if trial.error else [trial.status]
     response = summary.produce.response_ns
@@ -136,7 +154,12 @@ def outcome(trial: TrialPlan, summary: TrialSummary | None) -> list[str]:
         parts.append(f"produce p50 {duration_ns_text(response.p50)} p99 {duration_ns_text(response.p99)}")
     line = ", ".join(parts)
     missed = [f"objective missed: {slo_text(result)}" for result in summary.slo if not result.met]
-    return [line, *(reason.text for reason in summary.verdict.reasons), *missed]
+    return [line, *reasons, *missed]
+
+
+def _finding(reason: str) -> str:
+    found = _FINDING.match(reason)
+    return found[0] if found else reason
 
 
 def slo_text(result: SloResult) -> str:
