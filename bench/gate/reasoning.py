@@ -28,7 +28,7 @@ from highwater.bench.metrics import METRICS, values_of
 from highwater.bench.results import AaPair, EnvironmentDifference, GateState, MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
-from highwater.common.units import change_size_text, percent_text
+from highwater.common.units import change_size_text, change_span_text, change_text, percent_text
 
 VARIANT: Final = "variant"
 BASE: Final = "base"
@@ -219,15 +219,22 @@ def target_outcome(found: Sequence[str]) -> GateOutcome:
 
 
 def describe(item: MetricComparison) -> str:
-    """`produce.p99 12.3 % worse (95 %: 9.1 to 15.0 %)`"""
+    """`produce.p99 12.3 % worse (95 % interval 9.1 to 15 %)`; of an undecided direction `produce.p99 not worse (…)`."""
     change = change_for_the_worse(item)
     name = item.metric if item.cell == ONLY_CELL else f"{item.metric} [{item.cell}]"
     if change is None or item.ci95 is None:
         return f"{name}: no ratio"
+    if item.verdict in ("not_worse", "no_change", "undecided"):
+        words = item.verdict.replace("_", " ")
+        return f"{name} {words} ({change_text(item.ratio or 1.0)}, 95 % interval {change_span_text(*item.ci95)})"
     low, high = sorted(1 / bound - 1 if item.better == "higher" else bound - 1 for bound in item.ci95)
     if change < 0:
-        return f"{name} {percent_text(-change)} better (95 %: {percent_text(-high)} to {percent_text(-low)})"
-    return f"{name} {percent_text(change)} worse (95 %: {percent_text(low)} to {percent_text(high)})"
+        return f"{name} {percent_text(-change)} better (95 % interval {_span(-high, -low)})"
+    return f"{name} {percent_text(change)} worse (95 % interval {_span(low, high)})"
+
+
+def _span(low: float, high: float) -> str:
+    return f"{percent_text(low).removesuffix(' %')} to {percent_text(high)}"
 
 
 def describe_all(evaluation: Evaluation, places: Collection[Place]) -> list[str]:
