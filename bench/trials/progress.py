@@ -1,4 +1,4 @@
-"""What a run reports while it goes: the interface, and the plain lines for logs; `bench.display.live` is live."""
+"""What a run reports while it goes: the interface for observers, and the plain lines for logs."""
 
 from __future__ import annotations
 
