@@ -26,7 +26,8 @@ def search_statement(search: Search) -> Statement:
         again = "" if search.generator_limited else "; begin lower with --min"
         return Statement(f"{text}{again}.", "search", "open" if search.generator_limited else "bad")
     worth = _worth(search, low)
-    asked = ", the highest rate asked for," if high is None else ""
+    objectives = ", ".join(f"{metric} {bound}" for metric, bound in search.slo.items())
+    asked = (f" with {objectives}" if objectives else "") + (", the highest rate asked for," if high is None else "")
     if worth is None:
         confirmed = f"confirmed by {search.confirmed} of {plural(search.confirmations, 'fresh trial')}"
         parts = [f"{rate_text(low)}{asked} is sustained, {confirmed}"]

@@ -10,6 +10,7 @@ from highwater.bench.analysis.searched import search_statement, search_step
 from highwater.bench.results import Reason, Search, SearchProbe, Verdict
 
 BUSY = Reason(check="host.cpu_ratio", value=0.98, limit=0.95, text="the host's CPUs were 98 % busy")
+RATE = "8,000/s with produce.p99 <10ms"
 VALID, DOUBTFUL = Verdict(state="valid", reasons=[]), Verdict(state="inconclusive", reasons=[BUSY])
 LATE = "the load generator was late by 12 ms at p99, more than the objective of 10 ms: it is the limit, not the system"
 
@@ -47,18 +48,18 @@ def search(verdicts: Sequence[Verdict | None], **changed: object) -> Search:
 @pytest.mark.parametrize(
     ("verdicts", "text", "state"),
     [
-        ([VALID] * 3, "8,000/s is sustained, confirmed by 3 of 3 fresh trials", "good"),
+        ([VALID] * 3, f"{RATE} is sustained, confirmed by 3 of 3 fresh trials", "good"),
         (
             [VALID, DOUBTFUL, DOUBTFUL],
-            "8,000/s was sustained in 3 of 3 fresh trials, 2 of them inconclusive (host CPU above 95 %): not confirmed",
+            f"{RATE} was sustained in 3 of 3 fresh trials, 2 of them inconclusive (host CPU above 95 %): not confirmed",
             "open",
         ),
         (
             [],
-            "8,000/s was sustained in the search alone, as no fresh trial was asked for (--confirm): not confirmed",
+            f"{RATE} was sustained in the search alone, as no fresh trial was asked for (--confirm): not confirmed",
             "open",
         ),
-        ([None, None], "8,000/s is sustained, confirmed by 2 of 2 fresh trials", "good"),
+        ([None, None], f"{RATE} is sustained, confirmed by 2 of 2 fresh trials", "good"),
     ],
 )
 def test_what_the_fresh_trials_are_worth(verdicts: list[Verdict | None], text: str, state: str) -> None:
@@ -72,7 +73,7 @@ def test_a_failure_is_no_surer_than_its_trial() -> None:
     failed = found.probes[0].model_copy(update={"verdict": DOUBTFUL})
     text = search_statement(found.model_copy(update={"probes": [failed, *found.probes[1:]]})).text
     assert text == (
-        "8,000/s was sustained in 1 of 1 fresh trial, all of them inconclusive (host CPU above 95 %): not confirmed; "
+        f"{RATE} was sustained in 1 of 1 fresh trial, all of them inconclusive (host CPU above 95 %): not confirmed; "
         "8,250/s failed: produce.p99 was 25 ms, <10ms is asked for, in a trial that is inconclusive "
         "(host CPU above 95 %)."
     )
@@ -94,7 +95,7 @@ def test_the_trial_in_doubt_is_that_of_the_rate_that_failed() -> None:
 def test_a_late_generator_is_named_once_as_the_limit() -> None:
     late = search([VALID], limit="generator.send_delay_p99_ns", text=LATE, generator_limited=True)
     found = search_statement(late)
-    assert found.text == f"8,000/s is sustained, confirmed by 1 of 1 fresh trial; 8,250/s failed: {LATE}."
+    assert found.text == f"{RATE} is sustained, confirmed by 1 of 1 fresh trial; 8,250/s failed: {LATE}."
     assert found.state == "open"
 
 
