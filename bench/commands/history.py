@@ -46,12 +46,15 @@ def add(
     """
     with one_line_errors():
         from highwater.bench.history.series import add as append
+        from highwater.bench.history.series import doubts
         from highwater.bench.results import RunResult
-
-        series = append(RunResult(directory), history, branch=branch, commit=commit, new_environment=new_environment)
         from highwater.common.units import plural
 
+        result = RunResult(directory)
+        series = append(result, history, branch=branch, commit=commit, new_environment=new_environment)
         typer.echo(f"{series.path}: {plural(len(series.rows()), 'run')}")
+        for doubt in doubts(result, series):
+            typer.echo(f"note: {doubt}")
 
 
 @app.command("list")

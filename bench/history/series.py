@@ -30,6 +30,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.results.analysis import Better
 from highwater.common.atomic_files import write_atomically
 from highwater.common.nearest import nearest
+from highwater.common.units import plural
 
 WORKLOAD_COLUMN: Final = "workload_sha256"
 _LEADING: Final = (*COLUMNS, WORKLOAD_COLUMN)
@@ -222,6 +223,21 @@ def add(result: RunResult, history: Path, *, branch: str, commit: str | None, ne
     if noise:
         write_atomically(series._noise_path, json.dumps(noise, indent=2) + "\n")
     return series
+
+
+def doubts(result: RunResult, series: Series) -> list[str]:
+    """What to know of the newest run of `series`, which is `result`, before it is compared with those before it."""
+    found = []
+    rows = series.rows()
+    if len(rows) > 1 and rows[-1][WORKLOAD_COLUMN] != rows[-2][WORKLOAD_COLUMN]:
+        found.append("the workload is not that of the run before: a change of figures may come from it")
+    states = [trial.summary.verdict.state for trial in result.trials if trial.summary.role == "measure"]
+    found += [
+        f"{states.count(state)} of {plural(len(states), 'trial')} {'is' if states.count(state) == 1 else 'are'} {state}"
+        for state in ("invalid", "inconclusive")
+        if state in states
+    ]
+    return found
 
 
 def chosen(history: Path, workload: str | None, environment: str | None) -> Series:

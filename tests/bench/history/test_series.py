@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from highwater.bench.cli import app
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.history.otava import ChangePoint
-from highwater.bench.history.series import Acknowledgement, Series, add, all_series, chosen
-from highwater.bench.results import RunResult, Scalar, TrialSummary
+from highwater.bench.history.series import Acknowledgement, Series, add, all_series, chosen, doubts
+from highwater.bench.results import RunResult, Scalar, TrialSummary, Verdict
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 
@@ -56,6 +56,19 @@ def split_in_two(values: Mapping[str, list[float]], magnitude: float) -> dict[st
         if largest > magnitude:
             found[name].append(ChangePoint(index, series[index - 1], series[index], 1e-5))
     return found
+
+
+def test_a_run_of_another_workload_or_in_doubt_is_kept_with_a_note(sample: Path, tmp_path: Path) -> None:
+    first = run(sample, 1)
+    assert doubts(first, keep(first, tmp_path)) == []
+    second = run(sample, 2)
+    second.manifest = second.manifest.model_copy(update={"workload_sha256": "f" * 64})
+    doubtful = second.trials[0]
+    doubtful.summary = doubtful.summary.model_copy(update={"verdict": Verdict(state="inconclusive", reasons=[LATE])})
+    assert doubts(second, keep(second, tmp_path)) == [
+        "the workload is not that of the run before: a change of figures may come from it",
+        "1 of 2 trials is inconclusive",
+    ]
 
 
 def test_runs_are_appended_and_never_changed(sample: Path, tmp_path: Path) -> None:
