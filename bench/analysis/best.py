@@ -255,7 +255,7 @@ def _reason(comparison: Comparison | None, comparisons: int, difference: str) ->
         return "trials of the same block have the same value"
     interval = f"95 % interval {change_span_text(low, high)}"
     if low <= 1 <= high:
-        return f"{difference} ({interval}) may be none"
+        return f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), may be none"
     if comparison.verdict == "no_change":
         return (
             f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), is within the noise: as many trials "
