@@ -168,15 +168,15 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         yield f"Mend what made the trials invalid: {texts[0]}" if texts else "Read the verdicts of the trials."
     is_open = [best for best in bests if best.trials or best.in_vain]
     measured = [trial for trial in summaries if trial.role == "measure"]
-    bad = {state: sum(trial.verdict.state == state for trial in measured) for state in ("inconclusive", "invalid")}
-    disturbed = bad["inconclusive"]
+    invalid = sum(trial.verdict.state == "invalid" for trial in measured)
+    disturbed = sum(_was_disturbed(trial) for trial in measured)
     quiet = f"stop other work on this host ({disturbed} of {plural(len(measured), 'trial')} were disturbed)"
     trials = max((best.trials or 0 for best in is_open), default=0)
     planned = max(Counter(trial.cell for trial in manifest.trials if trial.role == "measure").values(), default=0)
-    if trials and trials <= planned and bad["invalid"]:
+    if trials and trials <= planned and invalid:
         # Enough trials were planned: what spoiled them has to go, or more would be spoiled as well.
         why = next(iter(_causes_of_invalidity(measured)), "no reason was recorded")
-        spoiled = f"{bad['invalid']} of {plural(len(measured), 'trial')} are invalid ({why})"
+        spoiled = f"{invalid} of {plural(len(measured), 'trial')} are invalid ({why})"
         yield f"Mend what spoiled trials, and run again: {spoiled}: {_command_for(manifest, None, directory)}"
     if trials:
         command = _command_for(manifest, max(trials, planned + 1), directory)
@@ -188,6 +188,12 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
         yield f"More trials will hardly decide it: {is_open[0].in_vain}. Take the cells as equal in it."
     if disturbed and 2 * disturbed > len(measured):
         yield f"{quiet[:1].upper()}{quiet[1:]} and run again: {_command_for(manifest, None, directory)}"
+
+
+def _was_disturbed(trial: TrialSummary) -> bool:
+    """Whether other work on the host is a cause for which the trial is not valid."""
+    by_the_host = any(reason.check.startswith(("host.", "canary.")) for reason in trial.verdict.reasons)
+    return trial.verdict.state == "inconclusive" or by_the_host
 
 
 def _causes_of_invalidity(trials: Sequence[TrialSummary]) -> list[str]:

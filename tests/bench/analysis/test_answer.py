@@ -218,6 +218,13 @@ def test_disturbed_trials_and_smoke_runs_show_in_the_sentence(tmp_path: Path) ->
     assert some.next_step == ""
 
 
+def test_an_invalid_trial_on_a_busy_host_was_disturbed_too(tmp_path: Path) -> None:
+    trials = disturbed(trials_of(8, 1.0, 0.97, scatter=0.3), 24)
+    late = Reason(check="generator.send_delay_p99_ns", value=9_000_000, limit=5_000_000, text="records left late")
+    trials[0] = trials[0].model_copy(update={"verdict": Verdict(state="invalid", reasons=[late, BUSY])})
+    assert "(16 of 16 trials were disturbed)" in answer_of(run_of(tmp_path, trials)).next_step
+
+
 def test_throughput_is_no_question_when_every_cell_kept_up(tmp_path: Path) -> None:
     result = run_of(tmp_path, trials_of(6, 1.0, 1.0), answer={"best": "produce.achieved_per_s"})
     (statement,) = of_kind(answer_of(result), "best")
