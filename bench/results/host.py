@@ -1,7 +1,7 @@
 """The models of what the host did during a trial: host.jsonl, and its means in the summary.
 
 `cpu_ratio` and `steal_ratio` are shares of all CPUs of the host. CPU of a group of processes is in CPU seconds per
-second, so 1.5 is one and a half cores. None stands for what this host does not tell.
+second, so 1.5 is one and a half cores. None stands for what this host does not report.
 """
 
 from __future__ import annotations

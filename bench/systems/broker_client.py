@@ -164,7 +164,7 @@ class BrokerClient:
         try:
             leader: int = self._admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions[partition].leader
         except (KafkaException, KeyError) as error:
-            raise TrialError(f"the cluster does not tell who leads {topic}-{partition}: {error}") from None
+            raise TrialError(f"the cluster does not report the leader of {topic}-{partition}: {error}") from None
         return leader
 
     def controller(self) -> int:
@@ -174,13 +174,13 @@ class BrokerClient:
             if number is None:
                 number = self._admin.list_topics(timeout=_TIMEOUT_S).controller_id
         except KafkaException as error:
-            raise TrialError(f"the cluster does not tell its controller: {_text(error)}") from None
+            raise TrialError(f"the cluster does not report its controller: {_text(error)}") from None
         except OSError as error:
-            raise TrialError(f"the cluster does not tell its controller: {error.strerror or error}") from None
+            raise TrialError(f"the cluster does not report its controller: {error.strerror or error}") from None
         except MalformedAnswerError as error:
-            raise TrialError(f"the cluster does not tell its controller: {error}") from None
+            raise TrialError(f"the cluster does not report its controller: {error}") from None
         if number < 0:
-            raise TrialError("the cluster does not tell its controller: it has none just now")
+            raise TrialError("the cluster does not report its controller: it has none just now")
         return number
 
     def delete_topic(self, name: str) -> None:
@@ -236,7 +236,7 @@ class BrokerClient:
         try:
             return min(self._admin.list_topics(timeout=_TIMEOUT_S).brokers)
         except KafkaException as error:
-            raise TrialError(f"the broker does not tell its cluster: {_text(error)}") from None
+            raise TrialError(f"the broker does not report its cluster id: {_text(error)}") from None
 
     def _configuration(self, kind: Any, name: str) -> dict[str, ConfigEntry]:
         resource = ConfigResource(kind, name)
@@ -247,7 +247,7 @@ class BrokerClient:
         except KafkaException as error:
             if error.args[0].code() in _UNTOLD:
                 return {}
-            raise TrialError(f"the broker does not tell the configuration of {name}: {_text(error)}") from None
+            raise TrialError(f"the broker does not report the configuration of {name}: {_text(error)}") from None
         return found
 
 

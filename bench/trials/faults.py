@@ -80,12 +80,12 @@ class FaultInjector:
         self.problem: str | None = None
         """One line when a fault could not be made, or a broker did not come back."""
 
-    def hear(self, progress: Progress) -> None:
+    def progressed(self, progress: Progress) -> None:
         """Note from the progress of the load when the measured phase starts, on time.monotonic()."""
         if progress.phase in ("warmup", "measure"):
             self._measure_start_s = time.monotonic() + progress.left_s - self._measure_s
 
-    def turn(self) -> None:
+    def run_due(self) -> None:
         """Do what is due. Never raises: `problem` says what went wrong."""
         if self._measure_start_s is None or self.problem is not None:
             return
@@ -123,7 +123,7 @@ class FaultInjector:
             self.problem = f"the load ended before the fault at {at_s} s of the measured phase was made{why}"
         while self.problem is None and self._awaited:
             checkpoint()
-            self.turn()
+            self.run_due()
             time.sleep(0.05)
         if self.problem is not None:
             raise TrialError(self.problem)

@@ -26,7 +26,7 @@ _ANSWERS_WITHIN_S: Final = 60.0
 _LAST_RECORD: Final = bytes(1024)
 
 
-class ComingUp:
+class SystemStart:
     """Measures the start of a system: processes, topics, idle time."""
 
     def __init__(self, started_s: float, system: System) -> None:
@@ -109,16 +109,16 @@ def restart(
     for topic in topics:
 
         def whole(topic: str = topic) -> bool:
-            if (told := _records_told(admin, topic, partitions)) is None:
+            if (reported := _reported_records(admin, topic, partitions)) is None:
                 return False
-            in_log.append(told)
+            in_log.append(reported)
             return True
 
-        _await(whole, f"does not tell what all partitions of {topic} hold", checkpoint)
+        _await(whole, f"does not report the records of all partitions of {topic}", checkpoint)
     producer = Producer(config | {"acks": "all", "linger.ms": 0})
     producer.produce(topics[0], _LAST_RECORD, partition=0)
     if producer.flush(_ANSWERS_WITHIN_S) != 0:
-        raise TrialError("the broker tells of its partitions after its start, and takes no record")
+        raise TrialError("the broker reports its partitions after its start, but accepts no record")
     ready_s = time.monotonic() - started_s
     usage = usage_of(system.process_ids)
     return Restarted(Restart(how=how, ended_s=ended_s, ready_s=ready_s, cpu_s=usage.cpu_s if usage else None), in_log)
@@ -133,7 +133,7 @@ def _await(done: Callable[[], bool], complaint: str, checkpoint: Callable[[], No
         time.sleep(_POLL_S)
 
 
-def _records_told(admin: AdminClient, topic: str, partitions: int) -> list[int] | None:
+def _reported_records(admin: AdminClient, topic: str, partitions: int) -> list[int] | None:
     """The number of records of each partition; None while a partition has no leader or does not respond."""
     try:
         known = admin.list_topics(topic, timeout=5).topics[topic].partitions

@@ -42,7 +42,7 @@ from highwater.bench.systems import System
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.evidence import Beside, evidence_in
 from highwater.bench.trials.host_profile import AppliedProfile
-from highwater.bench.trials.lifetime import ComingUp, Restarted
+from highwater.bench.trials.lifetime import Restarted, SystemStart
 from highwater.bench.trials.native_load import NativeLoad, NativeResult
 from highwater.bench.trials.observed import process_groups, restart_of, system_facts
 from highwater.bench.trials.plan import PlannedTrial
@@ -70,7 +70,7 @@ class NativeTrial:
     doubts: Sequence[Reason]
 
     def run(
-        self, writer: ResultWriter, steps: StepClock, coming_up: ComingUp, checkpoint: Callable[[], None]
+        self, writer: ResultWriter, steps: StepClock, system_start: SystemStart, checkpoint: Callable[[], None]
     ) -> TrialSummary:
         """Load, count, judge and write. Raises TrialError for a load that does not add up."""
         workload, trial_id = self.planned.cell.workload, self.planned.plan.trial_id
@@ -89,7 +89,7 @@ class NativeTrial:
             result = load.run()
         self.profile.end()
         samples = sampler.samples(result.t0_monotonic_s)
-        start = coming_up.figures()
+        start = system_start.figures()
         steps.begin("look_at_log", "writing out what the disk does not have yet")
         try:
             log = self.storage.look([self.topic])
@@ -116,7 +116,7 @@ class NativeTrial:
         return self.client.records_by_partition(self.topic, self.planned.cell.workload.topics.partitions)
 
     def _partition_lines(self, workload: Workload, result: NativeResult, in_log: Sequence[int]) -> list[PartitionLine]:
-        """None where a consumer read: it does not tell how much of which partition."""
+        """None where a consumer read: it does not report how much of which partition."""
         if result.consumed is not None or sum(in_log) != result.produced.records:
             return []
         value_bytes = result.produced.size_bytes // result.produced.records

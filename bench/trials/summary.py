@@ -72,7 +72,7 @@ class TrialRecord:
     windows: Sequence[Window]
     host_samples: Sequence[HostSample]
     system_cpu_s: float | None
-    """From before the load until after its drain; None where the host does not tell."""
+    """From before the load until after its drain; None where the host does not report."""
     in_log_by_partition: Sequence[int]
     """As many as `result.partitions`, in their order."""
     storage: StorageTarget

@@ -25,7 +25,7 @@ from highwater.bench.trials.concurrent_trials import ConcurrentTrials
 from highwater.bench.trials.faults import FaultInjector
 from highwater.bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
 from highwater.bench.trials.host_profile import AppliedProfile, applied_profile
-from highwater.bench.trials.lifetime import ComingUp
+from highwater.bench.trials.lifetime import SystemStart
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.native_load import spread_evenly
 from highwater.bench.trials.native_trial import NativeTrial
@@ -119,20 +119,20 @@ class TrialRunner:
                 concurrent.one_processor() if concurrent else nullcontext(),
                 applied_profile(workload.host, self.facts, log_directories(workload, self.areas)) as profile,
                 TrialStorage(workload, trial_id, self.areas, profile.facts) as storage,
-                self._coming_up(workload, storage, trial_directory) as (system, coming_up),
+                self._started_system(workload, storage, trial_directory) as (system, system_start),
             ):
                 storage.take(system.process_ids)
                 client = self._client(system, workload)
                 topics = self._topic_names(planned)
                 steps.begin("make_topics", "making the topics")
-                with coming_up.making_topics(len(topics) * workload.topics.partitions):
+                with system_start.making_topics(len(topics) * workload.topics.partitions):
                     self._make_topics(client, topics, planned, system)
                 try:
-                    coming_up.rest(workload.phases.rest_s or 0, self.stop.check)
+                    system_start.rest(workload.phases.rest_s or 0, self.stop.check)
                     self.stop.check()
                     if workload.producers.native:
                         native = NativeTrial(planned, started_utc, system, storage, client, topics[0], profile, doubts)
-                        return native.run(self.writer, steps, coming_up, self.stop.check_at_once)
+                        return native.run(self.writer, steps, system_start, self.stop.check_at_once)
                     launcher = self.launcher_of(planned)
                     load_plan = self._load_plan(planned, system, topics)
                     if concurrent:
@@ -187,7 +187,7 @@ class TrialRunner:
                         load_plan,
                         injector,
                         concurrent.facts(trial_id) if concurrent else None,
-                        coming_up,
+                        system_start,
                     )
                     return self._finish(ran, result, sampler, cluster, steps)
                 finally:
@@ -199,13 +199,13 @@ class TrialRunner:
             steps.end()
 
     @contextmanager
-    def _coming_up(
+    def _started_system(
         self, workload: Workload, storage: TrialStorage, trial_directory: Path
-    ) -> Iterator[tuple[System, ComingUp]]:
+    ) -> Iterator[tuple[System, SystemStart]]:
         """The system from its start to its end, with the notes of how it comes up."""
         started_s = time.monotonic()
         with self.start(workload.system, storage.directories, trial_directory, self.stop.check) as system:
-            yield system, ComingUp(started_s, system)
+            yield system, SystemStart(started_s, system)
 
     def _client(self, system: System, workload: Workload) -> BrokerClient:
         if isinstance(system, BareLoop):
@@ -251,11 +251,11 @@ class TrialRunner:
         may_start: Callable[[], bool],
     ) -> LoadResult:
         def on_progress(progress: Progress) -> None:
-            injector.hear(progress)
+            injector.progressed(progress)
             self.observer.load(progress)
 
         def should_stop() -> bool:
-            injector.turn()
+            injector.run_due()
             self.stop.check_at_once()
             return self.stop.requested or (injector.problem or system.problem()) is not None
 
@@ -295,7 +295,7 @@ class TrialRunner:
             log = ran.storage.look(ran.topics)
         except OSError as error:
             raise TrialError(f"the log cannot be read or written out: {text_of(error)}") from error
-        start = ran.coming_up.figures()
+        start = ran.system_start.figures()
         restarted = restart_of(workload, ran.system, ran.topics, ran.storage, steps, self.stop.check)
         steps.begin("count", "counting what is in the log")
         in_log = (
@@ -379,7 +379,7 @@ class _Ran:
     load_plan: LoadPlan
     injector: FaultInjector
     at_once: AtOnce | None
-    coming_up: ComingUp
+    system_start: SystemStart
 
 
 def _account(steps: StepClock, result: LoadResult, phases: Sequence[Phase]) -> None:

@@ -62,7 +62,7 @@ class Evidence:
     canary: Sequence[Reason] = ()
     """What the canaries of the trial's block found (highwater.bench.runs.canary)."""
     steal_ratio: float | None = None
-    """CPU time that the hypervisor gave to others, of all CPUs, measured phase; None when the host does not tell."""
+    """CPU time that the hypervisor gave to others, of all CPUs, measured phase; None when the host does not report."""
     promise: Literal["at_least_once", "exactly_once", "none"] = "at_least_once"
     """What the workload's checks hold the system to; none: consumers did not look."""
     ordered: bool = True

@@ -440,7 +440,7 @@ class Term:
     def shut_down(self, broker_id: int, broker_epoch: int) -> Rounds[tuple[ErrorCode, list[TopicPartition]]]:
         """Take away what a broker leads, before it stops; what it leads still (KafkaController.doControlledShutdown).
 
-        A broker of before Kafka 2.2 does not tell its epoch, and gives -1.
+        A broker of before Kafka 2.2 does not report its epoch, and gives -1.
         """
         context = self.context
         broker = context.brokers.get(broker_id)

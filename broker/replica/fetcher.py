@@ -381,7 +381,7 @@ class Fetcher:
             self._ask_again_later(followed)
             return
         except Exception:
-            _logger.exception("%s is followed no longer, for a fault of ours", followed.name)
+            _logger.exception("%s: stopped following its leader, because of a bug in the broker", followed.name)
             self._give_up(followed)
             return
         followed.failures = 0

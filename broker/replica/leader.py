@@ -1,4 +1,4 @@
-"""The role of a replica that leads its partition: high watermark, in-sync replicas (ISR).
+"""The role of a replica that leads its partition: high watermark; shrinks and expands the ISR.
 
     event                                              effect
     a follower fetches (`follower_fetched`)            the high watermark may advance; the ISR may expand
@@ -176,7 +176,7 @@ class Leader:
         stragglers = followers.stragglers(end_offset, broker.monotonic_ms(), broker.lag_time_max_ms)
         if stragglers:
             _logger.warning(
-                "%s-%d goes on without the replicas %s, which have not come to offset %d for %d ms",
+                "%s-%d: shrinks the ISR: replicas %s have not reached offset %d for %d ms",
                 *(partition.topic, partition.index, stragglers, end_offset, broker.lag_time_max_ms),
             )
             self._propose_isr(tuple(replica for replica in followers.in_sync if replica not in stragglers))

@@ -1,4 +1,4 @@
-"""Fetches that wait for more bytes: the partitions or a timer wake them; nothing polls."""
+"""The purgatory: fetches that wait for more bytes, until a partition or a timer wakes them."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ class Fetched:
     """The records from the batch of the offset on; the first batch may begin before it, the last may be cut off.
 
     aborted: (producer id, first offset) of aborted transactions; None if uncommitted records were asked for too.
-    log_start_offset: −1 if the broker does not tell it.
+    log_start_offset: −1 if the broker does not report it.
     """
 
     records: memoryview

@@ -94,5 +94,5 @@ def test_a_cluster_without_a_quorum_tells_none() -> None:
 
 
 def test_nobody_answers() -> None:
-    with pytest.raises(TrialError, match="does not tell its controller: Connection refused"):
+    with pytest.raises(TrialError, match="does not report its controller: Connection refused"):
         BrokerClient("127.0.0.1:1").controller()

@@ -198,7 +198,7 @@ class Cluster:
         return 2
 
     def controller(self) -> int:
-        raise TrialError("the cluster does not tell its controller: _TIMED_OUT")
+        raise TrialError("the cluster does not report its controller: _TIMED_OUT")
 
 
 def injector(*faults: dict[str, Any], nodes: Sequence[Node], measure_s: int = 100) -> FaultInjector:
@@ -224,13 +224,13 @@ def at(elapsed_s: float, phase: Literal["warmup", "measure"] = "measure") -> Pro
 def test_a_fault_is_made_when_it_is_due_and_on_whom_the_cluster_names() -> None:
     nodes = [Node(), Node(), Node()]
     faults = injector({"at": "5s", "do": "restart", "node": "leader"}, nodes=nodes)
-    faults.turn()
+    faults.run_due()
     for progress in (at(9.0, "warmup"), at(14.9)):
-        faults.hear(progress)
-        faults.turn()
+        faults.progressed(progress)
+        faults.run_due()
     assert [node.done for node in nodes] == [[], [], []]
-    faults.hear(at(15.0))
-    faults.turn()
+    faults.progressed(at(15.0))
+    faults.run_due()
     faults.finish(lambda: None)
     assert [node.done for node in nodes] == [[], ["SIGTERM", "start"], []]
     (mark,) = faults.marks(t0_unix_ns=0)
@@ -247,8 +247,8 @@ def test_a_broker_that_the_cluster_still_counts_in_is_started_once_more(monkeypa
     monkeypatch.setattr("highwater.bench.trials.faults._AGAIN_AFTER_S", 0.0)
     node = Node(ends=2)
     faults = injector({"at": "5s", "do": "restart", "node": 1}, nodes=[node])
-    faults.hear(at(15.0))
-    faults.turn()
+    faults.progressed(at(15.0))
+    faults.run_due()
     faults.finish(lambda: None)
     assert node.done == ["SIGTERM", "start", "start", "start"]
 
@@ -257,19 +257,19 @@ def test_a_broker_that_never_serves_again_fails_the_trial(monkeypatch: pytest.Mo
     monkeypatch.setattr("highwater.bench.trials.faults._AGAIN_AFTER_S", 0.0)
     monkeypatch.setattr("highwater.bench.trials.faults._SERVES_WITHIN_S", 0.05)
     faults = injector({"at": "5s", "do": "restart", "node": 1}, nodes=[Node(ends=10**6)])
-    faults.hear(at(15.0))
-    faults.turn()
+    faults.progressed(at(15.0))
+    faults.run_due()
     with pytest.raises(TrialError, match="broker 1 does not serve 0 s after it was started again"):
         faults.finish(lambda: None)
 
 
 def test_a_fault_that_could_not_be_made_fails_the_trial() -> None:
     faults = injector({"at": "5s", "do": "kill", "node": "controller"}, nodes=[Node(), Node()])
-    faults.hear(at(15.0))
-    faults.turn()
-    assert faults.problem == "the cluster does not tell its controller: _TIMED_OUT"
+    faults.progressed(at(15.0))
+    faults.run_due()
+    assert faults.problem == "the cluster does not report its controller: _TIMED_OUT"
     late = injector({"at": "90s", "do": "kill", "node": 1}, nodes=[Node()])
-    late.hear(at(15.0))
+    late.progressed(at(15.0))
     with pytest.raises(TrialError, match="the load ended before the fault at 90 s of the measured phase was made"):
         late.finish(lambda: None)
 
@@ -277,9 +277,9 @@ def test_a_fault_that_could_not_be_made_fails_the_trial() -> None:
 def test_the_next_fault_waits_for_the_broker_of_the_one_before() -> None:
     node = Node(ends=10**6)
     faults = injector({"at": "5s", "do": "restart"}, {"at": "8s", "do": "kill", "for": "1s"}, nodes=[node])
-    faults.hear(at(30.0))
+    faults.progressed(at(30.0))
     for _ in range(5):
-        faults.turn()
+        faults.run_due()
     assert node.done == ["SIGTERM", "start"]
     node.ends = 0
     with pytest.raises(TrialError, match="was made: broker 1 was not back from the one before"):
@@ -296,8 +296,8 @@ def test_a_fault_whose_end_could_not_be_seen_is_not_made() -> None:
         (102.0, None),
         (103.5, "it is too late for the fault at 8 s of the measured phase: broker 1 was not back from the one before"),
     ):
-        faults.hear(at(elapsed_s))
-        faults.turn()
+        faults.progressed(at(elapsed_s))
+        faults.run_due()
         assert faults.problem == expected
     assert "SIGKILL" not in node.done
 
@@ -305,8 +305,8 @@ def test_a_fault_whose_end_could_not_be_seen_is_not_made() -> None:
 def test_one_that_never_comes_back_is_not_waited_for() -> None:
     nodes = [Node(), Node(), Node()]
     faults = injector({"at": "5s", "do": "pause"}, nodes=nodes)
-    faults.hear(at(15.0))
-    faults.turn()
+    faults.progressed(at(15.0))
+    faults.run_due()
     faults.finish(lambda: None)
     assert sorted(node.done for node in nodes) == [[], [], ["pause"]]
     assert faults.marks(0)[0].back_s is None

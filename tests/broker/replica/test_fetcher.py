@@ -416,7 +416,7 @@ def test_a_fault_of_ours_ends_one_partition_only(scene: Scene, caplog: pytest.Lo
     scene.answer(records("5", 0), records("5", 1))
     scene.run(BACKOFF_MS)
     assert (other.text, scene.fetchers.failed_count) == ("5", 1)
-    assert "t-0 is followed no longer, for a fault of ours" in caplog.text
+    assert "t-0: stopped following its leader, because of a bug in the broker" in caplog.text
 
 
 def test_nothing_is_appended_to_what_was_removed(scene: Scene) -> None:
