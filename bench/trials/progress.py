@@ -138,7 +138,10 @@ def progress_line(progress: Progress) -> str:
 
 def headline(plan: Plan, master: str) -> str:
     workload = plan.specification.workload
-    size = f"{plural(len(plan.specification.cells), 'cell')} × {plural(workload.trials.n, 'trial')}"
+    cells, measured = len(plan.specification.cells), sum(trial.plan.role == "measure" for trial in plan.trials)
+    size = f"{plural(cells, 'cell')} × {plural(workload.trials.n, 'trial')}"
+    if measured != cells * workload.trials.n:  # a search runs as many trials as it needs
+        size = f"about {plural(measured, 'trial')}"
     return f"{workload.name}: {size} on {master}, seed {plan.seed}, about {wait_text(plan.duration_s)}"
 
 

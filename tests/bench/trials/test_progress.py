@@ -1,7 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 from highwater.bench.results import Reason, TrialPlan
-from highwater.bench.trials.progress import Outcomes
+from highwater.bench.runs.search import SearchRange
+from highwater.bench.runs.searching import search_plan
+from highwater.bench.trials.plan import make_plan
+from highwater.bench.trials.progress import Outcomes, headline
+from highwater.bench.workload.specification import specify
+from highwater.bench.workload.yaml_document import parse_document
+from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import summary
 
 WHY = "broker, generator and other work waited for each other; stop other work, or lower load.rate"
@@ -21,3 +29,10 @@ def test_a_reason_is_explained_once_in_a_run() -> None:
     assert reasons_told(outcomes, second) == ["the CPUs were 100 % busy (limit 95 %)"]
     assert reasons_told(outcomes, other) == [other.text]
     assert reasons_told(outcomes, other) == ["records left late: p99 7 ms (limit 5 ms)"]
+
+
+def test_the_first_line_counts_the_trials_that_a_search_may_need() -> None:
+    specification = specify(parse_document(MINIMAL, "w.yaml"), Path("w.yaml"))
+    assert ": 1 cell × 2 trials on " in headline(make_plan(specification, 1), "local[2]")
+    plan = search_plan(specification, SearchRange(1000, None, 0.03, 3), 1)
+    assert f": about {len(plan.trials)} trials on " in headline(plan, "local[2]")
