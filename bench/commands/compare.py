@@ -119,12 +119,13 @@ def _print(found: ResultComparison, *, everything: bool) -> None:
 
     from highwater.bench.display.comparison_text import header_lines
     from highwater.bench.display.tables import print_metrics
+    from highwater.bench.display.wrapping import wrapped
     from highwater.bench.environment_key import difference_text
 
     console = Console(highlight=False)
     for line in header_lines(found):
         console.print(escape(line), soft_wrap=True)
-    console.print(f"[bold]{escape(found.answer)}[/]")
+    console.print(f"[bold]{escape(wrapped(found.answer, console.width))}[/]", soft_wrap=True)
     print_metrics(console, found.metrics, None if everything else found.asked, found.answers)
     if found.paired:
         console.print("[dim]base, head: medians; change: of the pairs, which need not be that of the medians[/]")

@@ -16,6 +16,7 @@ from highwater.bench.analysis.answer import answer_of
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
+from highwater.bench.display.wrapping import wrapped
 from highwater.bench.exit_codes import EXIT_OK, MEANINGS_OF_A_RUN
 from highwater.bench.metrics import metric
 from highwater.bench.results import (
@@ -210,7 +211,11 @@ def _print_end(console: Console, result: RunResult) -> None:
 
 def _say(console: Console, line: str | Text, *, with_command: bool = False) -> None:
     """A sentence: broken between words on a terminal, and on one line elsewhere, for programs that search for it."""
-    console.print(line, soft_wrap=with_command or not console.is_terminal, markup=False)
+    if with_command or not console.is_terminal:
+        console.print(line, soft_wrap=True, markup=False)
+        return
+    text = line if isinstance(line, Text) else Text(line)
+    console.print(Text(wrapped(text.plain, console.width), text.style), soft_wrap=True)
 
 
 def results_table(result: RunResult) -> Table:

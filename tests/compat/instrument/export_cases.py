@@ -54,7 +54,7 @@ def pandas_reads_the_parquet_of_a_run() -> None:
     for summary in summaries:
         row = by_id.loc[summary.trial_id]
         assert row["produce.achieved_per_s"] == summary.achieved_per_s, row
-        assert row["produce.p99"] == summary.produce.response_ns.p99, row
+        assert row["produce.p99_ns"] == summary.produce.response_ns.p99, row
 
 
 @case
