@@ -53,7 +53,7 @@ def the_exported_csv_is_read(otava: list[str]) -> None:
         result.manifest = result.manifest.model_copy(update={"created_utc": now})
         (file,) = exporter("otava")(result)
         (directory / "run.csv").write_bytes(file.content)
-        metric = {"column": "produce.p99", "direction": -1}
+        metric = {"column": "produce.p99_ns", "direction": -1}
         test = {"type": "csv", "file": str(directory / "run.csv"), "attributes": ["commit"], "metrics": {"p99": metric}}
         (directory / "otava.yaml").write_text(yaml.safe_dump({"tests": {"run": test}}))
         command = [*otava, "analyze", "run", "--config-file", str(directory / "otava.yaml")]
