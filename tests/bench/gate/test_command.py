@@ -67,7 +67,9 @@ def test_compare_says_the_answer_first_within_80_columns(base: Path, slow: Path,
     shown = call("compare", base, slow)
     lines = shown.stdout.splitlines()
     assert [line.split()[0] for line in lines[:3]] == ["base", "head", "both"]
-    assert lines[3].startswith(f"head's {RATE} is 30 % lower: worse (95 % interval 29.9 to 30.1 ")
+    answer = f"{lines[3]} {lines[4]}"
+    assert answer.startswith(f"head's {RATE} is 30 % lower: worse (95 % interval 29.9 to 30.1 %)")
+    assert not lines[4].startswith("%"), "a number stays with its unit"
     table = lines[lines.index(next(line for line in lines if line.startswith("metric"))) :]
     names = [line.split()[0] for line in table[1:7]]
     assert names == [RATE, "produce.p50", "produce.p99", "e2e.p50", "e2e.p99", "system.cpu_s_per_gib"]
