@@ -1,0 +1,59 @@
+"""Named places in sources and sinks at which a drill stops a process; without a drill they do nothing.
+
+A drill sets HIGHWATER_CRASH_POINT to the name of a place, and HIGHWATER_CRASH_DIRECTORY to a folder. The first process
+that reaches the place creates the file NAME there, with its process id, and waits until the drill has killed it or
+another victim and has created NAME.continue. A place is reached once: after a restart the run goes past it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from enum import Enum
+from pathlib import Path
+from typing import Final
+
+POINT_VARIABLE: Final = "HIGHWATER_CRASH_POINT"
+DIRECTORY_VARIABLE: Final = "HIGHWATER_CRASH_DIRECTORY"
+_POLL_S: Final = 0.01
+
+
+class CrashPoint(Enum):
+    """In the order of a micro-batch. A task is on an executor; everything else is on the driver."""
+
+    SOURCE_FIRST_OFFSETS = "source-first-offsets"
+    """The first offsets of a stream are known and kept, Spark does not have them yet."""
+    SOURCE_PLANNED = "source-planned"
+    """The offset log has the batch; its tasks are divided, none has begun."""
+    SOURCE_READING = "source-reading"
+    """A task has read its first record batch."""
+    SINK_BEGINS = "sink-begins"
+    """The sink has the batch, and has looked whether it is a replay; nothing is open."""
+    SINK_BEGUN = "sink-begun"
+    """The transaction is open, or the folder exists; no row is written."""
+    SINK_WRITING = "sink-writing"
+    """Some rows of the batch are written, and others are not. In a task where tasks write."""
+    SINK_WRITTEN = "sink-written"
+    """All rows are written, the progress is not."""
+    SINK_BEFORE_COMMIT = "sink-before-commit"
+    """The progress is written, the transaction is open."""
+    SINK_COMMITTED = "sink-committed"
+    """The transaction is committed. Spark does not know: a restart runs the batch again."""
+    SINK_SKIPPED = "sink-skipped"
+    """A replay of a committed batch was recognised, and nothing was written."""
+
+
+def reach(point: CrashPoint) -> None:
+    """Stop here if a drill has asked for it."""
+    if os.environ.get(POINT_VARIABLE) == point.value:
+        _stop(Path(os.environ[DIRECTORY_VARIABLE]), point.value)
+
+
+def _stop(folder: Path, name: str) -> None:
+    try:
+        with (folder / name).open("x") as reached:
+            reached.write(str(os.getpid()))
+    except FileExistsError:
+        return
+    while not (folder / f"{name}.continue").exists():
+        time.sleep(_POLL_S)
