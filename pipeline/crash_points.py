@@ -1,8 +1,8 @@
 """Named places in sources and sinks at which a drill stops a process; without a drill they do nothing.
 
-A drill sets HIGHWATER_CRASH_POINT to the name of a place, and HIGHWATER_CRASH_DIRECTORY to a folder. The first process
-that reaches the place creates the file NAME there, with its process id, and waits until the drill has killed it or
-another victim and has created NAME.continue. A place is reached once: after a restart the run goes past it.
+A drill sets HIGHWATER_CRASH_DIRECTORY to a folder, for all processes of a pipeline. Each passage of a place appends a
+line `NAME PID` to the file `passed` there. If the folder has the file NAME.armed, the first process at the place
+renames it to NAME.reached-PID, and waits until the drill has deleted that file.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-POINT_VARIABLE: Final = "HIGHWATER_CRASH_POINT"
 DIRECTORY_VARIABLE: Final = "HIGHWATER_CRASH_DIRECTORY"
+PASSED: Final = "passed"
+ARMED: Final = ".armed"
+REACHED: Final = ".reached-"
 _POLL_S: Final = 0.01
 
 
@@ -45,15 +47,17 @@ class CrashPoint(Enum):
 
 def reach(point: CrashPoint) -> None:
     """Stop here if a drill has asked for it."""
-    if os.environ.get(POINT_VARIABLE) == point.value:
-        _stop(Path(os.environ[DIRECTORY_VARIABLE]), point.value)
+    if folder := os.environ.get(DIRECTORY_VARIABLE):
+        _stop_if_armed(Path(folder), point.value)
 
 
-def _stop(folder: Path, name: str) -> None:
+def _stop_if_armed(folder: Path, name: str) -> None:
     try:
-        with (folder / name).open("x") as reached:
-            reached.write(str(os.getpid()))
-    except FileExistsError:
+        # One short write at the end of a file: lines of several processes do not mix.
+        with (folder / PASSED).open("ab", buffering=0) as passed:
+            passed.write(f"{name} {os.getpid()}\n".encode())
+        reached = (folder / f"{name}{ARMED}").rename(folder / f"{name}{REACHED}{os.getpid()}")
+    except FileNotFoundError:
         return
-    while not (folder / f"{name}.continue").exists():
+    while reached.exists():
         time.sleep(_POLL_S)

@@ -1,0 +1,46 @@
+"""The drill's side of the crash points: arms a place, sees which process waits there, lets it go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from highwater.pipeline.crash_points import ARMED, PASSED, REACHED, CrashPoint
+
+
+class Stops:
+    """The folder that all processes of one drill have in HIGHWATER_CRASH_DIRECTORY."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / PASSED).touch()
+
+    def arm(self, point: CrashPoint) -> None:
+        """The next process that comes to `point` stops there."""
+        (self._folder / f"{point.value}{ARMED}").touch()
+
+    def disarm(self, point: CrashPoint) -> bool:
+        """Whether nobody had come there: False if a process waits at `point`."""
+        try:
+            (self._folder / f"{point.value}{ARMED}").unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def who_waits(self, point: CrashPoint) -> int | None:
+        """The id of the process that waits at `point`."""
+        for found in self._folder.glob(f"{point.value}{REACHED}*"):
+            return int(found.name.rpartition("-")[2])
+        return None
+
+    def release(self) -> None:
+        """Every process that waits goes on, and no place is armed."""
+        for pattern in (f"*{ARMED}", f"*{REACHED}*"):
+            for found in self._folder.glob(pattern):
+                found.unlink(missing_ok=True)
+
+    def passages(self) -> Counter[CrashPoint]:
+        """How often each place was passed since the drill began."""
+        lines = (self._folder / PASSED).read_text("ascii").splitlines()
+        return Counter(CrashPoint(line.split()[0]) for line in lines)

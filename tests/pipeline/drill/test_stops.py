@@ -1,0 +1,78 @@
+"""Crash points: passed without a drill, journalled with one, and a stop for the first process alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint, reach
+from highwater.pipeline.drill.stops import Stops
+from tests.waiting import wait_until
+
+POINT = CrashPoint.SINK_WRITTEN
+PROGRAM = "from highwater.pipeline.crash_points import CrashPoint, reach; reach(CrashPoint.SINK_WRITTEN)"
+
+
+def start(folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", PROGRAM], env={DIRECTORY_VARIABLE: str(folder)})
+
+
+def test_without_a_drill_nothing_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DIRECTORY_VARIABLE, raising=False)
+    reach(POINT)
+
+
+def test_an_armed_point_stops_the_first_process_until_it_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stops = Stops(tmp_path)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    stops.arm(POINT)
+    process = start(tmp_path)
+    try:
+        wait_until(lambda: stops.who_waits(POINT) is not None, "the process is at the point")
+        assert stops.who_waits(POINT) == process.pid
+        assert not stops.disarm(POINT)
+        reach(POINT)
+        assert process.poll() is None
+        stops.release()
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert stops.who_waits(POINT) is None
+    assert stops.passages() == {POINT: 2}
+
+
+def test_a_disarmed_point_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stops = Stops(tmp_path)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    stops.arm(POINT)
+    assert stops.disarm(POINT)
+    reach(POINT)
+    assert stops.passages() == {POINT: 1}
+
+
+def test_a_drill_that_is_gone_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "gone"))
+    reach(POINT)
+
+
+def test_lines_of_threads_do_not_mix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stops = Stops(tmp_path)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+
+    def pass_often() -> None:
+        for _ in range(200):
+            reach(POINT)
+
+    threads = [threading.Thread(target=pass_often) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert stops.passages() == {POINT: 800}
