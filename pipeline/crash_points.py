@@ -28,7 +28,7 @@ class CrashPoint(Enum):
     SOURCE_PLANNED = "source-planned"
     """The offset log has the batch; its tasks are divided, none has begun."""
     SOURCE_READING = "source-reading"
-    """A task has read its first record batch."""
+    """A task has read records of a fetch, and has not passed them on."""
     SINK_BEGINS = "sink-begins"
     """The sink has the batch, and has looked whether it is a replay; nothing is open."""
     SINK_BEGUN = "sink-begun"

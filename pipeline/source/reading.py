@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import DataLossError
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.reader import LostError, OffsetRange, UnreadableError, read_range
@@ -32,6 +33,7 @@ def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
                     fetch_bytes=options.fetch_bytes,
                 ):
                     wanted = wanted._replace(start_offset=decoded.next_offset)
+                    reach(CrashPoint.SOURCE_READING)
                     if decoded.rows.num_rows:
                         yield decoded.rows
             except LostError as error:

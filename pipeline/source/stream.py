@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from highwater.common.topic_partition import partition_name
+from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import ClientError, DataLossError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
@@ -65,6 +66,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark asks twice in the first batch, and again after a crash in it: the answer stays the same."""
         if self._first is None:
             self._first = self._begin().to_json_object()
+            reach(CrashPoint.SOURCE_FIRST_OFFSETS)
         return self._first
 
     def _begin(self) -> Offsets:
@@ -163,6 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         left = self._still_there(after)
         ranges = ranges_between(before, left, self._starts(before, left))
         tasks = divide(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+        reach(CrashPoint.SOURCE_PLANNED)
         return [InputPartition(each) for each in tasks]
 
     def _still_there(self, planned: Offsets) -> Offsets:
