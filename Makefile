@@ -92,6 +92,10 @@ lab-down: setup-dev ## Take the hosts away, whatever there is of them
 bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m highwater.bench.development.beside_kafka $(ARGS)
 
+.PHONY: bench-pipeline
+bench-pipeline: setup-dev ## Compare topics in PySpark with Spark's Kafka connector (half an hour; ARGS="--records 100000"; Maven)
+	@$(BIN)/python -m highwater.bench.development.pipeline_speed $(ARGS)
+
 .PHONY: bench-micro
 bench-micro: setup-dev ## Time steps of the broker's hot path and compare with the stored baseline
 	@mkdir -p results && rm -f results/micro.json

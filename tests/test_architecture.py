@@ -33,7 +33,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pipeline": ("broker.protocol", "broker.records", "broker.security.jaas", "broker.security.login", "common"),
     "bench": ("common", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
-    "bench/development": ("bench", "broker", "common", "pipeline", "reports", "spark_loadgen", "tests.broker"),
+    "bench/development": (
+        "bench",
+        "broker",
+        "common",
+        "pipeline",
+        "reports",
+        "spark_loadgen",
+        "tests.broker",
+        "tuning",
+    ),
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.
     "reports": (
         "bench.analysis",

@@ -44,7 +44,8 @@ from highwater.pipeline.kafka.reader import FETCH_BYTES, OffsetRange, read_range
 from highwater.pipeline.kafka.settings import settings_of
 from tests.broker.running import start_broker
 
-NOW_MS: Final = 1_795_000_000_000
+NOW_MS: Final = time.time_ns() // 1_000_000
+"""A broker deletes records that are older than its retention."""
 _CONSUMED_AT_ONCE: Final = 2000
 _POOL_BYTES: Final = 1 << 20
 _HEADER_COLUMNS: Final = ("offset", "batchBytes")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from highwater.broker.records.record import Record, encode_batch
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import Settings
 
-NOW_MS = 1_795_000_000_000
+NOW_MS = time.time_ns() // 1_000_000
+"""A real broker deletes records that are older than its retention."""
 QUICK = {"api_timeout_ms": 20_000, "retry_backoff_ms": 5}
 
 

@@ -1,0 +1,75 @@
+"""One Spark session that has both formats, on a core of its own, and the CPU time that it has used."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from highwater.bench.development.pipeline_speed.connector import connector_jars
+from highwater.pipeline.source import register
+from highwater.spark_loadgen.java import find_java
+
+
+@contextmanager
+def session(cores: int, places: set[int]) -> Iterator[SparkSession]:
+    """`local[cores]`; its JVM and its Python workers stay on the processors in `places`."""
+    jars = ",".join(map(str, connector_jars()))
+    with tempfile.TemporaryDirectory(prefix="highwater-") as scratch:
+        before, placed_before = dict(os.environ), os.sched_getaffinity(0)
+        os.environ["JAVA_HOME"] = str(find_java(os.environ, Path(scratch)).home)
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+        settings: dict[str, bool | float | int | str | None] = {
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.memory": "2g",
+            "spark.jars": jars,
+            "spark.local.dir": scratch,
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.streaming.numRecentProgressUpdates": "10000",
+            "spark.sql.warehouse.dir": f"{scratch}/warehouse",
+            "spark.ui.enabled": "false",
+        }
+        os.sched_setaffinity(0, places)
+        spark = SparkSession.builder.master(f"local[{cores}]").config(map=settings).getOrCreate()
+        try:
+            spark.sparkContext.setLogLevel("ERROR")
+            register(spark)
+            yield spark
+        finally:
+            spark.stop()
+            _end_java()
+            os.sched_setaffinity(0, placed_before)
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def _end_java() -> None:
+    """The next session has a JVM of its own: a JVM stays on the processors that it began on."""
+    gateway: Any = SparkContext._gateway
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(30)
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+
+
+def cpu_s() -> float:
+    """What the children of this process, which are Spark's JVM and its Python workers, have used so far."""
+    total = 0.0
+    for process in psutil.Process().children(recursive=True):
+        try:
+            used = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += used.user + used.system + used.children_user + used.children_system
+    return total
