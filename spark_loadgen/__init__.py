@@ -19,6 +19,8 @@ from highwater.spark_loadgen.model import (
     SteadyReport,
     SteadyWarmup,
     TaskReport,
+    TelemetryReport,
+    TelemetryTarget,
     TransactionPlan,
     TransactionReport,
 )
@@ -67,6 +69,8 @@ __all__ = [
     "SteadyWarmup",
     "Step",
     "TaskReport",
+    "TelemetryReport",
+    "TelemetryTarget",
     "TransactionPlan",
     "TransactionReport",
     "UniformSizes",

@@ -34,6 +34,8 @@ from highwater.spark_loadgen.histogram import HistogramSeries
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.partition_latency import PartitionLatencies
 from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.telemetry.changes import Changes
+from highwater.spark_loadgen.telemetry.publisher import Publisher
 from highwater.spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
 
 _BATCH: Final = 500
@@ -94,6 +96,8 @@ class ConsumerLoad:
         self._e2e_by_partition = PartitionLatencies()
         self._partition_stride = 1
         self._meter = SecondMeter()
+        self._changes = Changes(self._windows, {"e2e_response": self._e2e_response}, self._meter)
+        self._publisher: Publisher | None = None
         self._errors: Counter[str] = Counter()
         self._negative_samples = 0
         self._bad_contents = 0
@@ -140,8 +144,9 @@ class ConsumerLoad:
     def close(self) -> None:
         self.client.close()
 
-    def run(self, t0_ns: int, channel: TaskChannel) -> ConsumerReport:
+    def run(self, t0_ns: int, channel: TaskChannel, publisher: Publisher | None = None) -> ConsumerReport:
         """Read from `t0_ns` (CLOCK_MONOTONIC) on until the end of the log or the end of the drain."""
+        self._publisher = publisher
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         self._meter.start()
         if self._waits:
@@ -151,6 +156,8 @@ class ConsumerLoad:
         unread = self._read(t0_ns, channel)
         self._meter.finish()
         self._judge(channel)
+        if publisher is not None:
+            publisher.offer(self._changes, last=True)
         return ConsumerReport(
             group=self._group,
             received=self._records.report(self._bad_contents),
@@ -265,6 +272,8 @@ class ConsumerLoad:
                     "p99_ns": self._e2e_response.percentile(last, 99),
                 }
             )
+            if self._publisher is not None:
+                self._publisher.offer(self._changes)
 
     def _judge(self, channel: TaskChannel) -> None:
         """Check and time the records that have been collected."""

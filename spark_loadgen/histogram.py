@@ -70,6 +70,13 @@ class Histogram:
             dense[histogram.indices] += histogram.counts
         return cls.of_dense(dense)
 
+    def minus(self, part: Histogram) -> Histogram:
+        """What is left without `part`, whose every value must be in this histogram."""
+        counts = self.counts.copy()
+        counts[np.searchsorted(self.indices, part.indices)] -= part.counts
+        left = counts > 0
+        return Histogram(self.indices[left], counts[left])
+
     @property
     def count(self) -> int:
         return int(self.counts.sum())
@@ -127,6 +134,8 @@ class HistogramSeries:
     def __init__(self) -> None:
         self._dense: dict[int, NDArray[np.int64]] = {}
         self._sealed: dict[int, Histogram] = {}
+        self._told: dict[int, Histogram] | None = None
+        self._touched: set[int] = set()
 
     def record(self, values_ns: NDArray[np.int64], seconds: NDArray[np.int64]) -> None:
         """File each value under its second."""
@@ -136,6 +145,28 @@ class HistogramSeries:
             chosen = indices if first == last else indices[seconds == second]
             if len(chosen):
                 np.add.at(self._counts_of(second), chosen, 1)
+                if self._told is not None:
+                    self._touched.add(second)
+
+    def follow(self) -> None:
+        """From now on remember what `changes` has returned."""
+        self._told = {}
+
+    def changes(self) -> dict[int, Histogram]:
+        """What was recorded since the last call, by second. Call `follow` before the first record."""
+        assert self._told is not None, "nobody follows this series"
+        changed = {}
+        for second in sorted(self._touched):
+            now, before = self._all_of(second), self._told.get(second)
+            changed[second] = now.minus(before) if before else now
+            self._told[second] = now
+        self._touched.clear()
+        return changed
+
+    def _all_of(self, second: int) -> Histogram:
+        dense, sealed = self._dense.get(second), self._sealed.get(second)
+        parts = [*([sealed] if sealed else []), *([] if dense is None else [Histogram.of_dense(dense)])]
+        return parts[0] if len(parts) == 1 else Histogram.merged(parts)
 
     def _counts_of(self, second: int) -> NDArray[np.int64]:
         if second not in self._dense:
@@ -149,6 +180,8 @@ class HistogramSeries:
         histogram = Histogram.of_dense(self._dense.pop(second))
         earlier = self._sealed.get(second)
         self._sealed[second] = Histogram.merged([earlier, histogram]) if earlier else histogram
+        if self._told and second in self._told and second not in self._touched:
+            self._told[second] = self._sealed[second]  # the same values: keep them once
 
     def percentile(self, second: int, percentile: float) -> int | None:
         """A percentile of a second that is still dense; None when nothing was recorded in it."""

@@ -17,6 +17,7 @@ from highwater.spark_loadgen.model import (
     LoadResult,
     PartitionCounts,
     TaskReport,
+    TelemetryReport,
     TransactionReport,
 )
 from highwater.spark_loadgen.producer_metrics import ProducerReport
@@ -79,6 +80,7 @@ def merge_outcomes(
         lag=lag_of(rows, plan.groups),
         partitions=_partitions(plan, consumers),
         events=driver.events,
+        telemetry=_telemetry(outcomes),
     )
 
 
@@ -122,6 +124,19 @@ def _transactions(producers: Sequence[ProducerReport]) -> TransactionReport | No
         committed=sum(report.committed for report in reports),
         aborted=sum(report.aborted for report in reports),
         failed=sum(report.failed for report in reports),
+    )
+
+
+def _telemetry(outcomes: Sequence[TaskOutcome]) -> TelemetryReport | None:
+    reports = [outcome.telemetry for outcome in outcomes if outcome.telemetry is not None]
+    if not reports:
+        return None
+    return TelemetryReport(
+        messages=sum(report.messages for report in reports),
+        message_bytes=sum(report.message_bytes for report in reports),
+        skipped=sum(report.skipped for report in reports),
+        unsent=sum(report.unsent for report in reports),
+        cpu_ns=sum(report.cpu_ns for report in reports),
     )
 
 

@@ -34,6 +34,8 @@ __all__ = [
     "SteadyReport",
     "SteadyWarmup",
     "TaskReport",
+    "TelemetryReport",
+    "TelemetryTarget",
     "TransactionPlan",
     "TransactionReport",
 ]
@@ -86,6 +88,20 @@ class TransactionPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetryTarget:
+    """Where tasks publish their figures once a second: a topic of a control broker, never of the system under test.
+
+    trial: how the messages name this load; no other load on the topic may have the same name.
+    connection: TLS and SASL properties; the plan's repr leaves them out.
+    """
+
+    bootstrap_servers: str
+    topic: str
+    trial: str
+    connection: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class LoadPlan:
     """The load of one trial. All tasks agree on a start time T0; warm-up and measured phase run from T0.
 
@@ -100,6 +116,7 @@ class LoadPlan:
     connection: properties that every client needs to connect (TLS, SASL); the plan's repr leaves them out.
     pairs: producer w sends to partitions that only consumer w reads.
     check_delivery: False = consumers only count records; the number of lost records is then unknown.
+    telemetry: None = tasks report to the driver alone.
     """
 
     bootstrap_servers: str
@@ -126,6 +143,7 @@ class LoadPlan:
     start_after_load: bool = False
     pairs: bool = False
     check_delivery: bool = True
+    telemetry: TelemetryTarget | None = None
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -360,6 +378,22 @@ class TransactionReport:
 
 
 @dataclass(frozen=True, slots=True)
+class TelemetryReport:
+    """What publishing to a control broker did and cost: of one task, or of all.
+
+    skipped: messages left out because earlier ones waited; later messages had their content. unsent: messages that the
+    control broker has not acknowledged a few seconds after the load; their content is missing there. cpu_ns: of all
+    threads that take, encode and send, which the load's own figures of CPU time contain too.
+    """
+
+    messages: int
+    message_bytes: int
+    skipped: int
+    unsent: int
+    cpu_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class LoadResult:
     """The result of one load. A row is a list with one value per second since T0; all rows have the same length.
 
@@ -396,3 +430,4 @@ class LoadResult:
     lag: list[int] = field(default_factory=list)
     partitions: list[PartitionCounts] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    telemetry: TelemetryReport | None = None

@@ -19,6 +19,7 @@ from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.producer_metrics import ProducerMetrics, ProducerReport, Totals
 from highwater.spark_loadgen.sampling import sampling_stride
+from highwater.spark_loadgen.telemetry.publisher import Publisher
 from highwater.spark_loadgen.transactions import Transactions
 from highwater.spark_loadgen.windows import SECOND_NS
 
@@ -58,6 +59,7 @@ class ProducerLoad:
         self._backpressure = 0
         self._next_totals_ns = 0
         self._sending_ended_ns = 0
+        self._publisher: Publisher | None = None
         self.client = Producer(self._configuration(magic))
         self._transactions = (
             Transactions(plan.transactions, self.client, plan.seed, worker) if plan.transactions else None
@@ -85,14 +87,17 @@ class ProducerLoad:
     def close(self) -> None:
         """Nothing is left to do: the client ends with its last reference."""
 
-    def run(self, t0_ns: int, channel: TaskChannel) -> ProducerReport:
+    def run(self, t0_ns: int, channel: TaskChannel, publisher: Publisher | None = None) -> ProducerReport:
         """Send on schedule from `t0_ns` (CLOCK_MONOTONIC) on, wait for outstanding records, return the measurements."""
+        self._publisher = publisher
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         self._metrics.start()
         self._send_all(t0_ns, channel)
         self._wait_for_acks(t0_ns, channel)
         self._record_samples(t0_ns, now=True)
         self._record_totals(time.monotonic_ns() - t0_ns)
+        if publisher is not None:
+            publisher.offer(self._metrics.changes, last=True)
         transactions = self._transactions
         return self._metrics.report(
             self._acknowledgements.failed_sequences,
@@ -216,6 +221,8 @@ class ProducerLoad:
         self._record_samples(t0_ns, now=second_ended)
         if second_ended:
             channel.send(self._metrics.progress())
+            if self._publisher is not None:
+                self._publisher.offer(self._metrics.changes)
 
     def _record_totals(self, elapsed_ns: int) -> None:
         acknowledgements = self._acknowledgements

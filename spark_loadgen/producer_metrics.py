@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from highwater.spark_loadgen.histogram import HistogramSeries
 from highwater.spark_loadgen.model import LoadPlan, TransactionReport
+from highwater.spark_loadgen.telemetry.changes import Changes
 from highwater.spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows
 
 
@@ -74,6 +75,14 @@ class ProducerMetrics:
         self._service = HistogramSeries()
         self._send_delay = HistogramSeries()
         self._commit = HistogramSeries() if plan.transactions else None
+        self._histograms = {
+            "produce_response": self._response,
+            "produce_service": self._service,
+            "send_delay": self._send_delay,
+        }
+        if self._commit is not None:
+            self._histograms["txn_commit"] = self._commit
+        self.changes = Changes(self._windows, self._histograms, self._meter)
         self._first_send_delay_ns: int | None = None
         self._timed = _Timed()
         self.errors: Counter[str] = Counter()
@@ -151,13 +160,6 @@ class ProducerMetrics:
         aborted_sequences: Sequence[int] | NDArray[np.int64] = (),
         transactions: TransactionReport | None = None,
     ) -> ProducerReport:
-        histograms = {
-            "produce_response": self._response,
-            "produce_service": self._service,
-            "send_delay": self._send_delay,
-        }
-        if self._commit is not None:
-            histograms["txn_commit"] = self._commit
         return ProducerReport(
             sent=self._filed.sent,
             acked=self._filed.acked,
@@ -166,7 +168,7 @@ class ProducerMetrics:
             windows=self._windows,
             cpu_ns=self._meter.cpu_ns,
             cpu_ratio=self._meter.cpu_ratio,
-            histograms={name: series.encode() for name, series in histograms.items()},
+            histograms={name: series.encode() for name, series in self._histograms.items()},
             first_send_delay_ns=self._first_send_delay_ns,
             backpressure=backpressure,
             errors=dict(self.errors),

@@ -19,10 +19,11 @@ from highwater.spark_loadgen.channel import ClockReading, TaskChannel
 from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.errors import LoadSetupError
-from highwater.spark_loadgen.model import GeneratedPayload, LoadPlan, Role
+from highwater.spark_loadgen.model import GeneratedPayload, LoadPlan, Role, TelemetryReport
 from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.producer import ProducerLoad
 from highwater.spark_loadgen.producer_metrics import ProducerReport
+from highwater.spark_loadgen.telemetry.publisher import Publisher
 
 START_TIMEOUT_S: Final = 180
 _METADATA_TIMEOUT_S: Final = 10
@@ -32,7 +33,9 @@ class Load(Protocol):
     """The load of one task: ProducerLoad, WireProducer or ConsumerLoad."""
 
     def prepare(self) -> None: ...
-    def run(self, t0_ns: int, channel: TaskChannel) -> ProducerReport | ConsumerReport: ...
+    def run(
+        self, t0_ns: int, channel: TaskChannel, publisher: Publisher | None = None
+    ) -> ProducerReport | ConsumerReport: ...
     def close(self) -> None: ...
 
 
@@ -63,6 +66,7 @@ class TaskOutcome:
     measure_start_s: int
     clock_drift_ns: int | None
     report: ProducerReport | ConsumerReport | None
+    telemetry: TelemetryReport | None = None
 
 
 def run_task(job: Job, task: int) -> TaskOutcome:
@@ -73,6 +77,7 @@ def run_task(job: Job, task: int) -> TaskOutcome:
         number: int = channel.receive("role", START_TIMEOUT_S)["number"]
         role: Role = "producer" if number < plan.producers else "consumer"
         problem, load = None, None
+        publisher = _open_publisher(plan, number)
         try:
             load = _prepare(job, number, role)
         except LoadSetupError as error:
@@ -91,8 +96,9 @@ def run_task(job: Job, task: int) -> TaskOutcome:
         report = None
         if load is not None:
             if t0_ns is not None:
-                report = _run(load, t0_ns, channel)
+                report = _run(load, t0_ns, channel, publisher)
             load.close()
+        telemetry = publisher.finish() if publisher is not None else None
         return TaskOutcome(
             number=number,
             role=role,
@@ -102,7 +108,18 @@ def run_task(job: Job, task: int) -> TaskOutcome:
             measure_start_s=phases.measure_start_s,
             clock_drift_ns=_drift_ns(channel, clock),
             report=report,
+            telemetry=telemetry,
         )
+
+
+def _open_publisher(plan: LoadPlan, number: int) -> Publisher | None:
+    """A control broker is never a reason not to run: a client that refuses its settings publishes nothing."""
+    if plan.telemetry is None:
+        return None
+    try:
+        return Publisher(plan.telemetry, number)
+    except KafkaException:
+        return None
 
 
 def _connect(job: Job, task: int, phases: Phases) -> TaskChannel:
@@ -170,12 +187,12 @@ def _reason(error: KafkaException) -> str:
     return reason.str()
 
 
-def _run(load: Load, t0_ns: int, channel: TaskChannel) -> ProducerReport | ConsumerReport:
+def _run(load: Load, t0_ns: int, channel: TaskChannel, publisher: Publisher | None) -> ProducerReport | ConsumerReport:
     # A full collection over Spark's and NumPy's objects stops a sender for tens of ms; the loops create no cycles.
     gc.collect()
     gc.disable()
     try:
-        report = load.run(t0_ns, channel)
+        report = load.run(t0_ns, channel, publisher)
     finally:
         gc.enable()
     if isinstance(report, ProducerReport):

@@ -116,6 +116,8 @@ SANS_IO = (
     "spark_loadgen/phases.py",
     "spark_loadgen/schedule.py",
     "spark_loadgen/steady.py",
+    "spark_loadgen/telemetry/changes.py",
+    "spark_loadgen/telemetry/message.py",
     "spark_loadgen/wire/batching.py",
     "spark_loadgen/wire/partition_state.py",
     "spark_loadgen/wire/protocol.py",

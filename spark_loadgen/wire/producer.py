@@ -27,6 +27,7 @@ from highwater.spark_loadgen.payload import pool_start
 from highwater.spark_loadgen.producer_metrics import ProducerMetrics, ProducerReport, Totals
 from highwater.spark_loadgen.sampling import sampling_stride
 from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.telemetry.publisher import Publisher
 from highwater.spark_loadgen.windows import SECOND_NS
 from highwater.spark_loadgen.wire.batch import (
     HEADER_BYTES,
@@ -95,6 +96,7 @@ class WireProducer:
         self._acked = 0
         self._failed_sequences: list[int] = []
         self._backpressure = 0
+        self._publisher: Publisher | None = None
         self._next_totals_ns = 0
         self._t0_ns = 0
         self._refresher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
@@ -136,8 +138,9 @@ class WireProducer:
 
     # --- the load ----------------------------------------------------------------------------------------------------
 
-    def run(self, t0_ns: int, channel: TaskChannel) -> ProducerReport:
+    def run(self, t0_ns: int, channel: TaskChannel, publisher: Publisher | None = None) -> ProducerReport:
         """Send on schedule from `t0_ns` (CLOCK_MONOTONIC) on, wait for outstanding records, return the measurements."""
+        self._publisher = publisher
         self._t0_ns = t0_ns
         time.sleep(max(0, t0_ns - time.monotonic_ns()) / 1e9)
         self._metrics.start()
@@ -146,6 +149,8 @@ class WireProducer:
         elapsed_ns = self._elapsed_ns()
         self._metrics.record_totals(elapsed_ns, self._totals())
         self._metrics.advance(elapsed_ns)
+        if publisher is not None:
+            publisher.offer(self._metrics.changes, last=True)
         return self._metrics.report(self._failed_sequences, self._backpressure)
 
     def close(self) -> None:
@@ -212,6 +217,8 @@ class WireProducer:
         self._metrics.record_totals(elapsed_ns, self._totals())
         if second_ended:
             channel.send(self._metrics.progress())
+            if self._publisher is not None:
+                self._publisher.offer(self._metrics.changes)
         self._refresh(elapsed_ns)
         self._expire(elapsed_ns)
 
