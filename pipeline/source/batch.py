@@ -10,10 +10,11 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from highwater.common.topic_partition import partition_name
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.source.filters import Bounds
-from highwater.pipeline.source.offsets import Offsets, ranges_between
+from highwater.pipeline.source.offsets import ranges_between
 from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
 from highwater.pipeline.source.ranges import divide

@@ -11,7 +11,7 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
-from highwater.pipeline.source.offsets import Offsets
+from highwater.pipeline.kafka.offsets import Offsets
 
 _FIRST: Final = "highwater first"
 _REACHED: Final = "highwater reached"

@@ -13,8 +13,9 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka import settings
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, check_columns
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
-from highwater.pipeline.source.offsets import Offsets, read_assignment
+from highwater.pipeline.source.offsets import read_assignment
 
 Value = TypeVar("Value")
 

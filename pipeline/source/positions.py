@@ -11,7 +11,8 @@ from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import ClientError, DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST, BrokerError, ListedOffset, Topic
-from highwater.pipeline.source.offsets import Offsets, recreated
+from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.source.offsets import recreated
 from highwater.pipeline.source.options import AtOffsets, AtTime, Bound, Edge, Options
 
 _UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)

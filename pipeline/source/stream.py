@@ -23,15 +23,10 @@ from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import ClientError, DataLossError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.source import first_offsets
 from highwater.pipeline.source.limits import Delay, at_most
-from highwater.pipeline.source.offsets import (
-    Offsets,
-    continued,
-    ranges_between,
-    unknown_starts,
-    what_is_gone,
-)
+from highwater.pipeline.source.offsets import continued, ranges_between, unknown_starts, what_is_gone
 from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
 from highwater.pipeline.source.ranges import divide

@@ -8,15 +8,9 @@ from uuid import UUID
 import pytest
 
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.reader import OffsetRange
-from highwater.pipeline.source.offsets import (
-    Offsets,
-    ranges_between,
-    read_assignment,
-    recreated,
-    unknown_starts,
-    what_is_gone,
-)
+from highwater.pipeline.source.offsets import ranges_between, read_assignment, recreated, unknown_starts, what_is_gone
 
 A, B = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"
 

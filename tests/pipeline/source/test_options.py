@@ -9,7 +9,7 @@ import pytest
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
-from highwater.pipeline.source.offsets import Offsets
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.source.options import AtOffsets, AtTime, Edge, Options, Topics, read_options
 
 LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -17,8 +16,8 @@ from highwater.common.package_archive import write_archive
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.source import HighwaterDataSource, register
 from highwater.pipeline.source.session import FOLDERS
-from highwater.spark_loadgen.java import find_java
 from tests.pipeline.source.topics import Topics, by_offset
+from tests.pipeline.spark_session import spark_session
 
 Read = Callable[..., DataFrame]
 Row = dict[str, Any]
@@ -26,29 +25,9 @@ Row = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    scratch = tmp_path_factory.mktemp("spark")
-    before = dict(os.environ)
-    os.environ["JAVA_HOME"] = str(find_java(os.environ, scratch).home)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings: dict[str, bool | float | int | str | None] = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.local.dir": str(scratch),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "1",
-        "spark.ui.enabled": "false",
-    }
-    session = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
-    try:
-        session.sparkContext.setLogLevel("OFF")
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
         register(session)
         yield session
-    finally:
-        session.stop()
-        os.environ.clear()
-        os.environ.update(before)
 
 
 @pytest.fixture

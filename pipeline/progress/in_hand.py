@@ -1,0 +1,69 @@
+"""Reads from Spark which micro-batch a function of foreachBatch has in its hands."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pyspark.sql import DataFrame
+
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.progress.batch import BatchOf
+
+_QUERY_ID: Final = "sql.streaming.queryId"
+"""The local property that Spark sets in the thread of a query (StreamExecution.QUERY_ID_KEY)."""
+
+
+def batch_in_hand(frame: DataFrame, batch_id: int) -> BatchOf:
+    """Return the batch that Spark gave to a function of foreachBatch, with the offsets of all its sources.
+
+    Raises SettingsError outside of foreachBatch, and under Spark Connect.
+    """
+    # The session of the batch is a clone that does not know its queries; the state that all sessions share does.
+    session = getattr(frame.sparkSession, "_jsparkSession", None)
+    if session is None:
+        raise SettingsError("Spark Connect does not say which query runs: start the driver without it")
+    context = frame.sparkSession.sparkContext
+    query_id = context.getLocalProperty(_QUERY_ID)
+    if not query_id:
+        raise SettingsError("write(frame, batch_id) works inside of foreachBatch alone, in the thread that Spark calls")
+    java: Any = context._jvm
+    query = session.sharedState().activeStreamingQueries().get(java.java.util.UUID.fromString(query_id))
+    if query is None:
+        raise SettingsError(f"query {query_id} has ended, and its batch {batch_id} can no longer be written")
+    sources = _elements(query.sources())
+    return BatchOf(
+        query_id,
+        batch_id,
+        tuple(_offsets(query.availableOffsets().get(each)) for each in sources),
+        tuple(_offsets(each) for each in _starts(query, sources)),
+        str(query.runId().toString()),
+    )
+
+
+def _starts(query: Any, sources: list[Any]) -> list[Any]:
+    """Where the batch begins for each source, as Scala's Option."""
+    committed = query.committedOffsets()
+    planned = {}
+    for leaf in _elements(query.lastExecution().logical().collectLeaves()):
+        if leaf.getClass().getSimpleName() == "StreamingDataSourceV2ScanRelation":
+            planned.update({number: leaf for number, each in enumerate(sources) if each.equals(leaf.stream())})
+    # The first batch follows no other: its plan alone says where it begins. A later plan lacks sources without news.
+    return [
+        planned[number].startOffset() if number in planned else committed.get(each)
+        for number, each in enumerate(sources)
+    ]
+
+
+def _offsets(option: Any) -> Offsets:
+    """Offsets of topics, also of Spark's own connector; none for sources of another kind."""
+    if not option.isDefined():
+        return Offsets({})
+    try:
+        return Offsets.from_text(str(option.get().json()))
+    except SettingsError:
+        return Offsets({})
+
+
+def _elements(sequence: Any) -> list[Any]:
+    return [sequence.apply(number) for number in range(sequence.size())]

@@ -1,0 +1,59 @@
+"""`resumeFrom`: a group's marker on a real broker, sources of one query together, and texts that name nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.kafka.settings import settings_of
+from highwater.pipeline.progress.batch import Progress, ProgressError
+from highwater.pipeline.progress.marker import to_marker
+from highwater.pipeline.progress.resume import merged, resume_offsets
+from tests.broker.running import running_broker
+from tests.pipeline.source.topics import Topics
+
+ENDS = Offsets({("orders", 0): 12, ("orders", 1): 0}, {"orders": "8ba709b0-0c67-4d32-9980-57ea444b9619"})
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
+        Topics(broker.address).create("results")
+        with Client(settings_of({"kafka.bootstrap.servers": broker.address})) as client:
+            yield client
+
+
+def test_the_marker_of_a_group(client: Client) -> None:
+    progress = Progress("query", 3, (Offsets({}), ENDS), "results")
+    assert client.commit_offsets("sink", to_marker(progress, "results", 1)) == {}
+    assert resume_offsets("group:sink", client) == ENDS
+
+
+def test_a_group_without_a_marker(client: Client) -> None:
+    with pytest.raises(ProgressError, match="resumeFrom=group:none: nothing is stored there"):
+        resume_offsets("group:none", client)
+
+
+@pytest.mark.parametrize("text", ["group:", "group", "", "gruop:sink", "earliest"])
+def test_texts_that_name_nothing(client: Client, text: str) -> None:
+    with pytest.raises(SettingsError, match=f"resumeFrom={text}: write it as group:NAME"):
+        resume_offsets(text, client)
+
+
+def test_the_sources_of_a_query_are_put_together() -> None:
+    payments = Offsets({("payments", 0): 5}, {"payments": "id"})
+    assert merged([ENDS, payments, ENDS]) == Offsets({**ENDS.next, ("payments", 0): 5}, {**ENDS.ids, "payments": "id"})
+
+
+def test_two_sources_that_read_the_same_partition_differently() -> None:
+    with pytest.raises(ProgressError, match="two sources of the stored query read orders-0, up to 12 and 13"):
+        merged([ENDS, Offsets({("orders", 0): 13})])
+
+
+def test_a_query_without_topics() -> None:
+    with pytest.raises(ProgressError, match="read no topic"):
+        merged([Offsets({})])
