@@ -232,14 +232,14 @@ class Client:
         of = (topic, partition)
         is_idempotent = read_header(batch).producer_id != NO_PRODUCER_ID
         timeout_ms = self.settings.request_timeout_ms
-        request = requests.produce(topic, partition, batch, transactional_id=transactional_id, timeout_ms=timeout_ms)
+        request = requests.produce({of: batch}, transactional_id=transactional_id, timeout_ms=timeout_ms)
 
         def attempt() -> _Attempt[Appended | BrokerError]:
             leader = self._leader(of)
             if isinstance(leader, BrokerError):
                 return _Attempt(leader, not self._can_pass(of, leader))
             try:
-                answer = self._ask(leader[0], request, timeout_ms)
+                answer = self._ask(leader[0], request, timeout_ms)[of]
             except UNREACHABLE as error:
                 if is_idempotent:
                     raise
@@ -252,6 +252,23 @@ class Client:
             return _Attempt(answer, not self._can_pass(of, answer))
 
         return self._retry(attempt)
+
+    def connection_to_leader(self, of: TopicPartition) -> Connection | None:
+        """For a caller that keeps several requests in flight; None if there is no leader, or no way to it, now.
+
+        Until the caller has received all answers, any other call of this client may close the connection. Raises
+        ClientError.
+        """
+        leader = self._leader(of)
+        if isinstance(leader, BrokerError):
+            return None
+        connection = self._connections.get(leader[0])
+        if connection is not None and connection.is_open and connection.has_pending:
+            return connection
+        try:
+            return self._connection(leader[0])
+        except UNREACHABLE:
+            return None
 
     # Groups
 

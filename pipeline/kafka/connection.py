@@ -57,7 +57,16 @@ class Connection:
     @property
     def is_usable(self) -> bool:
         """Whether a request can be sent: it is open, no answer is pending, and the session does not end soon."""
-        return self._socket.fileno() >= 0 and not self._pending and time.monotonic() < self._expires_s
+        return self.is_open and not self._pending and time.monotonic() < self._expires_s
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket.fileno() >= 0
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether an answer has not been received."""
+        return bool(self._pending)
 
     def close(self) -> None:
         self._socket.close()

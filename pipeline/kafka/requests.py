@@ -432,22 +432,29 @@ def end_txn(transactional_id: str, producer: Producer, *, commit: bool) -> Reque
 
 
 def produce(
-    topic: str, partition: int, batch: bytes, *, transactional_id: str | None, timeout_ms: int
-) -> Request[Appended | BrokerError]:
-    """One batch, acknowledged by all in-sync replicas."""
+    batches: Mapping[TopicPartition, bytes], *, transactional_id: str | None, timeout_ms: int
+) -> Request[dict[TopicPartition, Appended | BrokerError]]:
+    """A batch for each of these partitions of one leader, acknowledged by all in-sync replicas."""
     fields = {
         "transactional_id": transactional_id,
         "acks": -1,
         "timeout": timeout_ms,
-        "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
+        "topic_data": [
+            {
+                "name": topic,
+                "partition_data": [{"index": partition, "records": batch} for partition, batch in partitions.items()],
+            }
+            for topic, partitions in _by_topic(batches).items()
+        ],
     }
 
-    def read(answer: Any) -> Appended | BrokerError:
-        found = [each for of_topic in answer.responses for each in of_topic.partition_responses]
-        if len(found) != 1:
-            return LEFT_OUT
-        return _error(found[0].error_code, getattr(found[0], "error_message", None)) or Appended(
-            found[0].base_offset, found[0].log_append_time
-        )
+    def read(answer: Any) -> dict[TopicPartition, Appended | BrokerError]:
+        found: dict[TopicPartition, Appended | BrokerError] = dict.fromkeys(batches, LEFT_OUT)
+        for topic in answer.responses:
+            for each in topic.partition_responses:
+                found[topic.name, each.index] = _error(
+                    each.error_code, getattr(each, "error_message", None)
+                ) or Appended(each.base_offset, each.log_append_time)
+        return found
 
     return _cold("produce", 3, 9, fields, read)

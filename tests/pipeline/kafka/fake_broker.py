@@ -12,13 +12,13 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol import cold, fetch
+from highwater.broker.protocol import cold, fetch, produce
 from highwater.broker.protocol.apis import API_VERSIONS, APIS, FETCH, PRODUCE, api_of
 from highwater.broker.protocol.frame import frame_response, read_request_header
 from highwater.broker.protocol.primitives import Decoder
 
 Answers = Callable[[str, Any], Any]
-"""(name of the API, request, None for Produce) → the fields of the answer; of Fetch, partitions; None to disconnect."""
+"""(name of the API, request) → the fields of the answer; of Fetch, partitions; None to disconnect."""
 
 _LENGTH: Final = struct.Struct(">i")
 TOPIC_ID: Final = UUID(int=7)
@@ -93,7 +93,11 @@ class FakeBroker:
                 return None
             parts = fetch.encode_response([(asked.topics[0].topic, found)], version)
         else:
-            decoded = None if api.key == PRODUCE else cold.decode_request(api.name, version, decoder)
+            decoded: Any = (
+                produce.decode_request(decoder, version)
+                if api.key == PRODUCE
+                else cold.decode_request(api.name, version, decoder)
+            )
             fields = self.answers(api.name, decoded)
             if fields is None:
                 return None
