@@ -14,6 +14,7 @@ from highwater.bench.commands import (
     host,
     import_omb,
     inspect,
+    lake,
     run,
     search,
     storage,
@@ -45,3 +46,4 @@ app.add_typer(storage.app, name="storage")
 app.add_typer(host.app, name="host")
 app.add_typer(env.app, name="env")
 app.add_typer(history.app, name="history")
+app.add_typer(lake.app, name="lake")

@@ -38,6 +38,7 @@ from highwater.bench.results.files import (
     WORKLOAD_FILE,
     ResultDirectoryError,
     histogram_path,
+    is_result_directory,
     measured_latency,
 )
 from highwater.bench.results.gate import (
@@ -56,6 +57,7 @@ from highwater.bench.results.host import (
     HostSample,
     HostUse,
 )
+from highwater.bench.results.interval_arrays import Interval
 from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.results.models import (
     ENVIRONMENT_SCHEMA,
@@ -163,6 +165,7 @@ __all__ = [
     "HostProfileUse",
     "HostSample",
     "HostUse",
+    "Interval",
     "Latency",
     "LoadTask",
     "Loopback",
@@ -212,5 +215,6 @@ __all__ = [
     "WritebackUse",
     "fastest_read_per_s",
     "histogram_path",
+    "is_result_directory",
     "measured_latency",
 ]

@@ -38,6 +38,10 @@ REPLACED = "replaced"
 _TRIAL_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=,+-]*")
 
 
+def is_result_directory(path: Path) -> bool:
+    return (path / "manifest.json").is_file()
+
+
 def dump(model: BaseModel) -> str:
     return json.dumps(model.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=False) + "\n"
 

@@ -27,6 +27,7 @@ from highwater.bench.results.files import (
 from highwater.bench.results.gate import Gate
 from highwater.bench.results.histogram_log import percentile_spectrum
 from highwater.bench.results.host import HostSample
+from highwater.bench.results.interval_arrays import Interval, read_intervals
 from highwater.bench.results.models import (
     Environment,
     EventLine,
@@ -112,6 +113,21 @@ class TrialResult:
 
     def histogram_path(self, metric: Metric) -> Path:
         return histogram_path(self.directory, metric)
+
+    def intervals(self, metric: Metric) -> list[Interval]:
+        """The seconds of a histogram log, warm-up and drain included; empty for a metric that the trial does not have.
+
+        Raises ResultDirectoryError when the histogram log is damaged.
+        """
+        path = self.histogram_path(metric)
+        return _taken(self._salvage, lambda: self._intervals(path), []) if path.is_file() else []
+
+    @staticmethod
+    def _intervals(path: Path) -> list[Interval]:
+        try:
+            return read_intervals(path)
+        except (OSError, ValueError) as error:
+            raise DamagedFileError(path, f"cannot read the histogram log: {error}") from error
 
     def spectrum(self, metric: Metric, ticks_per_half_distance: int = 5) -> list[SpectrumPoint]:
         """The percentile spectrum of the measured phase, as HdrHistogram prints it; empty when nothing was recorded.

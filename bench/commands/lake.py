@@ -1,0 +1,160 @@
+"""`bench lake add|compact|remove|verify|query`: figures of thousands of runs, and questions.
+
+Imports are late so that --help is fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from highwater.bench.commands.common import AsJson, Quiet, one_line_errors
+
+if TYPE_CHECKING:
+    from highwater.bench.lake.adding import Addition
+
+app = typer.Typer(no_args_is_help=True, help="Figures of thousands of runs as Parquet, and questions asked of them.")
+
+Lake = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The directory of the lake.")]
+DEFAULT_LAKE = Path("lake")
+
+
+@contextmanager
+def lake_errors() -> Iterator[None]:
+    """Errors in one line each; a package that is missing is named with its extra."""
+    with one_line_errors():
+        from highwater.bench.errors import UsageError
+
+        try:
+            yield
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in ("duckdb", "pyarrow"):
+                raise
+            raise UsageError(
+                f"a lake needs {error.name}, which is not installed: pip install 'highwater[lake]'"
+            ) from None
+
+
+@app.command()
+def add(
+    directories: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Result directories, or folders that contain some.")
+    ],
+    lake: Lake = DEFAULT_LAKE,
+    seconds: Annotated[
+        bool, typer.Option("--seconds/--no-seconds", help="Keep the histograms of each second, for time lines.")
+    ] = True,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add runs to the lake; the first one makes it. A run that is there already changes nothing.
+
+    Exit code 4 when a directory was left out: a damaged one is named with its file, and the others are added.
+    """
+    with lake_errors():
+        import json
+        from dataclasses import asdict
+
+        from highwater.bench.exit_codes import EXIT_INVALID
+        from highwater.bench.lake.adding import add as add_to
+        from highwater.bench.lake.manifest import Manifest
+
+        found: list[Addition] = []
+        for addition in add_to(Manifest(lake), _result_directories(directories), seconds=seconds):
+            found.append(addition)
+            if addition.outcome == "left out":
+                typer.echo(f"left out: {addition.directory}: {addition.text}", err=True)
+            elif not quiet and not as_json:
+                typer.echo(f"{addition.outcome}: {addition.text}")
+        if as_json:
+            typer.echo(json.dumps([asdict(addition) for addition in found], indent=2, default=str))
+        else:
+            typer.echo(f"{lake}: {_added_text(found)}")
+        if any(addition.outcome == "left out" for addition in found):
+            raise typer.Exit(EXIT_INVALID)
+
+
+def _result_directories(given: list[Path]) -> list[Path]:
+    """The result directories among what was given, and below it. Raises UsageError."""
+    from highwater.bench.errors import UsageError
+    from highwater.bench.results import is_result_directory
+
+    found = []
+    for path in given:
+        if not path.is_dir():
+            raise UsageError(f"{path}: no such directory")
+        below = [path] if is_result_directory(path) else sorted(filter(is_result_directory, path.iterdir()))
+        if not below:
+            raise UsageError(f"{path}: neither a result directory nor a folder of result directories")
+        found += below
+    return found
+
+
+def _added_text(found: list[Addition]) -> str:
+    from highwater.common.units import plural, size_text
+
+    added = [addition for addition in found if addition.outcome == "added"]
+    parts = [f"{plural(len(added), 'run')} added"]
+    if added:
+        trials, size = (sum(getattr(item, name) for item in added) for name in ("trials", "bytes"))
+        plain = size - sum(item.bytes_of_seconds for item in added)
+        parts[0] += (
+            f" ({plural(trials, 'trial')}, {size_text(size)}; {size_text(plain / trials)} a trial without seconds)"
+        )
+    counts = {outcome: sum(item.outcome == outcome for item in found) for outcome in ("there already", "left out")}
+    return ", ".join([*parts, *(f"{count} {outcome}" for outcome, count in counts.items() if count)])
+
+
+@app.command()
+def compact(lake: Lake = DEFAULT_LAKE) -> None:
+    """Merge the files of each month, so that questions open a few files in the place of thousands."""
+    with lake_errors():
+        from highwater.bench.lake.compacting import compact as compacted
+        from highwater.bench.lake.manifest import Manifest
+        from highwater.common.units import count_text, plural, size_text
+
+        done = compacted(Manifest(lake))
+        typer.echo(
+            f"{lake}: {plural(done.months, 'month')} compacted; "
+            f"{plural(done.files_before, 'file')} ({size_text(done.bytes_before)}) → "
+            f"{count_text(done.files_after)} ({size_text(done.bytes_after)})"
+        )
+
+
+@app.command()
+def remove(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The id of the run.")], lake: Lake = DEFAULT_LAKE
+) -> None:
+    """Take a run out of the lake."""
+    with lake_errors():
+        from highwater.bench.lake.compacting import remove as remove_from
+        from highwater.bench.lake.manifest import Manifest
+
+        remove_from(Manifest(lake), run)
+        typer.echo(f"{lake}: {run} removed")
+
+
+@app.command()
+def verify(lake: Lake = DEFAULT_LAKE) -> None:
+    """Check the digest of every file. Exit code 4 when one is damaged or missing."""
+    with lake_errors():
+        from highwater.bench.exit_codes import EXIT_INVALID
+        from highwater.bench.lake.manifest import Manifest
+        from highwater.bench.lake.storage import disagreement
+        from highwater.common.units import plural
+
+        groups = Manifest(lake).groups()
+        files = [(group, file) for group in groups for file in group.files]
+        wrong = [(group, what) for group, file in files if (what := disagreement(lake, file)) is not None]
+        for group, what in wrong:
+            others = f" and {len(group.runs) - 1} more" if len(group.runs) > 1 else ""
+            typer.echo(f"{what} (of {group.runs[0].run}{others})", err=True)
+        if wrong:
+            typer.echo(f"{lake}: {len(wrong)} of {plural(len(files), 'file')} are not as the manifest says", err=True)
+            raise typer.Exit(EXIT_INVALID)
+        runs = sum(len(group.runs) for group in groups)
+        typer.echo(f"{lake}: {plural(runs, 'run')} in {plural(len(files), 'file')}, all as the manifest says")
