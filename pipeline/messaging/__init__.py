@@ -1,1 +1,1 @@
-"""Retries, dead letters, delayed delivery, filters and traces over plain topics (docs/messaging.md)."""
+"""Retries, dead letters, delayed delivery, filters and traces over plain topics."""

@@ -85,8 +85,9 @@ def with_headers(record: Record, *, without: tuple[str, ...] = (), **new: str | 
 
 
 def known(record: Record) -> dict[str, str | int]:
-    """What every record that we write again says: where it comes from, and its trace."""
-    return {"hw_origin": str(origin_of(record)), "traceparent": traceparent_of(record)}
+    """What every record that we write again says: its trace, and where it comes from unless it is new."""
+    trace: dict[str, str | int] = {"traceparent": traceparent_of(record)}
+    return trace | {"hw_origin": str(origin_of(record))} if record.topic else trace
 
 
 def waiting(record: Record, due_ms: int, target: str, *, attempt: int | None = None, **error: str) -> Headers:

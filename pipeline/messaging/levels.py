@@ -20,7 +20,8 @@ WHEEL_SLOTS: Final = 10
 WHEEL_SLOT_MS: Final = 100
 _RETRY: Final = ".retry"
 _PARKED: Final = ".retry.parked"
-_LEVEL: Final = r"[1-9][0-9]*(?:ms|s|m|h|d)"
+# librdkafka's expressions know no (?:…).
+_LEVEL: Final = r"[1-9][0-9]*(ms|s|m|h|d)"
 _WAITING: Final = re.compile(rf"(?:hw\.delay|.+\.retry)\.({_LEVEL}|wheel)")
 WAITING_PATTERN: Final = rf"^(hw\.delay\.({_LEVEL}|wheel)|.+\.retry\.{_LEVEL})$"
 """The topics that a mover empties, as librdkafka takes a pattern."""

@@ -27,6 +27,8 @@ from highwater.pipeline.messaging.record import Outgoing, Record
 
 MOVERS: Final = "highwater-mover"
 """The one group of all movers: each partition in which records wait has one owner."""
+UNDELIVERABLE: Final = GroupTopics("hw.delay", MOVERS).dead
+"""The dead letters of the movers."""
 _LONGEST_WAIT_MS: Final = 100 * 366 * 86_400_000
 
 
@@ -102,8 +104,12 @@ def dead_move(record: Record, reason: str) -> Move:
     except ValueError:
         attempt = 0
     dead = headers.dead(record, Disposition.POISON, "Undeliverable", reason, attempt)
-    topic = GroupTopics(record.topic, MOVERS).dead
-    return Move(record, Outgoing(topic, record.key, record.value, dead, headers.own_timestamp_ms(record)))
+    # A replay delivers it there.
+    target = tuple((name, value) for name, value in record.headers if name == headers.TARGET)
+    return Move(
+        record,
+        Outgoing(UNDELIVERABLE, record.key, record.value, (*dead, *target), headers.own_timestamp_ms(record)),
+    )
 
 
 class Waiting:

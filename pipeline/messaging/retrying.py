@@ -57,7 +57,7 @@ class Retrying:
         self._backoff = backoff
         self._levels_ms = levels_ms
         self._by_key = by_key
-        self._partition = partition
+        self.partition = partition
         self._lanes: dict[bytes | int, deque[_Parked]] = {}
         self._due: list[tuple[int, int, bytes | int]] = []
         """A heap of (time, sequence, lane), one for each lane."""
@@ -173,16 +173,14 @@ class Retrying:
             heapq.heappush(self._due, (queue[0].due_ms, queue[0].sequence, work.lane))
         else:
             del self._lanes[work.lane]
-        return [Outgoing(self._topics.parked, b"%d" % left.sequence, None, (), now_ms, self._partition)]
+        return [Outgoing(self._topics.parked, b"%d" % left.sequence, None, (), now_ms, self.partition)]
 
     def _put(self, entry: _Parked, now_ms: int, **error: str) -> Outgoing:
         record = entry.record
         parked: Headers = ((_PARKED_KEY, record.key), *([(_PARKED_NULL, b"")] if record.value is None else []))
         waiting = headers.waiting(record, entry.due_ms, self._topics.topic, attempt=entry.attempt, **error)
         sequence = b"%d" % entry.sequence
-        return Outgoing(
-            self._topics.parked, sequence, record.value or b"", (*waiting, *parked), now_ms, self._partition
-        )
+        return Outgoing(self._topics.parked, sequence, record.value or b"", (*waiting, *parked), now_ms, self.partition)
 
 
 def _unparked(entry: Record) -> Record:
