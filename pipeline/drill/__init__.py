@@ -1,1 +1,1 @@
-"""`highwater pipeline drill`: kills the parts of a pipeline, and shows that each record arrived once."""
+"""`highwater pipeline drill`: kills parts of a pipeline, and shows that each record arrived once."""

@@ -1,4 +1,4 @@
-"""The drill's side of the crash points: arms a place, sees which process waits there, lets it go on."""
+"""The drill's side of the crash points: arms a place, sees who waits there, lets it go on."""
 
 from __future__ import annotations
 

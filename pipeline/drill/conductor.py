@@ -1,0 +1,290 @@
+"""Runs the rounds of a drill: records in, a victim killed at its moment, the output counted."""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
+from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.driver_process import DriverProcess
+from highwater.pipeline.drill.errors import DrillError
+from highwater.pipeline.drill.ledger import Ledger, Row, partial_batches, sizes_of_batches
+from highwater.pipeline.drill.model import Launch, QuerySpec, RoundPlan, RoundResult, Stop, Victim, moment_name
+from highwater.pipeline.drill.outputs import Output
+from highwater.pipeline.drill.servers import Server
+from highwater.pipeline.drill.stops import Stops
+
+RECORDS_OF_A_ROUND: Final = 240
+PARTITIONS: Final = 3
+_BATCHES_OF_A_ROUND: Final = 3
+_REACH_DEADLINE_S: Final = 120.0
+_THROUGH_DEADLINE_S: Final = 240.0
+_SUCCESSOR_HEAD_START_S: Final = 6.0
+_LAST_DEEDS_S: Final = 3.0
+_RANDOM_WITHIN_S: Final = 2.0
+_OUTAGE_S: Final = 1.0
+_RETRY_S: Final = 0.5
+_POLL_S: Final = 0.05
+_LOOK_S: Final = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All that stays the same for the rounds of a drill. name: of the topic that is read, and of all else."""
+
+    name: str
+    folder: Path
+    cluster: Cluster
+    source: Mapping[str, str]
+    output: Output
+    launches: Sequence[Launch]
+    """Drivers are started with them in turn."""
+    servers: Mapping[Victim, Server]
+    whole_batches: bool
+    """The sink promises that no reader ever sees a part of a batch."""
+    without: str = ""
+
+
+@dataclass(slots=True)
+class _RoundState:
+    number: int
+    keys: list[str]
+    restarts: int = 0
+    reached: bool = False
+    partial: set[str] = field(default_factory=set)
+
+
+class Conductor:
+    """One query after the other on one input and one output. Close it, whatever happened."""
+
+    def __init__(self, setting: Setting, rng: random.Random, tell: Callable[[str], None]) -> None:
+        self._setting = setting
+        self._rng = rng
+        self._tell = tell
+        self._stops = Stops(setting.folder / "stops")
+        self._ledger = Ledger()
+        self._launches = count()
+        self._queries = count()
+        self._checkpoint = setting.folder
+        self._query: QuerySpec | None = None
+        self._standby: DriverProcess | None = None
+        self._driver: DriverProcess | None = None
+        self._ghosts: list[DriverProcess] = []
+        self._may_act_until_s = 0.0
+        self._views: list[Mapping[str, int]] = []
+        self.groups: list[str] = []
+        """Of consumers, for which the source has committed offsets."""
+
+    # Rounds
+
+    def round(self, number: int, plan: RoundPlan) -> RoundResult:
+        """Raises DrillError if something else than the pipeline fails."""
+        started_s = time.monotonic()
+        state = _RoundState(number, [f"{number}-{sequence}" for sequence in range(RECORDS_OF_A_ROUND)])
+        skipped_before = self._stops.passages()[CrashPoint.SINK_SKIPPED]
+        if plan.begins_query:
+            self._change_query(plan, state)
+        share = len(state.keys) // (2 if plan.earlier is None else 3)
+        if plan.earlier is not None:
+            self._stop_at(plan.earlier, state, share)
+            share = 0
+        self._stop_at(plan.stop, state, share)
+        self._produce(state, len(state.keys))
+        rows = self._await_through(state)
+        self._bury()
+        account = self._ledger.account(rows)
+        return RoundResult(
+            number=number,
+            moment=moment_name(plan.stop.moment),
+            victim=plan.stop.victim.value,
+            reached=state.reached,
+            replays_skipped=self._stops.passages()[CrashPoint.SINK_SKIPPED] - skipped_before,
+            restarts=state.restarts,
+            records=len(self._ledger.produced),
+            lost=len(account.lost),
+            twice=len(account.twice) + len(account.unknown),
+            partial_batches=len(state.partial),
+            duration_s=round(time.monotonic() - started_s, 1),
+        )
+
+    def _change_query(self, plan: RoundPlan, state: _RoundState) -> None:
+        """Begin a query with a new checkpoint, at the end of what was produced before."""
+        self._query = None
+        self._stops.arm(CrashPoint.SOURCE_FIRST_OFFSETS)
+        if self._driver is not None:
+            self._begin_query(self._driver)
+        if self._await_reached(CrashPoint.SOURCE_FIRST_OFFSETS, state) is None:
+            raise DrillError("a new query does not find its first offsets")
+        if plan.stop.moment is not CrashPoint.SOURCE_FIRST_OFFSETS:
+            self._stops.release()
+
+    def _stop_at(self, stop: Stop, state: _RoundState, share: int) -> None:
+        """Produce the first `share` records of the round, and kill the victim at its moment."""
+        point = stop.moment
+        waiting = None
+        if point is not None and point is not CrashPoint.SOURCE_FIRST_OFFSETS:
+            self._stops.arm(point)
+        self._running_driver(state)
+        self._produce(state, share)
+        if point is None:
+            self._watch(state, self._rng.uniform(0, _RANDOM_WITHIN_S))
+        elif (waiting := self._await_reached(point, state)) is None:
+            state.reached = False
+            return
+        state.reached = True
+        self._look()
+        self._strike(stop, waiting, state)
+
+    def _produce(self, state: _RoundState, up_to: int) -> None:
+        """Those of the round's records up to `up_to` that were not produced yet."""
+        fresh = [key for key in state.keys[:up_to] if key not in self._ledger.produced]
+        if fresh:
+            self._setting.cluster.produce(self._setting.name, PARTITIONS, fresh)
+            self._ledger.produced.update(fresh)
+
+    # Waiting
+
+    def _await_reached(self, point: CrashPoint, state: _RoundState) -> int | None:
+        """Who waits at the point; None if everything went through without it."""
+        deadline_s = time.monotonic() + _REACH_DEADLINE_S
+        while time.monotonic() < deadline_s:
+            if (waiting := self._stops.who_waits(point)) is not None:
+                return waiting
+            self._running_driver(state)
+            time.sleep(_POLL_S)
+        self._stops.disarm(point)
+        return self._stops.who_waits(point)
+
+    def _watch(self, state: _RoundState, for_s: float) -> None:
+        deadline_s = time.monotonic() + for_s
+        while time.monotonic() < deadline_s:
+            self._running_driver(state)
+            time.sleep(_POLL_S)
+
+    def _await_through(self, state: _RoundState) -> list[Row]:
+        """The rows of the output, once all records are there or the deadline is over."""
+        deadline_s = time.monotonic() + _THROUGH_DEADLINE_S
+        while True:
+            self._running_driver(state)
+            rows = self._rows()
+            if not self._ledger.account(rows).lost:
+                break
+            if time.monotonic() > deadline_s:
+                return rows
+            time.sleep(_LOOK_S)
+        if self._setting.whole_batches:
+            final = sizes_of_batches(rows)
+            state.partial |= {batch for view in self._views for batch in partial_batches(view, final)}
+            self._views.clear()
+        return rows
+
+    def _look(self) -> None:
+        """Keep what a reader sees while the query waits at a point."""
+        if self._setting.whole_batches:
+            self._views.append(sizes_of_batches(self._rows()))
+
+    def _rows(self) -> list[Row]:
+        return self._setting.output.rows()
+
+    # Victims
+
+    def _strike(self, stop: Stop, waiting: int | None, state: _RoundState) -> None:
+        victim, driver = stop.victim, self._driver
+        assert driver is not None
+        match victim:
+            case Victim.DRIVER:
+                self._replace_driver(driver.kill)
+            case Victim.JVM:
+                self._replace_driver(driver.kill_jvm)
+            case Victim.WORKER:
+                driver.kill_worker(waiting, self._rng)
+            case Victim.EXECUTOR:
+                driver.kill_executor(self._rng)
+            case Victim.BROKER | Victim.DATABASE:
+                server = self._setting.servers[victim]
+                server.kill()
+                self._stops.release()
+                time.sleep(self._rng.uniform(0, _OUTAGE_S))
+                server.start()
+            case Victim.SUCCESSOR:
+                self._replace_driver(None)
+                self._watch(state, self._rng.uniform(1, _SUCCESSOR_HEAD_START_S))
+                self._may_act_until_s = time.monotonic() + _LAST_DEEDS_S
+        self._stops.release()
+
+    def _replace_driver(self, kill: Callable[[], None] | None) -> None:
+        """The old one may do its last deeds until the end of the round."""
+        assert self._driver is not None
+        self._driver.remember_family()
+        if kill is not None:
+            kill()
+        self._ghosts.append(self._driver)
+        self._driver = None
+
+    def _bury(self) -> None:
+        while time.monotonic() < self._may_act_until_s and not all(ghost.has_ended for ghost in self._ghosts):
+            time.sleep(_POLL_S)
+        for ghost in self._ghosts:
+            ghost.end()
+        self._ghosts.clear()
+
+    # Drivers and queries
+
+    def _running_driver(self, state: _RoundState) -> None:
+        """See that a driver runs the query, and start what has ended again."""
+        if self._driver is not None and (self._driver.has_ended or self._driver.jvm_has_ended):
+            self._replace_driver(None)
+        if self._driver is None:
+            self._driver = self._standby or self._start_driver()
+            self._standby = None
+            self._driver.ready()
+            self._begin_query(self._driver)
+            state.restarts += 1
+            self._standby = self._start_driver()
+        while event := self._driver.next_event():
+            if event["event"] == "ended":
+                self._tell(f"round {state.number}: the query ended: {event['error'][:300]}")
+                time.sleep(_RETRY_S)
+                self._begin_query(self._driver)
+                state.restarts += 1
+
+    def _begin_query(self, driver: DriverProcess) -> None:
+        if self._query is None:
+            number = next(self._queries)
+            self._checkpoint = self._setting.folder / "checkpoints" / f"{self._setting.name}-{number}"
+            source = dict(self._setting.source)
+            if number % 2:
+                group = f"{self._setting.name}-{number}"
+                self.groups.append(group)
+                source["commitOffsets"] = group
+            else:
+                source["initialOffsetsLocation"] = str(self._checkpoint.with_suffix(".first"))
+            source |= {
+                "startingOffsets": "latest",
+                "maxOffsetsPerTrigger": str(RECORDS_OF_A_ROUND // _BATCHES_OF_A_ROUND),
+            }
+            self._query = QuerySpec(source, str(self._checkpoint), self._setting.output.spec, self._setting.without)
+        driver.start_query(self._query)
+
+    def _start_driver(self) -> DriverProcess:
+        number = next(self._launches)
+        launch = self._setting.launches[number % len(self._setting.launches)]
+        folder = self._setting.folder / "drivers"
+        folder.mkdir(exist_ok=True)
+        environment = {DIRECTORY_VARIABLE: str(self._setting.folder / "stops"), "PYSPARK_PYTHON": sys.executable}
+        return DriverProcess(launch, environment, folder / f"driver-{number}.log")
+
+    def close(self) -> list[Row]:
+        """End all processes; returns the last look at the output."""
+        self._stops.release()
+        for driver in (self._driver, self._standby, *self._ghosts):
+            if driver is not None:
+                driver.end()
+        return self._rows()

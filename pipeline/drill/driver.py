@@ -1,0 +1,113 @@
+"""The process that a drill kills: a Spark session, and the query that its standard input asks for.
+
+    python -m highwater.pipeline.drill.driver LAUNCH
+
+LAUNCH is the JSON of a Launch. Each line on standard input is the JSON of a QuerySpec: it stops the query before, and
+starts that one. Each line on standard output is an object with `event`: `ready` with the process id of the JVM,
+`refused` with the reason, `ended` with the error of a query that was not stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from highwater.pipeline.drill.controls import without
+from highwater.pipeline.drill.model import Launch, QuerySpec, SinkSpec
+from highwater.pipeline.drill.user_file import UserFileError, load
+from highwater.pipeline.drill.writing import start_writing
+from highwater.pipeline.source import register
+
+_WARM_ROWS: Final = 10
+
+
+def query_of(text: str) -> QuerySpec:
+    given = json.loads(text)
+    return QuerySpec(**{**given, "sink": SinkSpec(**given["sink"])})
+
+
+class Driver:
+    """One session; one query after the other."""
+
+    def __init__(self, launch: Launch, events: TextIO) -> None:
+        self._events = events
+        self._telling = threading.Lock()
+        self._query: StreamingQuery | None = None
+        self._transform: Callable[[DataFrame], DataFrame] = _same
+        if launch.transform:
+            self._transform = load(Path(launch.transform), ("transform",)).transform
+        builder = SparkSession.builder.master(launch.master).appName("highwater pipeline drill")
+        self._session = builder.config(map=dict(launch.settings)).getOrCreate()
+        register(self._session)
+        # A worker is started and its imports are done before the first query needs them.
+        self._session.range(_WARM_ROWS).mapInArrow(_same, "id long").collect()
+
+    def obey(self, commands: TextIO) -> None:
+        jvm = self._session.sparkContext._jvm
+        assert jvm is not None
+        self.tell("ready", jvm=int(jvm.java.lang.ProcessHandle.current().pid()))
+        for line in commands:
+            try:
+                self._stop()
+                self._query = self._start(query_of(line))
+            except Exception as error:
+                self.tell("ended", error=_in_one_line(error))
+            else:
+                threading.Thread(target=self._watch, args=[self._query], daemon=True).start()
+
+    def tell(self, event: str, **more: Any) -> None:
+        with self._telling:
+            self._events.write(json.dumps({"event": event, **more}) + "\n")
+            self._events.flush()
+
+    def _start(self, spec: QuerySpec) -> StreamingQuery:
+        name = without(spec.without, self._session) if spec.without else "highwater"
+        frame = self._session.readStream.format(name).options(**spec.source).load()
+        return start_writing(self._transform(frame), spec)
+
+    def _stop(self) -> None:
+        query, self._query = self._query, None
+        if query is not None:
+            query.stop()
+
+    def _watch(self, query: StreamingQuery) -> None:
+        error = ""
+        try:
+            query.awaitTermination()
+        except Exception as reason:
+            error = _in_one_line(reason)
+        if query is self._query:
+            self.tell("ended", error=error)
+
+
+def _same(frame: Any) -> Any:
+    return frame
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+
+
+def main() -> None:
+    """Whoever started this has died when standard input ends."""
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a user's code prints is no event
+    try:
+        driver = Driver(Launch(**json.loads(sys.argv[1])), events)
+    except UserFileError as error:
+        events.write(json.dumps({"event": "refused", "error": str(error)}) + "\n")
+        events.flush()
+        return
+    driver.obey(sys.stdin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Where a sink writes, as the drill sees it: made, read by another client than the sink's, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.ledger import Row
+from highwater.pipeline.drill.model import SinkSpec
+from highwater.pipeline.drill.user_file import load
+
+
+class Output(Protocol):
+    """The output of one sink."""
+
+    @property
+    def spec(self) -> SinkSpec:
+        """For the driver."""
+        ...
+
+    def rows(self) -> list[Row]:
+        """All rows that a reader sees now."""
+        ...
+
+    def remove(self) -> None:
+        """Everything that was made for the drill."""
+        ...
+
+
+class FileOutput:
+    """Of a sink in a file of the user: its function `read` returns the key and the batch of each row."""
+
+    def __init__(self, kind: str, path: Path, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._read: Callable[[Path], list[tuple[str, str]]] = load(path, ("write", "read")).read
+        self.spec = SinkSpec(kind, {"path": str(path.resolve()), "folder": str(folder)})
+
+    def rows(self) -> list[Row]:
+        return [Row(key, batch) for key, batch in self._read(self._folder)]
+
+    def remove(self) -> None:
+        """The folder is the drill's, and goes with it."""
+
+
+class TopicOutput:
+    """A topic, read by librdkafka with isolation.level=read_committed."""
+
+    def __init__(self, kind: str, topic: str, partitions: int, cluster: Cluster) -> None:
+        self._topic = topic
+        self._cluster = cluster
+        cluster.create_topic(topic, partitions)
+        self._reader = cluster.reader(topic, partitions)
+        self.spec = SinkSpec(kind, {"topic": topic})
+
+    def rows(self) -> list[Row]:
+        return self._reader.read_to_end()
+
+    def remove(self) -> None:
+        """The topic, and the group of that name, which keeps the marker."""
+        self._reader.close()
+        self._cluster.remove([self._topic], [self._topic])
