@@ -6,6 +6,7 @@ Layout: http://hdrhistogram.org; a value v lies in bucket b = bit_length(v | 204
 
 from __future__ import annotations
 
+import operator
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -102,7 +103,8 @@ class Histogram:
         if not len(self.counts):
             return 0.0
         middles = lowest_values_ns(self.indices) + (_range_sizes(self.indices) >> 1)
-        return float(np.dot(middles.astype(np.float64), self.counts) / self.count)
+        # Python's integers: the sum of a long load is above 64 bits, and a float's depends on the order.
+        return sum(map(operator.mul, middles.tolist(), self.counts.tolist())) / self.count
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(lowest equivalent value in ns, count) in rising order; any HdrHistogram can be rebuilt from these."""

@@ -11,8 +11,9 @@ from typing import TypeVar
 from hdrh.histogram import HdrHistogram
 from pydantic import BaseModel, ValidationError
 
-from highwater.bench.results.histogram_log import mean_of, read_histogram
+from highwater.bench.results.histogram_log import read_histogram, sparse
 from highwater.bench.results.models import Latency, Metric, Phase
+from highwater.spark_loadgen.histogram import Histogram
 
 
 class ResultDirectoryError(Exception):
@@ -68,18 +69,21 @@ def measured_latency(trial_directory: Path, metric: Metric, phases: Iterable[Pha
     Raises OSError or ValueError when the log is missing or damaged.
     """
     path = histogram_path(trial_directory, metric)
-    histogram = measured_histogram(path, phases)
-    at = histogram.get_percentile_to_value_dict([50, 90, 99, 99.9, 99.99]) if histogram.get_total_count() else {}
+    return latency_of(sparse(measured_histogram(path, phases)), str(path.relative_to(trial_directory)))
+
+
+def latency_of(histogram: Histogram, hist: str) -> Latency:
+    """The figures of a histogram: the only place that says which percentiles they are. hist: where the buckets are."""
     return Latency(
-        p50=at.get(50, 0),
-        p90=at.get(90, 0),
-        p99=at.get(99, 0),
-        p999=at.get(99.9, 0),
-        p9999=at.get(99.99, 0),
-        max=histogram.get_max_value(),
-        mean=mean_of(histogram),
-        count=histogram.get_total_count(),
-        hist=str(path.relative_to(trial_directory)),
+        p50=histogram.percentile(50),
+        p90=histogram.percentile(90),
+        p99=histogram.percentile(99),
+        p999=histogram.percentile(99.9),
+        p9999=histogram.percentile(99.99),
+        max=histogram.max,
+        mean=histogram.mean,
+        count=histogram.count,
+        hist=hist,
     )
 
 

@@ -18,6 +18,8 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 from numpy.typing import NDArray
 
+from highwater.spark_loadgen.histogram import Histogram
+
 LOWEST_VALUE_NS: Final = 1
 HIGHEST_VALUE_NS: Final = 3_600_000_000_000  # one hour
 SIGNIFICANT_FIGURES: Final = 3
@@ -39,15 +41,14 @@ def histogram_of(indices: NDArray[np.int64], counts: NDArray[np.int64]) -> HdrHi
     return histogram
 
 
+def sparse(histogram: HdrHistogram) -> Histogram:
+    """The same values in the load generator's form, whose percentiles and mean are the ones of all results."""
+    return Histogram.of_dense(np.frombuffer(histogram.counts, dtype=np.uint64).astype(np.int64))
+
+
 def mean_of(histogram: HdrHistogram) -> float:
     """HdrHistogram's mean over the middles of buckets; unlike the library's method this skips empty buckets."""
-    counts = np.frombuffer(histogram.counts, dtype=np.uint64)
-    total = 0
-    for index in np.flatnonzero(counts).tolist():
-        lowest = histogram.get_value_from_index(index)
-        middle = (lowest + histogram.get_highest_equivalent_value(lowest) + 1) // 2
-        total += middle * int(counts[index])
-    return total / histogram.get_total_count() if total else 0.0
+    return sparse(histogram).mean
 
 
 def percentile_spectrum(histogram: HdrHistogram, ticks_per_half_distance: int) -> Iterator[tuple[float, int, int]]:
