@@ -18,6 +18,7 @@ from highwater.bench.commands import (
     run,
     search,
     storage,
+    telemetry,
 )
 
 app = typer.Typer(
@@ -47,3 +48,4 @@ app.add_typer(host.app, name="host")
 app.add_typer(env.app, name="env")
 app.add_typer(history.app, name="history")
 app.add_typer(lake.app, name="lake")
+app.add_typer(telemetry.app, name="telemetry")

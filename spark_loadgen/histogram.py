@@ -104,7 +104,8 @@ class Histogram:
             return 0.0
         middles = lowest_values_ns(self.indices) + (_range_sizes(self.indices) >> 1)
         # Python's integers: the sum of a long load is above 64 bits, and a float's depends on the order.
-        return sum(map(operator.mul, middles.tolist(), self.counts.tolist())) / self.count
+        total: int = sum(map(operator.mul, middles.tolist(), self.counts.tolist()))
+        return total / self.count
 
     def items(self) -> Iterator[tuple[int, int]]:
         """(lowest equivalent value in ns, count) in rising order; any HdrHistogram can be rebuilt from these."""

@@ -31,7 +31,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "spark_loadgen": ("common",),
     # One definition of the protocol, of record batches and of a login; all of these are sans-IO.
     "pipeline": ("broker.protocol", "broker.records", "broker.security.jaas", "broker.security.login", "common"),
-    "bench": ("common", "spark_loadgen", "tuning"),
+    # bench.telemetry runs the pipeline over the topic that load tasks publish to.
+    "bench": ("common", "pipeline", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
     "bench/development": (
         "bench",
@@ -66,6 +67,10 @@ SANS_IO = (
     "bench/prove/judging.py",
     "bench/runs/agenda.py",
     "bench/runs/search.py",
+    "bench/telemetry/figures.py",
+    "bench/telemetry/notes.py",
+    "bench/telemetry/rows.py",
+    "bench/telemetry/sums.py",
     "bench/trials/verdict.py",
     "broker/alone",
     "broker/clock.py",

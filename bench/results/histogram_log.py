@@ -94,14 +94,24 @@ def read_histogram(path: Path, start_s: float, end_s: float) -> HdrHistogram:
     Raises OSError when the file is missing, ValueError when it is damaged.
     """
     total = empty_histogram()
+    for interval_start_s, interval in _intervals(path):
+        if start_s <= interval_start_s < end_s:
+            total.add(interval)
+    return total
+
+
+def read_seconds(path: Path) -> dict[int, Histogram]:
+    """Every interval of `path` by its second. Raises the errors of `read_histogram`."""
+    return {round(start_s): sparse(interval) for start_s, interval in _intervals(path)}
+
+
+def _intervals(path: Path) -> Iterator[tuple[float, HdrHistogram]]:
+    """(start in seconds, histogram) of every interval."""
     reader = HistogramLogReader(str(path), empty_histogram())
     try:
         while (interval := reader.get_next_interval_histogram()) is not None:
-            interval_start_s = interval.get_start_time_stamp() / 1000
-            if start_s <= interval_start_s < end_s:
-                total.add(interval)
+            yield interval.get_start_time_stamp() / 1000, interval
     except (*_DAMAGED, TypeError, IndexError, zlib.error) as error:
         raise ValueError(str(error) or type(error).__name__) from error
     finally:
         reader.close()
-    return total

@@ -91,6 +91,17 @@ class LoadTask(Model):
     backpressure: int = Field(description="times that the client's queue was full")
 
 
+class TelemetryUse(Model):
+    """What publishing to a control broker did and cost (bench run --telemetry)."""
+
+    trial: str = Field(description="the name of this trial in the messages")
+    messages: int = Field(description="that the control broker acknowledged")
+    message_bytes: int
+    skipped: int = Field(description="left out because earlier ones waited; later ones had their content")
+    unsent: int = Field(description="not acknowledged a few seconds after the load: missing in live figures")
+    cpu_s: float = Field(description="of all load tasks together; their other figures of CPU time contain it too")
+
+
 class Generator(Model):
     """Evidence that the load generator was healthy."""
 
@@ -116,6 +127,7 @@ class Generator(Model):
         default=None, description="one produced record in so many has its latency measured; None: an older result"
     )
     tasks: list[LoadTask] = Field(default=[], description="every task; none in an older result")
+    telemetry: TelemetryUse | None = Field(default=None, description="None: the tasks published nothing")
 
     def hosts(self) -> list[str]:
         """That tasks ran on."""

@@ -1,0 +1,91 @@
+"""The Spark jobs over the telemetry topic: the live stream, and the batch that sums up again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from highwater.bench.telemetry.live import Live
+from highwater.bench.telemetry.rows import KEYS, SCHEMA, rows_of_batches
+from highwater.bench.telemetry.store import Changed
+from highwater.bench.telemetry.sums import Sums
+from highwater.pipeline.progress.in_hand import batch_in_hand
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+TOPIC: Final = "hw.telemetry"
+VERDICTS_TOPIC: Final = "hw.verdicts"
+# A stream that catches up takes the messages of a thousand tasks for half a minute at once.
+_MESSAGES_PER_BATCH_MAX: Final = 30_000
+_CHECKPOINT: Final = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlTopic:
+    """Where the figures come from. connection: TLS and SASL properties, by Kafka's names."""
+
+    bootstrap_servers: str
+    topic: str = TOPIC
+    connection: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def options(self) -> dict[str, str]:
+        return {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "subscribe": self.topic,
+            "columns": "value",
+            **{f"kafka.{name}": value for name, value in self.connection.items()},
+        }
+
+
+def start_live(
+    spark: SparkSession,
+    source: ControlTopic,
+    live: Live,
+    state: Path,
+    *,
+    every_s: float = 2.0,
+    once: bool = False,
+    on_batch: Callable[[Sequence[Changed]], None] = lambda _: None,
+) -> StreamingQuery:
+    """Start the stream; `once`: it ends when it has read what is there. The checkpoint is in the directory `state`.
+
+    No state is kept by Spark and no watermark drops rows: the latest records of a second are its slowest ones.
+    """
+    options = {**source.options(), "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(_MESSAGES_PER_BATCH_MAX)}
+    frame = spark.readStream.format("highwater").options(**options).load()
+
+    def take(batch: DataFrame, batch_id: int) -> None:
+        on_batch(live.take(_summed(batch).toArrow(), batch_in_hand(batch, batch_id)))
+
+    writer = _rows(frame).writeStream.foreachBatch(take).option("checkpointLocation", str(state / _CHECKPOINT))
+    trigger: dict[str, Any] = {"availableNow": True} if once else {"processingTime": f"{every_s:g} seconds"}
+    return writer.queryName("highwater-telemetry").trigger(**trigger).start()
+
+
+def sums_of_topic(spark: SparkSession, source: ControlTopic) -> Sums:
+    """All that is on the topic now, summed up from its first message on."""
+    frame = spark.read.format("highwater").options(**source.options()).load()
+    sums = Sums()
+    sums.add(_summed(_rows(frame)).toArrow())
+    return sums
+
+
+def _rows(frame: DataFrame) -> DataFrame:
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return frame.mapInArrow(rows_of_batches, from_arrow_schema(SCHEMA))
+
+
+def _summed(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    return rows.groupBy(*KEYS).agg(
+        sql.sum("amount").alias("amount"),
+        sql.min("low").alias("low"),
+        sql.max("high").alias("high"),
+        sql.max("payload").alias("payload"),
+    )

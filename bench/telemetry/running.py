@@ -1,0 +1,158 @@
+"""From the options of `bench telemetry` to jobs and comparisons."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.bench.errors import UsageError
+from highwater.bench.results import LATENCY_METRICS, Metric, ResultDirectoryError, RunResult
+from highwater.bench.results.histogram_log import read_seconds
+from highwater.bench.telemetry.comparing import COUNTS, differences_of_results, differences_of_sums
+from highwater.bench.telemetry.live import Live
+from highwater.bench.telemetry.parquet import ParquetSink
+from highwater.bench.telemetry.store import Changed, Store, StoredTrial
+from highwater.bench.telemetry.sums import Sums
+from highwater.bench.telemetry.topics import make_topic, sums_in_one_process
+from highwater.bench.workload.command_config import read_command_config
+from highwater.pipeline.errors import PipelineError
+from highwater.spark_loadgen.histogram import Histogram
+
+Tell = Callable[[str], object]
+_TELL_EVERY_BATCHES: Final = 5
+_POLL_S: Final = 0.5
+
+
+def run_live(
+    control: str,
+    state: Path,
+    *,
+    topic: str,
+    control_config: Path | None,
+    master: str,
+    every_s: float,
+    once: bool,
+    on_trial: Callable[[StoredTrial], object] = lambda _: None,
+) -> None:
+    """Run the stream until Ctrl-C, or until it has read what is there. Raises UsageError.
+
+    on_trial: called for each trial that changed, every few micro-batches and when it has ended.
+    """
+    connection = connection_of(control_config)
+    make_topic(control, connection, topic)
+    state.mkdir(parents=True, exist_ok=True)
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    from pyspark.errors import StreamingQueryException
+
+    from highwater.bench.telemetry.job import ControlTopic, start_live
+    from highwater.bench.telemetry.session import telemetry_session
+
+    with Store(state, create=True) as store, telemetry_session(master) as spark:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())  # Spark has put its own in place
+        store.claim(f"{topic} at {control}")
+        source = ControlTopic(control, topic, connection)
+        live = Live(store, [ParquetSink(state)])
+        query = start_live(spark, source, live, state, every_s=every_s, once=once, on_batch=_teller(store, on_trial))
+        try:
+            while not stop.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
+                pass
+        except StreamingQueryException as error:
+            raise UsageError(f"the stream ended: {_reason(error)}") from error
+        finally:
+            query.stop()
+
+
+def sum_up(control: str, *, topic: str, control_config: Path | None, engine: str, master: str) -> Sums:
+    """Sum up all that is on the topic now. Raises UsageError."""
+    connection = connection_of(control_config)
+    if engine == "local":
+        return sums_in_one_process(control, connection, topic)
+    from highwater.bench.telemetry.job import ControlTopic, sums_of_topic
+    from highwater.bench.telemetry.session import telemetry_session
+
+    with telemetry_session(master) as spark:
+        try:
+            return sums_of_topic(spark, ControlTopic(control, topic, connection))
+        except PipelineError as error:
+            raise UsageError(str(error)) from error
+
+
+def compare_with_state(sums: Sums, state: Path, tell: Tell) -> int:
+    """Tell what differs between the topic and the live figures of trials that have ended. Returns how much."""
+    different = 0
+    with Store(state) as store:
+        for name, final in sorted(sums.trials.items()):
+            live = store.sums(name)
+            if live is None:
+                tell(f"{name}: there are no live figures of it")
+                different += 1
+                continue
+            found = differences_of_sums(live, final)
+            late = f" ({live.late} timed records came late)" if live.late else ""
+            different += len(found)
+            tell(f"{name}: live and final are {'different' if found else 'equal to the bit'}{late}")
+            for line in found:
+                tell(f"  {line}")
+    return different
+
+
+def compare_with_results(sums: Sums, directory: Path, tell: Tell) -> int:
+    """Tell what differs between the topic and the trials of a result directory. Returns how much."""
+    different = 0
+    try:
+        trials = RunResult(directory).trials
+        for trial in trials:
+            use = trial.summary.generator.telemetry
+            if use is None or (told := sums.trials.get(use.trial)) is None:
+                tell(f"{trial.summary.trial_id}: nothing on the topic is of it")
+                different += 1
+                continue
+            metrics: list[Metric] = [*LATENCY_METRICS, *(("txn_commit",) if trial.summary.transactions else ())]
+            histograms: dict[str, dict[int, Histogram]] = {
+                metric: read_seconds(trial.histogram_path(metric)) for metric in metrics
+            }
+            windows = trial.windows()
+            counts = {name: {line.second: getattr(line, name) for line in windows} for name in COUNTS}
+            found = differences_of_results(told, histograms, counts)
+            different += len(found)
+            tell(f"{trial.summary.trial_id}: telemetry and results are {'different' if found else 'equal to the bit'}")
+            for line in found:
+                tell(f"  {line}")
+    except (ResultDirectoryError, OSError, ValueError) as error:
+        raise UsageError(f"{directory} cannot be read: {error}") from error
+    return different
+
+
+def connection_of(config: Path | None) -> Mapping[str, str]:
+    """TLS and SASL properties by librdkafka's names; none without a file. Raises UsageError."""
+    return read_command_config(config) if config is not None else {}
+
+
+def _teller(store: Store, on_trial: Callable[[StoredTrial], object]) -> Callable[[Sequence[Changed]], None]:
+    batches = 0
+
+    def on_batch(changed: Sequence[Changed]) -> None:
+        nonlocal batches
+        batches += 1
+        ended = any(one.sums.has_ended for one in changed)
+        if not changed or (batches % _TELL_EVERY_BATCHES and not ended):
+            return
+        names = {one.sums.name for one in changed}
+        for trial in store.trials():
+            if trial.name in names:
+                on_trial(trial)
+
+    return on_batch
+
+
+def _reason(error: Exception) -> str:
+    """The sentence of ours in Spark's text, or its first line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line.partition("Error: ")[2] for line in lines if line.startswith("highwater.") and "Error: " in line]
+    return (ours or lines or ["no reason given"])[0]
