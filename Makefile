@@ -11,7 +11,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 .PHONY: setup setup-dev
-setup: ## Install what a benchmark needs into .venv
+setup: ## Install what a benchmark and a pipeline need into .venv
 	@./setup.sh run
 setup-dev:
 	@./setup.sh dev

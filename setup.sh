@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Makes .venv beside this file with what Highwater needs. `make` calls it; it is quick when nothing has changed.
-#   ./setup.sh run    what a benchmark needs
+#   ./setup.sh run    what a benchmark and a pipeline need
 #   ./setup.sh dev    that, and what lint and tests need
 set -euo pipefail
 cd "$(dirname "$0")"
 
 profile=${1:-run}
 case $profile in
-  run) extras="bench" ;;
+  run) extras="bench,pipeline" ;;
   dev) extras="dev" ;;
   *) echo "setup.sh: unknown profile '$profile': use run or dev" >&2; exit 2 ;;
 esac

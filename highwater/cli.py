@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 ROOMS: Final = {
     "bench": ("highwater.bench.cli", "app"),
     "broker": ("highwater.broker.cli", "app"),
+    "pipeline": ("highwater.pipeline.cli", "app"),
     "report": ("highwater.reports.cli", "report"),
     "tune": ("highwater.tuning.cli", "app"),
 }
@@ -26,9 +27,12 @@ GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str]]]]] = {
     "tune": {(): {"prove": ("highwater.bench.commands.prove", "prove")}},
     "bench": {("history",): {"report": ("highwater.reports.cli", "history_report")}},
 }
-# What the extra of that name brings, as it is imported: without it a host has its broker and its tuner all the same.
-# pydantic is no sign of it, as typer brings that too.
-BENCH_EXTRA: Final = frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"})
+# What each extra brings, as it is imported: without them a host has its broker and its tuner all the same.
+# pydantic is no sign of one, as typer brings that too.
+EXTRAS: Final = {
+    "bench": frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"}),
+    "pipeline": frozenset({"numpy", "pyarrow", "pyspark", "yaml"}),
+}
 
 
 class _Rooms(TyperGroup):
@@ -105,9 +109,10 @@ def main() -> None:
             typer.echo(f"error: {message}", err=True)
         status = error.exit_code
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in BENCH_EXTRA:
+        extra = "pipeline" if sys.argv[1:2] == ["pipeline"] else "bench"
+        if (error.name or "").partition(".")[0] not in EXTRAS[extra]:
             raise
         command = " ".join(("highwater", *sys.argv[1:2]))
-        typer.echo(f"error: {command} needs {error.name}: pip install 'highwater[bench]'", err=True)
+        typer.echo(f"error: {command} needs {error.name}: pip install 'highwater[{extra}]'", err=True)
         status = 2
     sys.exit(status)

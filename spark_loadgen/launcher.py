@@ -22,8 +22,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from highwater.common.package_archive import write_archive
+from highwater.common.spark_java import Java
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
-from highwater.spark_loadgen.java import Java, find_java
+from highwater.spark_loadgen.java import find_java
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
 from highwater.spark_loadgen.spark_errors import reason_of
 from highwater.spark_loadgen.supervision import Background, supervise

@@ -125,6 +125,7 @@ SANS_IO = (
     "pipeline/messaging/policy.py",
     "pipeline/messaging/record.py",
     "pipeline/messaging/retrying.py",
+    "pipeline/run/progress.py",
     "pipeline/source/filters.py",
     "pipeline/source/limits.py",
     "pipeline/source/offsets.py",

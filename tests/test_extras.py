@@ -1,4 +1,4 @@
-"""What works without the extra `bench`: a host of brokers has neither Spark nor the instrument."""
+"""What works without the extras `bench` and `pipeline`: a host of brokers has neither Spark nor the instrument."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from highwater.cli import BENCH_EXTRA
+from highwater.cli import EXTRAS
 from tests.test_dependencies import requirements_of
 
 # Whoever imports one of these learns that it is not installed.
@@ -18,7 +18,7 @@ WITHOUT = f"""
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {sorted(BENCH_EXTRA)}:
+        if name.partition(".")[0] in {sorted(EXTRAS["bench"] | EXTRAS["pipeline"])}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Missing())
 """
@@ -45,23 +45,27 @@ def test_the_broker_and_the_tuner_need_nothing_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "extra"),
     [
-        ("bench", "run", "workloads/quickstart.yaml", "--out", "{out}"),
-        ("report", "results/none"),
-        ("tune", "prove", "--plan", "vm.swappiness=60:1"),
+        (("bench", "run", "workloads/quickstart.yaml", "--out", "{out}"), "bench"),
+        (("report", "results/none"), "bench"),
+        (("tune", "prove", "--plan", "vm.swappiness=60:1"), "bench"),
+        (("pipeline", "run", "examples/windows.yaml"), "pipeline"),
     ],
 )
-def test_what_needs_it_says_so_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str, ...], extra: str) -> None:
     done = run(MAIN, *(argument.format(out=tmp_path / "out") for argument in arguments))
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: highwater {arguments[0]} needs ")
-    assert line.endswith(": pip install 'highwater[bench]'")
+    assert line.endswith(f": pip install 'highwater[{extra}]'")
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("broker", "--help"), ("tune", "list"), ("bench", "--help")])
-def test_help_and_the_other_rooms_come_without_it(arguments: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [("--help",), ("broker", "--help"), ("tune", "list"), ("bench", "--help"), ("pipeline", "run", "--help")],
+)
+def test_help_and_the_other_rooms_come_without_them(arguments: tuple[str, ...]) -> None:
     done = run(MAIN, *arguments)
     assert done.returncode == 0, done.stderr
 
@@ -72,8 +76,9 @@ def test_a_package_that_is_missing_of_the_core_is_no_matter_of_the_extra() -> No
     assert done.returncode == 1
 
 
-def test_the_extra_is_known_by_the_names_it_is_imported_by() -> None:
-    wanted = {canonicalize_name(each.name) for each in (*requirements_of("bench"), *requirements_of("observe"))}
+@pytest.mark.parametrize("extras", [("bench", "observe"), ("pipeline",)])
+def test_an_extra_is_known_by_the_names_it_is_imported_by(extras: tuple[str, ...]) -> None:
+    wanted = {canonicalize_name(each.name) for extra in extras for each in requirements_of(extra)}
     imported = {
         name
         for name, distributions in packages_distributions().items()
@@ -81,4 +86,4 @@ def test_the_extra_is_known_by_the_names_it_is_imported_by() -> None:
         if wanted & {canonicalize_name(distribution) for distribution in distributions}
     }
     # A second name that nobody uses; what the command line brings as well; what jinja2 brings.
-    assert imported - {"pyhdrh", "pydantic"} == BENCH_EXTRA - {"markupsafe"}
+    assert imported - {"pyhdrh", "pydantic"} == EXTRAS[extras[0]] - {"markupsafe"}

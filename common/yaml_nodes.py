@@ -1,0 +1,102 @@
+"""The data of a YAML document with the line of every key, from the nodes that PyYAML composes of it.
+
+It is stricter than YAML where YAML misleads: a key given twice, a key that is not text, and merge keys are errors;
+dates remain text. PyYAML itself is not imported here, because what rooms share needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+Location = tuple[str | int, ...]
+
+# Far deeper than any file of ours. The limit also stops an alias that contains itself.
+_MAX_DEPTH: Final = 16
+# Aliases of aliases can expand to more than fits into memory.
+_MAX_PARTS: Final = 100_000
+_PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
+
+
+class DocumentError(Exception):
+    """The document is not what it has to be. The text is one line that begins with file and line."""
+
+
+@dataclass(slots=True)
+class Document:
+    """The data of one file, and the origin of each part (`file:line`, or the option that set it)."""
+
+    name: str
+    data: dict[str, Any]
+    origins: dict[Location, str] = field(default_factory=dict)
+
+    def origin(self, location: Location) -> str:
+        """The place where `location`, or the smallest part around it, was written."""
+        for length in range(len(location), 0, -1):
+            if (origin := self.origins.get(location[:length])) is not None:
+                return origin
+        return self.name
+
+
+def read_nodes(name: str, root: Any, construct: Callable[[Any], Any], example: str) -> Document:
+    """Make a document of the root node of a YAML stream.
+
+    construct: makes a value of a scalar node, as PyYAML's SafeLoader.construct_object does. example: a line that such a
+    file could begin with. Raises DocumentError.
+    """
+    if getattr(root, "id", None) != "mapping":
+        raise DocumentError(f"{name}: expected a mapping of keys to values, such as '{example}'")
+    document = Document(name, {})
+    document.data = _mapping(construct, root, (), document)
+    return document
+
+
+def _mapping(construct: Callable[[Any], Any], node: Any, location: Location, document: Document) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key_node, value_node in node.value:
+        where = _line(document, key_node)
+        if key_node.id != "scalar":
+            raise DocumentError(f"{where}: a key must be text, not a {key_node.id}")
+        key = key_node.value
+        if key_node.tag != "tag:yaml.org,2002:str":
+            raise DocumentError(f"{where}: a key must be text; put {key!r} into quotes")
+        path = (*location, key)
+        if key in result:
+            raise DocumentError(f"{where}: {dotted(path)} is given twice (first at {document.origins[path]})")
+        document.origins[path] = where
+        result[key] = _value(construct, value_node, path, document)
+    return result
+
+
+def _value(construct: Callable[[Any], Any], node: Any, location: Location, document: Document) -> Any:
+    if len(location) > _MAX_DEPTH:
+        raise DocumentError(f"{_line(document, node)}: nested too deeply")
+    if len(document.origins) > _MAX_PARTS:
+        raise DocumentError(f"{_line(document, node)}: more than {_MAX_PARTS} keys and values")
+    if node.id == "mapping":
+        return _mapping(construct, node, location, document)
+    if node.id == "sequence":
+        for index, item in enumerate(node.value):
+            document.origins[(*location, index)] = _line(document, item)
+        return [_value(construct, item, (*location, index), document) for index, item in enumerate(node.value)]
+    if node.tag not in _PLAIN_TAGS:
+        return node.value
+    try:
+        return construct(node)
+    except ValueError as error:
+        raise DocumentError(
+            f"{_line(document, node)}: {dotted(location)}: {node.value!r} is not a value: {error}"
+        ) from None
+
+
+def _line(document: Document, node: Any) -> str:
+    return f"{document.name}:{node.start_mark.line + 1}"
+
+
+def dotted(location: Location) -> str:
+    """`("exclude", 0, "load.rate")` -> `exclude[0].load.rate`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text

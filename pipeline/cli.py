@@ -1,0 +1,22 @@
+"""The commands `highwater pipeline …`; what they need is imported when they run."""
+
+from __future__ import annotations
+
+import typer
+
+from highwater.pipeline.run.command import run
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Streams over topics, on Spark.\n\n"
+    "Exit codes: 0 done; 2 bad input or set-up; 3 records are gone that were to be read; 5 failed; 130 interrupted.",
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Make `run` a command of a group even while it is the only one."""
+
+
+app.command()(run)

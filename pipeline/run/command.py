@@ -1,0 +1,63 @@
+"""The command `highwater pipeline run FILE`: its options, its help, its exit codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from highwater.pipeline.exit_codes import EXIT_USAGE
+
+
+def run(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The pipeline, as YAML; docs/pipeline-run.md describes it.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check everything, ask the brokers, print the plan, write nothing.")
+    ] = False,
+    flow: Annotated[
+        list[str] | None, typer.Option("--flow", metavar="NAME", help="Run this flow alone; may be repeated.")
+    ] = None,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Read what is there and end, whatever the triggers of the file are.")
+    ] = False,
+    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
+    spark_conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--spark-conf", metavar="NAME=VALUE", help="A setting of Spark; wins over the file; may be repeated."
+        ),
+    ] = None,
+) -> None:
+    """Run the flows of a pipeline: read topics and files, apply SQL and Python, write to sinks.
+
+    A flow with the trigger availableNow reads what is there and ends. A flow with an interval, such as 10 seconds, runs
+    until SIGINT (Ctrl-C) or SIGTERM: the batch that has begun is finished, then the run ends. A second signal ends it
+    at once; the next run repeats the batch.
+
+    Exit codes: 0 done, or stopped by a signal between batches; 2 a mistake in the call, the file or the set-up;
+    3 records are gone that were to be read; 5 a step, a broker or a sink failed; 130 stopped in the middle of a batch.
+    """
+    from highwater.pipeline.run.runner import Request, run_pipeline
+
+    settings = {}
+    for text in spark_conf or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals):
+            typer.echo(f"error: --spark-conf {text}: write it as NAME=VALUE", err=True)
+            raise typer.Exit(EXIT_USAGE)
+        settings[name] = value
+    raise typer.Exit(
+        run_pipeline(
+            Request(
+                file=file,
+                is_dry=dry_run,
+                flows=tuple(flow or ()),
+                available_now=available_now,
+                master=master,
+                settings=settings,
+            )
+        )
+    )

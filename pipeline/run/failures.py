@@ -1,0 +1,59 @@
+"""Reduces the errors of Spark, its workers and its streaming queries to one line and an exit code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from highwater.pipeline import errors
+from highwater.pipeline.exit_codes import EXIT_DATA_LOSS, EXIT_FAILED, EXIT_USAGE
+
+_OURS: Final = re.compile(r"\bhighwater\.pipeline\.(?:\w+\.)*(\w+Error): (.+)$")
+_PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b(?:: .*)?$")
+_TRACE: Final = "Traceback (most recent call last):"
+_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
+_JAVA_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
+_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
+
+
+def reason_of(error: BaseException) -> str:
+    """One line: the text of the room's own error if there is one, else the last Python error, else Java's first."""
+    return _explain(error)[1]
+
+
+def exit_code_of(error: BaseException) -> int:
+    """EXIT_DATA_LOSS, EXIT_USAGE for what a user has to correct, EXIT_FAILED for everything else."""
+    name = _explain(error)[0]
+    if name == errors.DataLossError.__name__:
+        return EXIT_DATA_LOSS
+    return EXIT_USAGE if name == errors.SettingsError.__name__ else EXIT_FAILED
+
+
+def _explain(error: BaseException) -> tuple[str, str]:
+    """The class of the error without its module, and its line."""
+    if isinstance(error, errors.PipelineError):
+        return type(error).__name__, str(error)
+    text = str(getattr(error, "java_exception", None) or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    ours = [match for line in lines if (match := _OURS.search(line))]
+    if ours:
+        return ours[-1][1], ours[-1][2]
+    traces = [index for index, line in enumerate(lines) if _TRACE in line]
+    if traces and (python := [line for line in lines[traces[-1] + 1 :] if _PYTHON_ERROR.match(line)]):
+        return type(error).__name__, python[0]
+    messages = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
+    if lost := _LOST_TASK.search(messages[0]):
+        return type(error).__name__, lost[1]
+    return type(error).__name__, _SQL_STATE.sub("", _JAVA_CLASS.sub("", messages[0]))
+
+
+def first_error_in(log: Path) -> str:
+    """The first line of Java's output that reports an error, or the last line of all."""
+    try:
+        text = log.read_text("utf-8", "replace")
+    except OSError:
+        text = ""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    found = [line for line in lines if "exception" in line.lower() or "error" in line.lower()]
+    return (found or lines[-1:] or ["it printed nothing"])[0].removeprefix('Exception in thread "main" ')

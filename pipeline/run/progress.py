@@ -1,0 +1,95 @@
+"""What the queries of a run have done, from Spark's progress reports: counts, rates, lag. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from highwater.common.units import NONE, count_text, rate_text
+
+Report = Mapping[str, Any]
+"""One StreamingQueryProgress, as its JSON."""
+
+
+@dataclass(slots=True)
+class FlowProgress:
+    """lag: offsets that brokers have and the query has not read; None if the source does not say."""
+
+    name: str
+    batches: int = 0
+    last_batch: int | None = None
+    rows_in: int = 0
+    rows_per_s: float = 0.0
+    lag: int | None = None
+    state_rows: int | None = None
+    late_rows: int = 0
+    watermark: str = ""
+    _seen: set[str] = field(default_factory=set)
+
+    def add(self, reports: Iterable[Report]) -> bool:
+        """Take the reports in that are new; returns whether there was one."""
+        is_new = False
+        for report in reports:
+            if report["timestamp"] in self._seen:
+                continue
+            self._seen.add(report["timestamp"])
+            is_new = True
+            self._take(report)
+        return is_new
+
+    def _take(self, report: Report) -> None:
+        if report["batchId"] != self.last_batch:
+            self.batches += 1
+        self.last_batch = report["batchId"]
+        self.rows_in += report["numInputRows"]
+        if report["numInputRows"]:
+            self.rows_per_s = float(report["processedRowsPerSecond"])
+        operators = report.get("stateOperators") or ()
+        if operators:
+            self.state_rows = sum(each["numRowsTotal"] for each in operators)
+            self.late_rows += sum(each.get("numRowsDroppedByWatermark", 0) for each in operators)
+        self.watermark = (report.get("eventTime") or {}).get("watermark", self.watermark)
+        lags = [lag_of(each.get("endOffset"), each.get("latestOffset")) for each in report["sources"]]
+        known = [each for each in lags if each is not None]
+        self.lag = sum(known) if known else None
+
+    def line(self) -> str:
+        """`per_minute: batch 3, 12,000 rows (24,000/s), lag 0, watermark 2026-01-01T00:00:50Z`."""
+        if self.last_batch is None:
+            return f"{self.name}: waits for its first batch"
+        parts = [f"batch {self.last_batch}", f"{count_text(self.rows_in)} rows ({rate_text(self.rows_per_s)})"]
+        parts.append(f"lag {NONE if self.lag is None else count_text(self.lag)}")
+        if self.state_rows is not None:
+            parts.append(f"rows in state: {count_text(self.state_rows)}")
+        if self.late_rows:
+            parts.append(f"late rows dropped: {count_text(self.late_rows)}")
+        if self.watermark and not self.watermark.startswith("1970-01-01T00:00:00"):
+            parts.append(f"watermark {self.watermark.replace('.000Z', 'Z')}")
+        return f"{self.name}: {', '.join(parts)}"
+
+
+def lag_of(end: object, latest: object) -> int | None:
+    """The offsets between two positions of a source of topics; None if they are not of topics."""
+    read, there = _by_partition(end), _by_partition(latest)
+    if read is None or there is None:
+        return None
+    return sum(max(0, offset - read.get(of, 0)) for of, offset in there.items())
+
+
+def _by_partition(offsets: object) -> dict[tuple[str, str], int] | None:
+    if isinstance(offsets, str):
+        try:
+            offsets = json.loads(offsets)
+        except ValueError:
+            return None
+    if not isinstance(offsets, dict):
+        return None
+    found = {}
+    for topic, partitions in offsets.items():
+        if not isinstance(partitions, dict):
+            return None
+        if not topic.startswith("#"):
+            found.update({(topic, partition): int(offset) for partition, offset in partitions.items()})
+    return found or None

@@ -1,0 +1,190 @@
+"""A run from its file to its exit code: trial broker, session, flows, signals, the last line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from highwater.common.nearest import did_you_mean
+from highwater.common.units import count_text, plural, wait_text
+from highwater.pipeline.errors import PipelineError, SettingsError
+from highwater.pipeline.exit_codes import EXIT_INTERRUPTED, EXIT_OK
+from highwater.pipeline.run.display import Display
+from highwater.pipeline.run.document import read_document
+from highwater.pipeline.run.failures import exit_code_of, reason_of
+from highwater.pipeline.run.frames import Frames
+from highwater.pipeline.run.model import AVAILABLE_NOW, TOPIC_FORMAT, Flow, Pipeline, Source
+from highwater.pipeline.run.parse import parse_pipeline
+from highwater.pipeline.run.plan import check_a_stream, check_topics, lines_of_flow
+from highwater.pipeline.run.queries import FlowRun, watch
+from highwater.pipeline.run.session import spark_session
+from highwater.pipeline.run.sink_formats import FORMATS, Opened, target_of
+from highwater.pipeline.run.storage import Storage
+from highwater.pipeline.run.trial import trial_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The call. flows: names; empty for all. settings: of Spark."""
+
+    file: Path
+    is_dry: bool
+    flows: tuple[str, ...]
+    available_now: bool
+    master: str
+    settings: Mapping[str, str]
+
+
+def run_pipeline(request: Request) -> int:
+    """Run it, print what happens, and return the exit code. An error is one line on standard error."""
+    display = Display()
+    stop = _Stop()
+    with contextlib.ExitStack() as cleanup:
+        try:
+            cleanup.enter_context(stop.on_signals())
+            return _run(request, display, stop, cleanup)
+        except PipelineError as error:
+            display.error(str(error))
+            return exit_code_of(error)
+        except KeyboardInterrupt:
+            display.error("interrupted before the first batch")
+            return EXIT_INTERRUPTED
+
+
+def _run(request: Request, display: Display, stop: _Stop, cleanup: contextlib.ExitStack) -> int:
+    document = read_document(request.file)
+    folder = request.file.resolve().parent
+    pipeline = parse_pipeline(document, os.environ, folder, None)
+    flows = _chosen(pipeline, request)
+    if pipeline.trial:
+        display.step(f"starting a broker for this trial with {', '.join(topic.name for topic in pipeline.trial)}")
+        address = cleanup.enter_context(trial_broker(pipeline.trial))
+        pipeline = parse_pipeline(document, os.environ, folder, address)
+        flows = _chosen(pipeline, request)
+    temporary = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-run-")))
+    kept = None if pipeline.storage is None else Storage(pipeline.storage / pipeline.name)
+    storage = kept or Storage(temporary)
+    log = temporary / "dry.log" if request.is_dry else storage.log
+    display.step(f"starting Spark {request.master}")
+    spark = cleanup.enter_context(
+        spark_session(pipeline.name, request.master, {**pipeline.configuration, **request.settings}, log)
+    )
+    planned = [_plan(spark, pipeline, flow, storage) for flow in flows]
+    if request.is_dry:
+        display.say(f"pipeline {pipeline.name} ({request.file}): nothing was written")
+        for each in planned:
+            for line in lines_of_flow(pipeline, each.flow, each.frame, each.used, kept):
+                display.say(line)
+        return EXIT_OK
+    for each in planned:
+        check_topics(pipeline, each.used)
+    return _run_flows(planned, storage, display, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    flow: Flow
+    frame: DataFrame
+    used: tuple[str, ...]
+
+
+def _chosen(pipeline: Pipeline, request: Request) -> list[Flow]:
+    for name in request.flows:
+        if name not in pipeline.flows:
+            raise SettingsError(f"--flow {name}: {request.file} has no such flow{did_you_mean(name, pipeline.flows)}")
+    flows = [flow for name, flow in pipeline.flows.items() if not request.flows or name in request.flows]
+    if request.available_now:
+        return [dataclasses.replace(flow, trigger=AVAILABLE_NOW) for flow in flows]
+    return flows
+
+
+def _plan(spark: SparkSession, pipeline: Pipeline, flow: Flow, storage: Storage) -> _Planned:
+    def options(source: Source) -> Mapping[str, str]:
+        if source.format == TOPIC_FORMAT and source.is_stream:
+            return storage.with_first_offsets(flow.name, source.name, source.options)
+        return source.options
+
+    frames = Frames(spark, pipeline, options)
+    frame = frames.of(flow)
+    check_a_stream(flow, frame)
+    return _Planned(flow, frame, frames.used)
+
+
+def _run_flows(planned: Sequence[_Planned], storage: Storage, display: Display, stop: _Stop) -> int:
+    started_s = time.monotonic()
+    stop.has_begun = True
+    runs: list[FlowRun] = []
+    with display.live():
+        try:
+            for each in planned:
+                sink = FORMATS[each.flow.sink.format].open(
+                    Opened(each.flow.name, each.flow.sink.options, display.table)
+                )
+                checkpoint = str(storage.checkpoint(each.flow.name))
+                runs.append(FlowRun(each.flow, each.frame, sink, checkpoint, stop.stopping))
+                display.progress(each.flow.name, runs[-1].progress.line())
+        except Exception as error:
+            flow = planned[len(runs)].flow
+            stop.stopping.set()
+            watch(runs, stop.stopping, stop.at_once, lambda _: None)
+            raise SettingsError(f"{flow.origin}: flows.{flow.name}: {reason_of(error)}") from error
+        failures = watch(
+            runs, stop.stopping, stop.at_once, lambda run: display.progress(run.flow.name, run.progress.line())
+        )
+    display.last_progress()
+    for run in runs:
+        display.say(_answer(run, time.monotonic() - started_s))
+    for name, failure in failures.items():
+        display.error(f"flow {name}: {reason_of(failure)} (Spark's log: {storage.log})")
+    if failures:
+        return min(map(exit_code_of, failures.values()))
+    return EXIT_INTERRUPTED if stop.at_once.is_set() else EXIT_OK
+
+
+def _answer(run: FlowRun, seconds: float) -> str:
+    """`done: per_minute: 6,000 rows in, 12 rows out to the console, 2 batches in 9 s`."""
+    word = "failed" if run.failure is not None else "stopped" if run.was_stopped else "done"
+    out = "" if run.rows_out is None else f"{count_text(run.rows_out)} rows out "
+    target = target_of(run.flow.sink.format, run.flow.sink.options)
+    return (
+        f"{word}: {run.flow.name}: {count_text(run.progress.rows_in)} rows in, {out}to {target}, "
+        f"{plural(run.progress.batches, 'batch').replace('batchs', 'batches')} in {wait_text(seconds)}"
+    )
+
+
+class _Stop:
+    """The first signal asks for a stop between two batches, the second one for a stop at once."""
+
+    def __init__(self) -> None:
+        self.stopping = threading.Event()
+        self.at_once = threading.Event()
+        self.has_begun = False
+        """Whether flows run; before that a signal ends the run where it is."""
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[None]:
+        before = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        if not self.has_begun:
+            raise KeyboardInterrupt
+        (self.at_once if self.stopping.is_set() else self.stopping).set()

@@ -1,0 +1,169 @@
+"""The command as a person calls it: the example, mistakes that Spark finds, a stop between two batches."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.running import running_broker
+from tests.pipeline.source.topics import Topics
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[3]
+QUIET = ("--master", "local[2]", "--spark-conf", "spark.driver.memory=1g")
+TIMEOUT_S = 300.0
+
+
+def command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "highwater", "pipeline", "run", *map(str, arguments), *QUIET]
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+    )
+
+
+@pytest.fixture(scope="module")
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
+        yield Topics(broker.address)
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "pipeline.yaml"
+    file.write_text(f"name: test\nstorage: state\nkafka: {{bootstrap.servers: '${{BROKER}}'}}\n{text}")
+    return file
+
+
+SOURCE = """\
+sources:
+  numbers:
+    format: highwater
+    options: {subscribe: TOPIC, startingOffsets: earliest, maxOffsetsPerTrigger: 100}
+"""
+
+
+def test_the_example_needs_nothing_and_shows_a_table() -> None:
+    done = run(ROOT / "examples/windows.yaml")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"09:03 +│ 148 +│ 3980\.10", done.stdout)
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("done: per_minute: 1,200 rows in, 7 rows out to the console, 2 batches in ")
+
+
+def test_sql_and_python_steps_go_on_where_they_were(tmp_path: Path, topics: Topics) -> None:
+    topics.create("steps", 2)
+    topics.produce("steps", 30)
+    (tmp_path / "steps.py").write_text(
+        "from pyspark.sql.functions import udf\n"
+        "@udf('int')\n"
+        "def doubled(size): return 2 * size\n"
+        "def sizes(lengths): return lengths.select(doubled('size').alias('twice'))\n"
+    )
+    file = write(
+        tmp_path,
+        SOURCE.replace("TOPIC", "steps")
+        + "views:\n"
+        + "  lengths: {sql: 'SELECT length(value) AS size FROM numbers WHERE value IS NOT NULL'}\n"
+        + "  doubles: {python: 'steps.py:sizes'}\n"
+        + "flows:\n"
+        + "  total: {sql: SELECT sum(twice) AS total FROM doubles, output_mode: complete, sink: {format: console}}\n",
+    )
+    plan = run(file, "--dry-run", BROKER=topics.address)
+    assert plan.returncode == 0, plan.stderr
+    assert (
+        "numbers: stream of steps, 2 partitions, 30 offsets from its start (steps-0 0 to 30, steps-1 0 to 0)"
+        in plan.stdout
+    )
+    assert "columns     total bigint" in plan.stdout
+    assert not (tmp_path / "state").exists()
+
+    expected = 2 * sum(len(row["value"]) for row in topics.rows("steps", 2) if row["value"] is not None)
+    first = run(file, BROKER=topics.address)
+    assert first.returncode == 0, first.stderr
+    assert f"│ {expected} " in first.stdout
+    topics.produce("steps", 30, partition=1)
+    second = run(file, BROKER=topics.address)
+    assert f"│ {2 * expected} " in second.stdout
+    assert "done: total: 30 rows in, 1 rows out to the console" in second.stdout
+    again = run(file, "--dry-run", BROKER=topics.address)
+    assert "goes on after batch 1 at steps-0 30, steps-1 30" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("flow", "code", "message"),
+    [
+        ("sql: SELECT valeu FROM numbers", 2, r":8: flows\.out: \[UNRESOLVED_COLUMN.*valeu.*`value`"),
+        ("sql: SELECT * FROM number", 2, r":8: flows\.out: there is no source or view number; did you mean numbers\?"),
+        ("sql: SELECT count(*) FROM numbers", 2, r":8: flows\.out: .*output mode"),
+        ("sql: SELECT 1 AS one", 2, r":8: flows\.out: reads no stream"),
+        ("sql: 'SELECT assert_true(false) FROM numbers'", 5, r"flow out: .*ASSERT.*spark\.log"),
+    ],
+)
+def test_what_spark_finds_is_one_line(tmp_path: Path, topics: Topics, flow: str, code: int, message: str) -> None:
+    topics.create(name := f"wrong-{abs(hash(flow))}")
+    topics.produce(name, 5)
+    file = write(
+        tmp_path, SOURCE.replace("TOPIC", name) + f"flows:\n  out:\n    {flow}\n    sink: {{format: console}}\n"
+    )
+    done = run(file, BROKER=topics.address)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert (done.returncode, len(errors)) == (code, 1), done.stderr
+    assert re.search(message, errors[0]), errors[0]
+
+
+def test_a_topic_that_is_missing_is_named_with_its_line(tmp_path: Path, topics: Topics) -> None:
+    file = write(tmp_path, SOURCE.replace("TOPIC", "none") + "flows:\n  out: {from: numbers, sink: {format: noop}}\n")
+    done = run(file, BROKER=topics.address)
+    assert done.returncode == 2
+    assert "pipeline.yaml:5: sources.numbers: topic none does not exist" in done.stderr
+
+
+def test_records_that_are_gone_have_an_exit_code_of_their_own(tmp_path: Path, topics: Topics) -> None:
+    topics.create("gone")
+    topics.produce("gone", 10)
+    file = write(tmp_path, SOURCE.replace("TOPIC", "gone") + "flows:\n  out: {from: numbers, sink: {format: noop}}\n")
+    assert run(file, BROKER=topics.address).returncode == 0
+    topics.produce("gone", 10)
+    topics.delete_records("gone", 15)
+    done = run(file, BROKER=topics.address)
+    assert done.returncode == 3, done.stderr
+    assert "error: flow out: " in done.stderr
+    assert "gone-0" in done.stderr
+
+
+def test_a_signal_stops_between_two_batches(tmp_path: Path, topics: Topics) -> None:
+    topics.create("endless")
+    topics.produce("endless", 250)
+    flow = "flows:\n  out: {from: numbers, trigger: 1 second, sink: {format: console}}\n"
+    file = write(tmp_path, SOURCE.replace("TOPIC", "endless") + flow)
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as errors:
+        process = subprocess.Popen(
+            command(file), stdout=out, stderr=errors, env={**os.environ, "BROKER": topics.address}
+        )
+        try:
+            wait_until(lambda: "out, batch 0" in (tmp_path / "out").read_text(), "the first batch", TIMEOUT_S)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()
+            process.wait()
+    last = (tmp_path / "out").read_text().splitlines()[-1]
+    assert (match := re.match(r"stopped: out: (\d+) rows in, \1 rows out to the console", last)), last
+    rest = run(file, "--available-now", BROKER=topics.address)
+    assert f"done: out: {250 - int(match[1])} rows in" in rest.stdout
