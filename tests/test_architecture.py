@@ -126,6 +126,7 @@ SANS_IO = (
     "pipeline/messaging/record.py",
     "pipeline/messaging/retrying.py",
     "pipeline/run/progress.py",
+    "pipeline/sink/options.py",
     "pipeline/source/filters.py",
     "pipeline/source/limits.py",
     "pipeline/source/offsets.py",

@@ -296,10 +296,16 @@ class Client:
     # Transactions
 
     def init_producer_id(
-        self, transactional_id: str | None = None, transaction_timeout_ms: int = 60_000
+        self,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
+        known: Producer | None = None,
     ) -> Producer | BrokerError:
-        """A new producer; with a transactional id it ends what an earlier one left open, and fences that one."""
-        request = requests.init_producer_id(transactional_id, transaction_timeout_ms)
+        """A new producer; with a transactional id it ends what an earlier one left open, and fences that one.
+
+        `known`: the producer that this one follows; PRODUCER_FENCED if another took over in between.
+        """
+        request = requests.init_producer_id(transactional_id, transaction_timeout_ms, known)
         if transactional_id is None:
 
             def attempt() -> _Attempt[Producer | BrokerError]:

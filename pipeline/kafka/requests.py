@@ -352,8 +352,13 @@ def offset_fetch(
     return _cold("offset_fetch", 7 if require_stable else 5, 7, fields, read)
 
 
-def init_producer_id(transactional_id: str | None, transaction_timeout_ms: int) -> Request[Producer | BrokerError]:
-    """Ends what an earlier producer with the transactional id left open, and fences that producer."""
+def init_producer_id(
+    transactional_id: str | None, transaction_timeout_ms: int, known: Producer | None = None
+) -> Request[Producer | BrokerError]:
+    """Ends what an earlier producer with the transactional id left open, and fences that producer.
+
+    `known`: fails with PRODUCER_FENCED if another has the transactional id by now (KIP-360).
+    """
 
     def read(answer: Any) -> Producer | BrokerError:
         return _error(answer.error_code) or Producer(answer.producer_id, answer.producer_epoch)
@@ -361,10 +366,10 @@ def init_producer_id(transactional_id: str | None, transaction_timeout_ms: int) 
     fields = {
         "transactional_id": transactional_id,
         "transaction_timeout": transaction_timeout_ms,
-        "producer_id": -1,
-        "producer_epoch": -1,
+        "producer_id": -1 if known is None else known.producer_id,
+        "producer_epoch": -1 if known is None else known.epoch,
     }
-    return _cold("init_producer_id", 0, 4, fields, read)
+    return _cold("init_producer_id", 0 if known is None else 3, 4, fields, read)
 
 
 def add_partitions_to_txn(

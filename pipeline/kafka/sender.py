@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kio.schema.errors import ErrorCode
 
@@ -199,7 +199,7 @@ class BatchSender:
             elif answer.is_retriable or batch.of in held_up:
                 failed.append(batch)
             else:
-                self._refuse(batch, answer)
+                self._refuse_batch(batch, answer)
         return failed
 
     def _recover(self, connection: Connection, failed: Sequence[_Batch] = ()) -> None:
@@ -211,7 +211,7 @@ class BatchSender:
         for batch in batches:
             answer = self._client.produce(*batch.of, batch.data, transactional_id=self._transactional_id)
             if isinstance(answer, BrokerError):
-                self._refuse(batch, answer)
+                self._refuse_batch(batch, answer)
             else:
                 self._count(batch, answer)
 
@@ -224,20 +224,24 @@ class BatchSender:
             written.first_offset = first if written.first_offset < 0 else min(first, written.first_offset)
             written.last_offset = max(last, written.last_offset)
 
-    def _refuse(self, batch: _Batch, error: BrokerError) -> None:
+    def _refuse_batch(self, batch: _Batch, error: BrokerError) -> None:
         if error.code is ErrorCode.duplicate_sequence_number:
             # An older copy than the broker remembers the place of.
             self._count(batch, Appended(-1, -1))
             return
-        if error.code in FENCED:
-            raise FencedError(f"{partition_name(*batch.of)}: {fenced_text(self._transactional_id, error)}")
-        what = str(error)
         if error.code is ErrorCode.message_too_large:
-            what = (
+            raise RefusedBatchError(
+                *batch.of,
                 f"a batch of {plural(batch.record_count, 'record')}, {size_text(len(batch.data))}, is larger than "
-                "max.message.bytes of the topic; raise that, or write smaller records"
+                "max.message.bytes of the topic; raise that, or write smaller records",
             )
-        raise RefusedBatchError(*batch.of, what)
+        self.refuse(batch.of, error)
+
+    def refuse(self, of: TopicPartition, error: BrokerError) -> NoReturn:
+        """Raises FencedError or RefusedBatchError for what a broker answered about a partition."""
+        if error.code in FENCED:
+            raise FencedError(f"{partition_name(*of)}: {fenced_text(self._transactional_id, error)}")
+        raise RefusedBatchError(*of, str(error))
 
 
 def fenced_text(transactional_id: str | None, error: BrokerError) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.columns import schema_of
+from highwater.pipeline.sink.columns import written_columns
+from highwater.pipeline.sink.options import EXACTLY_ONCE, read_sink_options
+from highwater.pipeline.sink.partition_transaction import BatchWriter, StreamWriter
 from highwater.pipeline.source.batch import BatchReader, FilteringBatchReader
 from highwater.pipeline.source.options import Options, read_options
 from highwater.pipeline.source.stream import StreamReader
@@ -30,6 +39,23 @@ class HighwaterDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         return StreamReader(read_options(self.options, is_stream=True))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        options = read_sink_options(self.options)
+        if overwrite:
+            raise SettingsError("a topic cannot be overwritten; write with mode append")
+        if options.delivery == EXACTLY_ONCE:
+            raise SettingsError(
+                "delivery=exactly_once is for streams; batch_transaction.Sink(…).append(frame) writes a DataFrame as "
+                "one transaction"
+            )
+        return BatchWriter(options, written_columns(schema, options.topic))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        options = read_sink_options(self.options)
+        if overwrite:
+            raise SettingsError("a topic cannot be overwritten; use output mode append or update")
+        return StreamWriter(options, written_columns(schema, options.topic))
 
     def _options_of_either_kind(self) -> Options:
         """Spark does not say yet whether this is a stream."""

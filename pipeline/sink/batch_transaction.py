@@ -1,0 +1,313 @@
+"""A sink for foreachBatch that writes a whole micro-batch to topics as one transaction of Kafka.
+
+All tasks write with one producer id and epoch, each to partitions of its own. The marker, which names the query and the
+batch, is committed in the same transaction as offsets of a group: a batch that Spark runs again is recognised by it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name that PySpark's documentation uses
+
+from highwater.common.topic_partition import TopicPartition
+from highwater.pipeline.crash_points import CrashPoint, reach
+from highwater.pipeline.errors import ClientError, SettingsError
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Producer
+from highwater.pipeline.kafka.sender import FENCED, FencedError, fenced_text
+from highwater.pipeline.progress.batch import BatchOf, Progress
+from highwater.pipeline.progress.in_hand import batch_in_hand
+from highwater.pipeline.progress.marker import from_marker, to_marker
+from highwater.pipeline.progress.rule import Decision, decide
+from highwater.pipeline.sink import batch_tasks
+from highwater.pipeline.sink.batch_tasks import REPORT_SCHEMA, ChoosePartitions, TaskReport, WriteTask
+from highwater.pipeline.sink.columns import written_columns
+from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
+from highwater.pipeline.sink.grants import Grants
+from highwater.pipeline.sink.options import AT_LEAST_ONCE, SinkOptions, read_sink_options
+from highwater.pipeline.sink.targets import partition_count
+
+TRIES: Final = 3
+"""Of a batch whose task was lost or whose broker could not be reached, before the query fails."""
+_SERVERS: Final = "kafka.bootstrap.servers"
+_SPECULATION: Final = "spark.speculation"
+_COLUMNS_TARGET: Final = "the topics of the column topic"
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Sink:
+    """`frame.writeStream.foreachBatch(Sink(…).write)`; one for each query, in the driver.
+
+    The group with the name of the transactional id keeps the marker; `resumeFrom=group:NAME` reads it.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, str] | str,
+        transactional_id: str,
+        topic: str | None = None,
+        *,
+        marker_topic: str | None = None,
+    ) -> None:
+        """Raises SettingsError. Nothing is sent before the first batch.
+
+        options: those of the sink, such as kafka.bootstrap.servers; a text is these servers. transactional_id: no other
+        sink may have it. topic: of all rows; without it each row has a column `topic`, and `marker_topic` names one
+        topic, with which the marker is kept.
+        """
+        given = {_SERVERS: options} if isinstance(options, str) else dict(options)
+        if topic is not None:
+            given["topic"] = topic
+        self._options: SinkOptions = read_sink_options(given)
+        if self._options.delivery != AT_LEAST_ONCE:
+            raise SettingsError('delivery is of format("highwater"); this sink is always exactly once')
+        if not transactional_id:
+            raise SettingsError("transactional_id is empty; give each sink a name of its own")
+        self._marker_topic = marker_topic or self._options.topic
+        if not self._marker_topic:
+            raise SettingsError(
+                "without topic, marker_topic has to name a topic of the cluster, with which the marker is kept"
+            )
+        self._transactional_id = transactional_id
+        self._client = Client(self._options.settings)
+        self._producer: Producer | None = None
+        self._before: Producer | None = None
+        """Of this life, before an abort."""
+        self._sequences: dict[TopicPartition, int] = {}
+        self._fenced = ""
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write the rows once, or nothing if they are there already. Raises PipelineError, or what the query raised."""
+        self._write(frame, batch_in_hand(frame, batch_id))
+
+    def _write(self, frame: DataFrame, batch: BatchOf | None) -> None:
+        if self._fenced:
+            raise FencedError(self._fenced)
+        spark = frame.sparkSession
+        if str(spark.sparkContext.getConf().get(_SPECULATION, "false")).lower() == "true":
+            raise SettingsError(f"{_SPECULATION} is true, and two copies of a task must not write; set it to false")
+        columns = written_columns(frame.schema, self._options.topic)
+        for left in reversed(range(TRIES)):
+            try:
+                self._try(frame, columns, batch)
+                return
+            except FencedError as error:
+                self._fenced = str(error)
+                raise
+            except (TaskLostError, ClientError) as error:
+                self._abort()
+                if not left:
+                    raise
+                _LOG.warning("sink %s: %s is aborted and tried again: %s", self._transactional_id, _name(batch), error)
+            except BaseException:
+                self._abort()
+                raise
+
+    def append(self, frame: DataFrame) -> None:
+        """Write a DataFrame of a batch job: readers of committed records see all rows or none.
+
+        Nothing keeps a second call from writing the rows again. Raises as `write` does.
+        """
+        self._write(frame, None)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    # One try
+
+    def _try(self, frame: DataFrame, columns: tuple[str, ...], batch: BatchOf | None) -> None:
+        producer = self._producer_of_this_life()
+        if batch is not None and decide(self._transactional_id, self._stored(), batch, self._target) is Decision.SKIP:
+            reach(CrashPoint.SINK_SKIPPED)
+            return
+        reach(CrashPoint.SINK_BEGINS)
+        begun_s = time.monotonic()
+        counts = self._counts()
+        if self._options.topic:
+            partitions = [(self._options.topic, number) for number in range(counts[self._options.topic])]
+            errors = self._client.add_partitions_to_transaction(self._transactional_id, producer, partitions)
+            self._check(next(iter(errors.values()), None), "the transaction cannot begin")
+        reach(CrashPoint.SINK_BEGUN)
+        sequences = self._run(frame, columns, producer, counts)
+        reach(CrashPoint.SINK_WRITTEN)
+        self._commit(producer, batch, counts)
+        reach(CrashPoint.SINK_COMMITTED)
+        self._sequences |= sequences
+        self._warn_if_slow(batch, time.monotonic() - begun_s)
+
+    @property
+    def _target(self) -> str:
+        return self._options.topic or _COLUMNS_TARGET
+
+    def _producer_of_this_life(self) -> Producer:
+        """Ends what an earlier driver left open, and fences that driver; after an abort, gets a new epoch."""
+        if self._producer is None:
+            found = self._client.init_producer_id(
+                self._transactional_id, self._options.transaction_timeout_ms, self._before
+            )
+            self._check(found, f"no producer id for the transactional id {self._transactional_id}")
+            assert isinstance(found, Producer)
+            self._producer = found
+            self._sequences = {}
+        return self._producer
+
+    def _stored(self) -> Progress | None:
+        committed = self._client.committed_offsets(self._transactional_id)
+        self._check(committed, f"group {self._transactional_id}, which keeps the marker")
+        assert isinstance(committed, dict)
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for of, each in committed.items():
+            self._check(each, f"group {self._transactional_id}, which keeps the marker")
+            assert isinstance(each, CommittedOffset)
+            found[of] = each
+        return from_marker(found)
+
+    def _counts(self) -> dict[str, int]:
+        """How many partitions the topics have that the driver knows of."""
+        names = {self._options.topic, self._marker_topic} - {""}
+        return {name: partition_count(self._client, name) for name in sorted(names)}
+
+    def _run(
+        self, frame: DataFrame, columns: tuple[str, ...], producer: Producer, counts: Mapping[str, int]
+    ) -> dict[TopicPartition, int]:
+        """Write the rows. Returns the next sequences."""
+        spark = frame.sparkSession
+        rows, only_partition = self._divided(frame.select(*map(_as_bytes, columns)), counts)
+        conf = spark.sparkContext.getConf()
+        host = str(conf.get("spark.driver.host", "127.0.0.1"))
+        with Grants(str(conf.get("spark.driver.bindAddress", host)), host) as grants:
+            task = WriteTask(
+                self._options,
+                counts,
+                self._transactional_id,
+                producer,
+                self._sequences,
+                grants.address,
+                adds_partitions=not self._options.topic,
+                only_partition_of_task=only_partition,
+            )
+            try:
+                found = rows.mapInArrow(task, REPORT_SCHEMA).collect()
+            except Exception as error:
+                ours = of_job(error)
+                if ours is error:
+                    raise
+                raise ours from None
+        reports = [TaskReport.from_bytes(bytes(row.report)) for row in found]
+        _raise_for(reports)
+        return {(topic, number): sequence for each in reports for topic, number, _, sequence in each.written}
+
+    def _divided(self, rows: DataFrame, counts: Mapping[str, int]) -> tuple[DataFrame, int | None]:
+        """The rows in tasks that own their partitions, and where the tasks' only partitions begin if they have one."""
+        if self._options.topic:
+            count = counts[self._options.topic]
+            if count == 1:
+                return rows.coalesce(1), None
+            if "key" not in rows.columns and "partition" not in rows.columns:
+                # No shuffle is needed: the tasks divide the partitions.
+                return rows.coalesce(count), self._moving_start(count)
+        chosen = rows.mapInArrow(ChoosePartitions(self._options, counts), _with_partition(rows))
+        tasks = _task_count(rows.sparkSession)
+        if self._options.topic:
+            tasks = min(tasks, counts[self._options.topic])
+            return chosen.repartitionById(tasks, F.pmod("partition", F.lit(tasks))), None
+        by_hash = F.pmod(F.hash("topic", "partition"), F.lit(tasks))
+        return chosen.repartitionById(tasks, by_hash), None
+
+    def _moving_start(self, count: int) -> int:
+        """With fewer tasks than partitions, another partition comes first in each batch."""
+        return sum(self._sequences.values()) % count
+
+    def _commit(self, producer: Producer, batch: BatchOf | None, counts: Mapping[str, int]) -> None:
+        group = self._transactional_id
+        if batch is not None:
+            error = self._client.add_offsets_to_transaction(self._transactional_id, producer, group)
+            self._check(error, "the marker cannot join the transaction")
+            marker = to_marker(Progress.after(batch, self._target), self._marker_topic, counts[self._marker_topic])
+            errors = self._client.commit_offsets_in_transaction(self._transactional_id, producer, group, marker)
+            self._check(next(iter(errors.values()), None), "the marker cannot be written")
+        reach(CrashPoint.SINK_BEFORE_COMMIT)
+        try:
+            error = self._client.end_transaction(self._transactional_id, producer, commit=True)
+        except ClientError as lost:
+            if batch is not None:
+                # The marker will say how it ended.
+                raise
+            raise SinkError(f"it is not known whether the transaction was committed: {lost}") from None
+        self._check(error, "the transaction cannot be committed")
+
+    def _abort(self) -> None:
+        """End the transaction as far as possible; the next try, or the next driver, ends it in any case."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        self._before = producer
+        try:
+            self._client.end_transaction(self._transactional_id, producer, commit=False)
+        except ClientError as error:
+            _LOG.warning("sink %s: the transaction is left to be aborted later: %s", self._transactional_id, error)
+
+    def _check(self, answer: object, what: str) -> None:
+        """Raises FencedError or SinkError if the answer is an error of the broker."""
+        if not isinstance(answer, BrokerError):
+            return
+        if answer.code in FENCED:
+            raise FencedError(f"{what}: {fenced_text(self._transactional_id, answer)}")
+        if answer.code is ErrorCode.invalid_transaction_timeout:
+            timeout_ms = self._options.transaction_timeout_ms
+            raise SettingsError(
+                f"kafka.transaction.timeout.ms={timeout_ms} is above transaction.max.timeout.ms of the brokers; "
+                "lower it"
+            )
+        if answer.is_retriable:
+            raise TaskLostError(f"{what}: {answer}")
+        raise SinkError(f"{what}: {answer}")
+
+    def _warn_if_slow(self, batch: BatchOf | None, took_s: float) -> None:
+        if took_s * 2000 > self._options.transaction_timeout_ms:
+            _LOG.warning(
+                "sink %s: %s took %.0f s, more than half of kafka.transaction.timeout.ms=%s; raise that (and "
+                "transaction.max.timeout.ms of the brokers), or read less in a batch",
+                self._transactional_id,
+                _name(batch),
+                took_s,
+                self._options.transaction_timeout_ms,
+            )
+
+
+def _name(batch: BatchOf | None) -> str:
+    return "the DataFrame" if batch is None else f"batch {batch.batch_id}"
+
+
+def _as_bytes(column: str) -> Any:
+    """The column as the tasks expect it."""
+    if column in ("key", "value"):
+        return F.col(column).cast("binary").alias(column)
+    return F.col(column).cast("int").alias(column) if column == "partition" else F.col(column)
+
+
+def _with_partition(rows: DataFrame) -> Any:
+    """The schema of the rows with the column that ChoosePartitions adds or replaces."""
+    return rows.schema if "partition" in rows.columns else rows.withColumn("partition", F.lit(0)).schema
+
+
+def _task_count(spark: SparkSession) -> int:
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+def _raise_for(reports: list[TaskReport]) -> None:
+    """The error that says most: a refusal ends the query, a lost task is tried again."""
+    by_kind = {each.failure: each.message for each in reports if each.failure}
+    if batch_tasks.FENCED in by_kind:
+        raise FencedError(by_kind[batch_tasks.FENCED])
+    if batch_tasks.REFUSED in by_kind:
+        raise SinkError(by_kind[batch_tasks.REFUSED])
+    if batch_tasks.DENIED in by_kind:
+        raise TaskLostError(by_kind[batch_tasks.DENIED])

@@ -1,0 +1,32 @@
+"""The errors of sinks of topics, and how one line is found in what Spark reports of a task."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from highwater.pipeline.errors import PipelineError
+
+_OURS: Final = re.compile(r"\bhighwater\.pipeline\.[\w.]*\b[A-Z]\w*Error: (.+)")
+_LOST: Final = re.compile(
+    r"Python worker exited unexpectedly|ExecutorLostFailure|FetchFailed|Python worker failed to connect back"
+    r"|[Ee]xecutor heartbeat timed out|Remote RPC client disassociated"
+)
+
+
+class SinkError(PipelineError):
+    """A micro-batch was not written; its transaction, if one was open, is aborted."""
+
+
+class TaskLostError(SinkError):
+    """A task did not end, or would have written a second time: the whole batch can be tried again."""
+
+
+def of_job(error: Exception) -> Exception:
+    """The error of a Spark job as one line if it is one of ours or a lost task; otherwise the error itself."""
+    text = str(error)
+    if ours := _OURS.search(text):
+        return SinkError(ours[1].strip())
+    if lost := _LOST.search(text):
+        return TaskLostError(f"a task was lost: {lost[0]}")
+    return error

@@ -1,0 +1,38 @@
+"""Permission to write: once for each task, and for nobody without the token."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from highwater.pipeline.errors import ClientError
+from highwater.pipeline.sink.grants import Grants
+
+
+def test_each_task_may_write_once() -> None:
+    with Grants("127.0.0.1", "127.0.0.1") as grants:
+        assert [grants.address.ask(task) for task in (0, 1, 0, 2, 1)] == [True, True, False, True, False]
+    with Grants("127.0.0.1", "127.0.0.1") as grants:
+        assert grants.address.ask(0)
+
+
+def test_of_many_attempts_one_may_write() -> None:
+    with Grants("127.0.0.1", "127.0.0.1") as grants, ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(grants.address.ask, [7] * 32)) == 1
+
+
+def test_a_stranger_takes_no_permission() -> None:
+    with Grants("127.0.0.1", "127.0.0.1") as grants:
+        assert not grants.address._replace(token=bytes(16)).ask(0)
+        with socket.create_connection((grants.address.host, grants.address.port)) as silent:
+            silent.sendall(b"x")
+        assert grants.address.ask(0)
+
+
+def test_a_driver_that_is_gone() -> None:
+    with Grants("127.0.0.1", "127.0.0.1") as grants:
+        address = grants.address
+    with pytest.raises(ClientError, match=rf"^a task cannot ask the driver at 127.0.0.1:{address.port} whether it may"):
+        address.ask(0)
