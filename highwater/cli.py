@@ -11,7 +11,7 @@ from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 # Command -> its room's module, and what of it is mounted.
@@ -23,9 +23,31 @@ ROOMS: Final = {
     "tune": ("highwater.tuning.cli", "app"),
 }
 # Verbs that one room brings to another's commands, by the group that they join: the two do not know each other.
-GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str]]]]] = {
-    "tune": {(): {"prove": ("highwater.bench.commands.prove", "prove")}},
-    "bench": {("history",): {"report": ("highwater.reports.cli", "history_report")}},
+# Verb -> the module, what of it is mounted, and what the list of commands says of it.
+_MESSAGING: Final = "highwater.pipeline.messaging.commands"
+GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]] = {
+    "tune": {
+        (): {
+            "prove": (
+                "highwater.bench.commands.prove",
+                "prove",
+                "Measure the effect of settings on this host: off and on in turn.",
+            )
+        }
+    },
+    "bench": {
+        ("history",): {
+            "report": ("highwater.reports.cli", "history_report", "Write a history as one HTML file."),
+        }
+    },
+    "broker": {
+        (): {
+            "dlq": (f"{_MESSAGING}.dlq", "app", "Dead letters: list, show, replay exactly once, drop."),
+            "retry": (f"{_MESSAGING}.waiting", "retry", "Records that are tried again: what waits; run the mover."),
+            "delay": (f"{_MESSAGING}.waiting", "delay", "Delayed records: what waits; run the mover."),
+            "trace": (f"{_MESSAGING}.trace", "trace", "Print the way of one record over topics."),
+        }
+    },
 }
 # What each extra brings, as it is imported: without them a host has its broker and its tuner all the same.
 # pydantic is no sign of one, as typer brings that too.
@@ -50,11 +72,30 @@ class _Rooms(TyperGroup):
             command: Any = typer.main.get_group(found)
             for path, guests in GUESTS.get(cmd_name, {}).items():
                 group = reduce(lambda parent, part: parent.commands[part], path, command)
-                for verb, (guest_module, guest) in guests.items():
-                    group.add_command(_alone(getattr(import_module(guest_module), guest), verb))
+                group.commands = _WithGuests(group.commands, guests)
             command.name = cmd_name
             return command
         return _alone(found, cmd_name)
+
+
+class _WithGuests(dict[str, Any]):
+    """The commands of a group and its guests: a guest is imported when it is looked up, and not to be listed."""
+
+    def __init__(self, commands: dict[str, Any], guests: dict[str, tuple[str, str, str]]) -> None:
+        listed = {verb: TyperCommand(verb, help=text) for verb, (_, _, text) in guests.items()}
+        super().__init__(commands | listed)
+        self._guests = guests
+
+    def get(self, name: str, default: Any = None) -> Any:
+        if name not in self._guests:
+            return super().get(name, default)
+        module, guest, _ = self._guests[name]
+        found = getattr(import_module(module), guest)
+        if not isinstance(found, typer.Typer):
+            return _alone(found, name)
+        group = typer.main.get_group(found)
+        group.name = name
+        return group
 
 
 def _alone(function: Any, name: str) -> Any:

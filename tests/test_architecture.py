@@ -30,7 +30,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "tuning": ("common",),
     "spark_loadgen": ("common",),
     # One definition of the protocol, of record batches and of a login; all of these are sans-IO.
-    "pipeline": ("broker.protocol", "broker.records", "broker.security.jaas", "broker.security.login", "common"),
+    # Its own commands in the broker's group have the options and the errors of the others there.
+    "pipeline": (
+        "broker.commands.client",
+        "broker.commands.terminal",
+        "broker.protocol",
+        "broker.records",
+        "broker.security.jaas",
+        "broker.security.login",
+        "common",
+    ),
     # bench.telemetry runs the pipeline over the topic that load tasks publish to.
     "bench": ("common", "pipeline", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
@@ -125,6 +134,7 @@ SANS_IO = (
     "pipeline/messaging/policy.py",
     "pipeline/messaging/record.py",
     "pipeline/messaging/retrying.py",
+    "pipeline/messaging/way.py",
     "pipeline/run/progress.py",
     "pipeline/sink/options.py",
     "pipeline/source/filters.py",

@@ -27,8 +27,8 @@ from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.filter import parse_filter
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics, check_levels
 from highwater.pipeline.messaging.mover import Mover, Say, now_ms
-from highwater.pipeline.messaging.parked import read_all
 from highwater.pipeline.messaging.policy import ROCKETMQ_BACKOFF, Backoff, Reject, Retry, exponential, failure_of
+from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Outgoing, Place, Record
 from highwater.pipeline.messaging.retrying import Retrying, Work
 from highwater.pipeline.messaging.stopping import stop_signals
@@ -242,7 +242,7 @@ class RetryingConsumer:
             batch.counts["passed_over"] += 1
             return
         state = self._states[record.partition]
-        taken = state.take(record)
+        taken = state.take(record, now_ms())
         if isinstance(taken, Work):
             self._finish(state, taken, batch)
         else:
@@ -328,7 +328,9 @@ class RetryingConsumer:
         parked: dict[int, list[Record]] = {}
         if self._by_key:
             ends = self._topics.ends((self._names.parked, number) for number in numbers)
-            parked = read_all(self._client, self._names.parked, {number: end for (_, number), end in ends.items()})
+            starts = self._topics.starts(ends)
+            for record in read_range(self._client, starts, ends):
+                parked.setdefault(record.partition, []).append(record)
         for number in numbers:
             self._states[number] = Retrying(
                 self._names,

@@ -50,11 +50,13 @@ class Exchange:
         *,
         on_assign: OnPartitions | None = None,
         on_revoke: OnPartitions | None = None,
+        joins: bool = True,
     ) -> None:
         """`name` is one of a kind in the group: a second member of a name ends the first. Raises MessagingError.
 
         A member that starts with its former name goes on at once. One without a name waits, after a kill, until the
-        session and the transaction of its predecessor have timed out.
+        session and the transaction of its predecessor have timed out. One that does not join is alone by its name, and
+        only commits offsets.
         """
         self._who = f"{group}, member {name}" if name else group
         self._on_assign = on_assign
@@ -62,7 +64,7 @@ class Exchange:
         try:
             self._producer = Producer(_producer_settings(client, group, name))
             self._producer.init_transactions(_START_TIMEOUT_S)
-            self._consumer = Consumer(_consumer_settings(client, group, name))
+            self._consumer = Consumer(_consumer_settings(client, group, name if joins else None))
         except KafkaException as failure:
             raise self._ending(failure) from None
 

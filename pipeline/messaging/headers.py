@@ -6,6 +6,7 @@ import hashlib
 from enum import Enum
 from typing import Final
 
+from highwater.pipeline.messaging.levels import level_of
 from highwater.pipeline.messaging.record import Headers, Place, Record, parse_place
 
 ATTEMPT: Final = "hw-attempt"
@@ -15,7 +16,7 @@ DUE_MS: Final = "hw-due-ms"
 TARGET: Final = "hw-target"
 """The topic in which it is delivered."""
 TIMESTAMP_MS: Final = "hw-timestamp-ms"
-"""The record's own timestamp: while it waits it has the time at which it began to."""
+"""The record's own timestamp: while it waits or is dead it has the time at which it began to."""
 ORIGIN: Final = "hw-origin"
 """TOPIC/PARTITION/OFFSET of the record as it was first read."""
 ERROR_CLASS: Final = "hw-error-class"
@@ -116,6 +117,7 @@ def dead(record: Record, disposition: Disposition, error_class: str, error: str,
         without=(*_WAITING, *_FAILED),
         **known(record),
         hw_attempt=attempt,
+        hw_timestamp_ms=own_timestamp_ms(record),
         hw_disposition=disposition.value,
         **error_headers(error_class, error),
     )
@@ -124,7 +126,11 @@ def dead(record: Record, disposition: Disposition, error_class: str, error: str,
 def replayed(record: Record) -> Headers:
     """Headers of a dead letter that begins anew: no attempts, no error, and where it was dead."""
     return with_headers(
-        record, without=(*_WAITING, *_FAILED, ATTEMPT), **known(record), hw_replayed_from=str(record.place)
+        record,
+        without=(*_WAITING, *_FAILED, ATTEMPT),
+        **known(record),
+        hw_timestamp_ms=own_timestamp_ms(record),
+        hw_replayed_from=str(record.place),
     )
 
 
@@ -135,6 +141,16 @@ def error_headers(error_class: str, error: str) -> dict[str, str]:
         "hw_error_class": error_class,
         "hw_error": line if len(line) <= _LONGEST_ERROR else line[: _LONGEST_ERROR - 1] + "…",
     }
+
+
+def time_ms(record: Record) -> int:
+    """When the record came where it is: one that was delivered has its own timestamp again."""
+    if level_of(record.topic) is not None or record.header(TIMESTAMP_MS) is not None:
+        return record.timestamp_ms
+    try:
+        return whole_number(record, DUE_MS) or record.timestamp_ms
+    except ValueError:
+        return record.timestamp_ms
 
 
 def own_timestamp_ms(record: Record) -> int:

@@ -117,7 +117,7 @@ class Mover:
         return self._dead(move, f"there is no topic {move.outgoing.topic}")
 
     def _dead(self, move: Move, reason: str) -> Move:
-        dead = dead_move(move.record, reason)
+        dead = dead_move(move.record, reason, now_ms())
         self._topics.ensure(dead.outgoing.topic, 1, OF_ALL)
         self._say(f"{move.record.place} cannot be delivered, and goes to {dead.outgoing.topic}: {reason}")
         self.dead_count += 1

@@ -97,7 +97,7 @@ def delayed(
     return Outgoing(WHEEL, record.key, record.value, waiting, now_ms, slot)
 
 
-def dead_move(record: Record, reason: str) -> Move:
+def dead_move(record: Record, reason: str, now_ms: int) -> Move:
     """To the dead letters of the movers, as a record that cannot be delivered must not hold up those behind it."""
     try:
         attempt = headers.attempt_of(record)
@@ -108,7 +108,7 @@ def dead_move(record: Record, reason: str) -> Move:
     target = tuple((name, value) for name, value in record.headers if name == headers.TARGET)
     return Move(
         record,
-        Outgoing(UNDELIVERABLE, record.key, record.value, (*dead, *target), headers.own_timestamp_ms(record)),
+        Outgoing(UNDELIVERABLE, record.key, record.value, (*dead, *target), now_ms),
     )
 
 
@@ -144,7 +144,7 @@ class Waiting:
                     return
                 yield Move(record, moved(record, now_ms, self._levels_ms))
             except Poison as error:
-                yield dead_move(record, str(error))
+                yield dead_move(record, str(error), now_ms)
 
     def done(self, moves: Sequence[Move]) -> None:
         """They are committed."""

@@ -81,17 +81,17 @@ class Retrying:
 
     # What comes
 
-    def take(self, record: Record) -> Work | list[Outgoing]:
+    def take(self, record: Record, now_ms: int) -> Work | list[Outgoing]:
         """Return the record for the handler, or what is written in its place."""
         try:
             attempt = headers.attempt_of(record)
         except ValueError as error:
-            return [self._dead(Work(record, 0), Failure("ValueError", str(error), Disposition.POISON))]
+            return [self._dead(Work(record, 0), Failure("ValueError", str(error), Disposition.POISON), now_ms)]
         if self._by_key and record.key is not None and record.key in self._lanes:
             entry = _Parked(self._next_sequence, record, attempt, 0)
             self._next_sequence += 1
             self._enqueue(entry)
-            return [self._put(entry, record.timestamp_ms)]
+            return [self._put(entry, now_ms)]
         return Work(record, attempt)
 
     def due(self, now_ms: int) -> Work | None:
@@ -118,7 +118,7 @@ class Retrying:
             if delay_ms is not None and failure.after_ms is not None:
                 delay_ms = failure.after_ms
         if delay_ms is None:
-            return [self._dead(work, failure), *self._leave(work, now_ms)]
+            return [self._dead(work, failure, now_ms), *self._leave(work, now_ms)]
         if not self._by_key:
             return [self._later(work.record, attempt, delay_ms, failure, now_ms)]
         return [self._park(work, attempt, now_ms + delay_ms, failure, now_ms)]
@@ -131,11 +131,11 @@ class Retrying:
         waiting = headers.waiting(record, due_ms, target, attempt=attempt, **error)
         return Outgoing(self._topics.waiting(delay_ms), record.key, record.value, waiting, now_ms)
 
-    def _dead(self, work: Work, failure: Failure) -> Outgoing:
+    def _dead(self, work: Work, failure: Failure, now_ms: int) -> Outgoing:
         disposition = failure.is_final or Disposition.EXHAUSTED
         record = work.record
         dead = headers.dead(record, disposition, failure.error_class, failure.error, work.attempt + 1)
-        return Outgoing(self._topics.dead, record.key, record.value, dead, record.timestamp_ms)
+        return Outgoing(self._topics.dead, record.key, record.value, dead, now_ms)
 
     # Lanes
 

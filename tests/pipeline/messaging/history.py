@@ -95,7 +95,7 @@ class History:
             if self.position[name] < len(records):
                 record = records[self.position[name]]
                 self.position[name] += 1
-                taken = self.retrying.take(record)
+                taken = self.retrying.take(record, self.now_ms)
                 if isinstance(taken, Work):
                     self._handle(taken)
                 else:

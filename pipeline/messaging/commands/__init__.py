@@ -1,0 +1,1 @@
+"""The commands that this room brings to `highwater broker`: dlq, retry, delay, trace."""
