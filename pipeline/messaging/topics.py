@@ -10,6 +10,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
+    NewPartitions,
     NewTopic,
     OffsetSpec,
     ResourceType,
@@ -81,6 +82,17 @@ class Topics:
                 raise ClientError(f"topic {topic} cannot be created: {failure.args[0].str()}") from None
         self._partitions[topic] = partitions
 
+    def grow(self, topic: str, partitions: int) -> None:
+        """Add partitions to a topic that a broker made by itself when a producer came before the mover."""
+        if self.need(topic) >= partitions:
+            return
+        try:
+            self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT_S)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.INVALID_PARTITIONS:
+                raise ClientError(f"topic {topic} cannot grow: {failure.args[0].str()}") from None
+        self._partitions[topic] = partitions
+
     def _size_limit(self, like: str | None) -> dict[str, str]:
         if like is None or self.partitions(like) is None:
             return {}
@@ -132,6 +144,7 @@ def ensure_delay_topics(topics: Topics, levels_ms: Iterable[int], partitions: in
     for level_ms in levels_ms:
         topics.ensure(delay_topic(level_ms), partitions, OF_ALL)
     topics.ensure(WHEEL, WHEEL_SLOTS, OF_ALL)
+    topics.grow(WHEEL, WHEEL_SLOTS)
 
 
 def ensure_group_topics(topics: Topics, names: GroupTopics, backoff: Backoff, *, by_key: bool) -> int:

@@ -1,0 +1,33 @@
+"""Consumers and movers that are killed lose nothing and do nothing twice, on our broker and on Apache Kafka."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from highwater.bench.systems import start_system
+from highwater.bench.workload.system import SystemUnderTest
+from tests.broker.running import running_broker
+from tests.pipeline.messaging.drill import run
+
+pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+def test_kills(ordering: str, tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log") as broker:
+        outcome = run(broker.address, ordering, 8, tmp_path, seed=3)
+    assert outcome.kills >= 8
+    assert outcome.dead > 0
+
+
+def test_kills_with_apache_kafka(tmp_path: Path) -> None:
+    data, log = tmp_path / "data", tmp_path / "log"
+    data.mkdir()
+    log.mkdir()
+    wanted = TypeAdapter[SystemUnderTest](SystemUnderTest).validate_python({"kind": "apache-kafka", "version": "4"})
+    with start_system(wanted, [data], log, lambda: None) as running:
+        outcome = run(running.bootstrap_servers, "key", 5, tmp_path, seed=4)
+    assert outcome.kills >= 5
