@@ -15,6 +15,10 @@ class ClientError(PipelineError):
     """No broker could be reached, or none would let this client in, within the time that was given."""
 
 
+class DatabaseError(PipelineError):
+    """A database cannot be reached, or did not do what was asked. Nothing of the batch is written."""
+
+
 class DataLossError(PipelineError):
     """Records are gone that were to be read. The text names them, and the option that goes on without them."""
 

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.progress.batch import BatchOf
+from highwater.pipeline.progress.batch import BatchOf, ProgressError
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """The local property that Spark sets in the thread of a query (StreamExecution.QUERY_ID_KEY)."""
@@ -39,6 +39,24 @@ def batch_in_hand(frame: DataFrame, batch_id: int) -> BatchOf:
         tuple(_offsets(each) for each in _starts(query, sources)),
         str(query.runId().toString()),
     )
+
+
+class OncePerBatch:
+    """Finds two sinks of one query that share a name: the second one would take its rows for a replay."""
+
+    def __init__(self) -> None:
+        self._done: dict[str, tuple[str, int]] = {}
+
+    def check(self, sink: str, batch: BatchOf) -> None:
+        """Raises ProgressError if this run of the query has finished the batch under this name before."""
+        if self._done.get(sink) == (batch.run_id, batch.batch_id):
+            raise ProgressError(
+                f"{sink} was given batch {batch.batch_id} twice, and would take the second time for a replay: "
+                "give each sink its own name, and call write once for each batch"
+            )
+
+    def done(self, sink: str, batch: BatchOf) -> None:
+        self._done[sink] = batch.run_id, batch.batch_id
 
 
 def _starts(query: Any, sources: list[Any]) -> list[Any]:

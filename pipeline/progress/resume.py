@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.pipeline.database.address import read_address
+from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError
@@ -12,37 +15,44 @@ from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import from_marker
 
+_GROUP: Final = "group:"
+
 
 def resume_offsets(text: str, client: Client) -> Offsets:
     """Return where to go on by the stored progress that `text` names.
 
-    `group:NAME` is the marker of a group on the cluster of `client`. Raises SettingsError for a text of another form,
-    ProgressError if there is no such progress, or if it does not say where to go on.
+    `group:NAME` is the marker of a group on the cluster of `client`; `sqlite:PATH#NAME`, `postgresql://…#NAME` and
+    `mysql://…#NAME` are what the sink NAME has stored in a database. Raises SettingsError for a text of another form,
+    ProgressError if there is no such progress, or if it does not say where to go on, and DatabaseError.
     """
+    shown, progress = _read(text, client)
     try:
-        progress = _read(text, client)
         if progress is None:
             raise ProgressError("nothing is stored there; look for a slip in the name")
         return merged(progress.end_offsets)
     except ProgressError as error:
-        raise ProgressError(f"resumeFrom={text}: {error}") from None
+        raise ProgressError(f"resumeFrom={shown}: {error}") from None
 
 
-def _read(text: str, client: Client) -> Progress | None:
-    kind, _, name = text.partition(":")
-    if kind == "group" and name:
-        return _of_group(name, client)
-    raise SettingsError(f"resumeFrom={text}: write it as group:NAME")
+def _read(text: str, client: Client) -> tuple[str, Progress | None]:
+    """The text without a password, and the progress."""
+    group = text.removeprefix(_GROUP)
+    if text.startswith(_GROUP) and group:
+        return text, _of_group(group, client)
+    url, hash_sign, name = text.rpartition("#")
+    if not hash_sign or not name:
+        raise SettingsError(f"resumeFrom: write {_GROUP}NAME, or the URL of a database with #NAME at its end")
+    return f"{read_address(url).shown}#{name}", stored_progress(url, name)
 
 
 def _of_group(group: str, client: Client) -> Progress | None:
     committed = client.committed_offsets(group)
     if isinstance(committed, BrokerError):
-        raise ProgressError(str(committed))
+        raise ProgressError(f"resumeFrom={_GROUP}{group}: {committed}")
     found = {}
     for of, each in committed.items():
         if isinstance(each, BrokerError):
-            raise ProgressError(f"{partition_name(*of)}: {each}")
+            raise ProgressError(f"resumeFrom={_GROUP}{group}: {partition_name(*of)}: {each}")
         found[of] = each
     return from_marker(found)
 

@@ -27,15 +27,21 @@ class Decision(Enum):
     """The rows of this batch are stored already: write nothing."""
 
 
-def decide(name: str, stored: Progress | None, batch: BatchOf, target: str = "") -> Decision:
+def decide(name: str, stored: Progress | None, batch: BatchOf, target: str = "", *, first_batch: int = 0) -> Decision:
     """Return what the sink `name` does with a batch. Raises ProgressError if nothing may be written.
 
     stored: the progress under this name, read after the sink has made sure that nobody else writes (a lock on the
     row, or an epoch that fences others); None if there is none.
+    first_batch: where a sink begins that was added to a running query.
     """
-    if stored is None:
-        return Decision.WRITE
     who = f"sink {name}"
+    if stored is None:
+        if batch.batch_id != first_batch:
+            raise ProgressError(
+                f"{who}: nothing is stored under this name, and the query is at its batch {batch.batch_id}: what came "
+                f"before is missing here; first_batch={batch.batch_id} says that the sink was added to the query now"
+            )
+        return Decision.WRITE
     if stored.schema_version != SCHEMA_VERSION:
         raise ProgressError(
             f"{who}: its progress has schema version {stored.schema_version}, and this Highwater writes "
@@ -72,11 +78,14 @@ def _check_that_it_goes_on(who: str, stored: Progress, batch: BatchOf) -> None:
 
 
 def _check_that_it_connects(who: str, stored: Progress, batch: BatchOf) -> None:
+    if batch.batch_id != stored.batch_id + 1:
+        raise ProgressError(
+            f"{who}: it has stored batch {stored.batch_id}, and this is batch {batch.batch_id}: the sink is older than "
+            f"the checkpoint, or write was not called for a batch, be it empty; {_WAYS_OUT}, both with a new checkpoint"
+        )
     if batch.start_offsets is None:
         return
-    # A query may leave out batches, for instance empty ones.
-    fits = operator.eq if batch.batch_id == stored.batch_id + 1 else operator.ge
-    if (gap := _difference(batch.start_offsets, stored.end_offsets, fits)) is not None:
+    if (gap := _difference(batch.start_offsets, stored.end_offsets, operator.eq)) is not None:
         raise ProgressError(
             f"{who}: batch {batch.batch_id} begins with {gap}: the checkpoint was changed or is older than the sink; "
             f"{_WAYS_OUT}, both with a new checkpoint"

@@ -38,9 +38,9 @@ def test_a_group_without_a_marker(client: Client) -> None:
         resume_offsets("group:none", client)
 
 
-@pytest.mark.parametrize("text", ["group:", "group", "", "gruop:sink", "earliest"])
+@pytest.mark.parametrize("text", ["group:", "group", "", "gruop:sink", "earliest", "sqlite:progress.db"])
 def test_texts_that_name_nothing(client: Client, text: str) -> None:
-    with pytest.raises(SettingsError, match=f"resumeFrom={text}: write it as group:NAME"):
+    with pytest.raises(SettingsError, match="resumeFrom: write group:NAME, or the URL of a database"):
         resume_offsets(text, client)
 
 

@@ -24,12 +24,10 @@ RESUMED = BatchOf("another", 0, at(120, 210), at(100, 200))
 @pytest.mark.parametrize(
     ("stored", "batch", "expected"),
     [
-        (None, NEXT, Decision.WRITE),
         (None, BatchOf("query", 0, at(1)), Decision.WRITE),
         (STORED, NEXT, Decision.WRITE),
         (STORED, dataclasses.replace(NEXT, start_offsets=None), Decision.WRITE),
         (STORED, dataclasses.replace(NEXT, end_offsets=at(100, 200)), Decision.WRITE),  # state that timed out
-        (STORED, BatchOf("query", 8, at(190, 230), at(160, 220)), Decision.WRITE),  # empty batches were left out
         (STORED, BatchOf("query", 6, at(150, 200, 7), at(100, 200, 0)), Decision.WRITE),  # a partition was added
         (STORED, BatchOf("query", 6, at(3, topic_id="b"), at(0, topic_id="b")), Decision.WRITE),  # failOnDataLoss=false
         (STORED, REPLAY, Decision.SKIP),
@@ -49,7 +47,8 @@ def test_what_is_written_and_what_is_skipped(stored: Progress | None, batch: Bat
         (dataclasses.replace(STORED, target="others"), NEXT, "writes to others, and this one writes to results"),
         (STORED, dataclasses.replace(NEXT, start_offsets=at(100, 180)), "orders-1 at offset 180 and not 200"),
         (STORED, dataclasses.replace(NEXT, start_offsets=at(101, 200)), "orders-0 at offset 101 and not 100"),
-        (STORED, BatchOf("query", 8, at(190, 230), at(90, 220)), "orders-0 at offset 90 and not 100"),
+        (STORED, BatchOf("query", 8, at(190, 230), at(160, 220)), "has stored batch 5, and this is batch 8"),
+        (None, NEXT, "first_batch=6 says that the sink was added"),
         (STORED, dataclasses.replace(REPLAY, end_offsets=at(100, 201)), "orders-1 at offset 201 and not 200"),
         (STORED, dataclasses.replace(RESUMED, start_offsets=at(0, 0)), "begins with orders-0 at offset 0 and not 100"),
         (STORED, dataclasses.replace(RESUMED, start_offsets=at(100)), "orders-1 without it"),
@@ -63,9 +62,16 @@ def test_what_is_written_and_what_is_skipped(stored: Progress | None, batch: Bat
         (dataclasses.replace(STORED, end_offsets=(Offsets({}),)), RESUMED, "give the sink another name"),
     ],
 )
-def test_what_is_refused(stored: Progress, batch: BatchOf, sentence: str) -> None:
+def test_what_is_refused(stored: Progress | None, batch: BatchOf, sentence: str) -> None:
     with pytest.raises(ProgressError) as refused:
         decide("sink", stored, batch, "results")
     assert sentence in str(refused.value)
     assert str(refused.value).startswith("sink sink: ")
     assert "\n" not in str(refused.value)
+
+
+def test_a_sink_that_is_added_to_a_running_query() -> None:
+    assert decide("sink", None, NEXT, first_batch=6) is Decision.WRITE
+    assert decide("sink", STORED, NEXT, "results", first_batch=6) is Decision.WRITE
+    with pytest.raises(ProgressError, match="first_batch=7"):
+        decide("sink", None, dataclasses.replace(NEXT, batch_id=7), first_batch=6)

@@ -1,0 +1,178 @@
+"""What the sink asks of a kind of database, and the SQL that all of them share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import pyarrow as pa
+
+from highwater.pipeline.database.address import Address
+from highwater.pipeline.database.columns import Column, TableColumn
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.progress.batch import Progress, offsets_from_text, offsets_to_text
+
+PROGRESS_TABLE: Final = "highwater_progress"
+LOCK_WAIT_S: Final = 60
+"""How long a writer waits for another one to end its transaction."""
+_NO_BATCH: Final = -1
+"""In the row of a name that has never stored a batch. The transaction that inserts it replaces it, or takes it back."""
+
+
+class Cursor(Protocol):
+    """Of Python's DB-API 2."""
+
+    def execute(self, operation: str | bytes, parameters: Sequence[Any] = ..., /) -> Any: ...
+    def executemany(self, operation: str, rows: Any, /) -> Any: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> Any: ...
+
+
+class Connection(Protocol):
+    """Of Python's DB-API 2."""
+
+    def cursor(self) -> Any: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Dialect(ABC):
+    """One for each database that is written to. Drivers' own errors (`errors`) pass through all methods."""
+
+    errors: ClassVar[tuple[type[Exception], ...]]
+    accepted: ClassVar[Mapping[str, frozenset[str]]]
+    """Kind of a column of a frame → types of columns of a table that keep its values."""
+    has_nan: ClassVar[bool] = True
+    has_infinity: ClassVar[bool] = True
+    mark: ClassVar[str] = "%s"
+    quote: ClassVar[str] = '"'
+    progress_types: ClassVar[tuple[str, str]] = ("varchar(200)", "text")
+    """Of the name of a sink, and of end offsets."""
+    table_options: ClassVar[str] = ""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+
+    # Connections
+
+    @abstractmethod
+    def connect(self) -> Connection: ...
+
+    @abstractmethod
+    def begin(self, connection: Connection) -> None:
+        """Open a transaction in which a commit is on the disk when it returns."""
+
+    # Tables
+
+    @abstractmethod
+    def columns(self, cursor: Cursor, table: str) -> list[TableColumn]:
+        """Of a table; empty if there is none."""
+
+    @abstractmethod
+    def unique_keys(self, cursor: Cursor, table: str) -> list[frozenset[str]]:
+        """Columns, in small letters, of the primary key and of each unique index."""
+
+    @abstractmethod
+    def type_of(self, column: Column, *, in_key: bool) -> str:
+        """For a table that is created. Raises SettingsError for a column that the database cannot hold."""
+
+    def check_engine(self, cursor: Cursor, table: str) -> None:
+        """Raises SettingsError if the table takes part in no transaction."""
+        return
+
+    def create(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> None:
+        lines = [
+            f"{self.quoted(each.name)} {self.type_of(each, in_key=each.name in key)}"
+            f"{' not null' if each.name in key else ''}"
+            for each in columns
+        ]
+        if key:
+            lines.append(f"primary key ({self.names(key)})")
+        cursor.execute(f"create table {self.quoted_table(table)} ({', '.join(lines)}){self.table_options}")
+
+    # Rows
+
+    @abstractmethod
+    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
+        """Add rows to a table whose name is quoted already."""
+
+    @abstractmethod
+    def create_stage(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> str:
+        """A table of this transaction with these columns, for one row for each key; returns its quoted name."""
+
+    @abstractmethod
+    def move(self, cursor: Cursor, stage: str, table: str, columns: Sequence[Column], key: Sequence[str]) -> None:
+        """Replace the rows of the table that have the keys of the stage, and add the others."""
+
+    @abstractmethod
+    def is_same_key_twice(self, error: Exception) -> bool:
+        """Whether the stage or the move found two rows with one key."""
+
+    # Progress
+
+    def create_progress_table(self, cursor: Cursor) -> None:
+        name, text = self.progress_types
+        cursor.execute(
+            f"create table if not exists {self.quoted(PROGRESS_TABLE)} (name {name} not null primary key, "
+            f"target {name} not null, query_id varchar(64) not null, batch_id bigint not null, "
+            f"end_offsets {text} not null, schema_version integer not null){self.table_options}"
+        )
+
+    def locked_progress(self, cursor: Cursor, name: str) -> Progress | None:
+        """Lock the row of a name until the transaction ends, waiting for others to let go, and return it."""
+        self.insert_placeholder(cursor, name)
+        return self.progress(cursor, name, lock=" for update")
+
+    @abstractmethod
+    def insert_placeholder(self, cursor: Cursor, name: str) -> None:
+        """Insert the row of a name if it is missing: what is not there cannot be locked."""
+
+    def progress(self, cursor: Cursor, name: str, lock: str = "") -> Progress | None:
+        """Raises ProgressError if the row is damaged."""
+        cursor.execute(
+            "select query_id, batch_id, end_offsets, target, schema_version "
+            f"from {self.quoted(PROGRESS_TABLE)} where name = {self.mark}{lock}",
+            (name,),
+        )
+        row = cursor.fetchone()
+        if row is None or row[1] == _NO_BATCH:
+            return None
+        return Progress(row[0], row[1], offsets_from_text(row[2]), row[3], row[4])
+
+    def store_progress(self, cursor: Cursor, name: str, progress: Progress) -> None:
+        marks = ", ".join(f"{each} = {self.mark}" for each in _FIELDS)
+        cursor.execute(
+            f"update {self.quoted(PROGRESS_TABLE)} set {marks} where name = {self.mark}",
+            (*_row(progress), name),
+        )
+
+    def placeholder(self, name: str) -> tuple[str, tuple[object, ...]]:
+        """The statement and the values of a row that stores no batch."""
+        marks = ", ".join([self.mark] * (len(_FIELDS) + 1))
+        statement = f"insert into {self.quoted(PROGRESS_TABLE)} (name, {', '.join(_FIELDS)}) values ({marks})"
+        return statement, (name, *_row(Progress("", _NO_BATCH, ())))
+
+    # Names
+
+    def quoted(self, name: str) -> str:
+        """A name is never read as SQL."""
+        if "\0" in name or not name:
+            raise SettingsError(f"{name!r} cannot be the name of a table or of a column")
+        return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
+
+    def quoted_table(self, table: str) -> str:
+        """`table` or `schema.table`."""
+        return ".".join(self.quoted(part) for part in table.split("."))
+
+    def names(self, columns: Sequence[str]) -> str:
+        return ", ".join(self.quoted(each) for each in columns)
+
+
+_FIELDS: Final = ("target", "query_id", "batch_id", "end_offsets", "schema_version")
+
+
+def _row(progress: Progress) -> tuple[str, str, int, str, int]:
+    text = offsets_to_text(progress.end_offsets)
+    return progress.target, progress.query_id, progress.batch_id, text, progress.schema_version

@@ -1,0 +1,60 @@
+"""The sink for foreachBatch: `Sink(url, table).write`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from highwater.pipeline.database.address import read_address
+from highwater.pipeline.database.dialects import dialect_of
+from highwater.pipeline.database.frame import arrow_pieces, columns_of
+from highwater.pipeline.database.writing import Writer
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
+
+_ONCE: Final = OncePerBatch()
+
+
+class Sink:
+    """Each micro-batch exactly once into a table of SQLite, PostgreSQL, MariaDB or MySQL."""
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        name: str | None = None,
+        key: Sequence[str] = (),
+        create: bool = False,
+        first_batch: int = 0,
+    ) -> None:
+        """Raises SettingsError. Nothing is connected yet.
+
+        url: `sqlite:PATH`, `postgresql://USER@HOST:PORT/DATABASE` or `mysql://USER@HOST:PORT/DATABASE`.
+        name: under which the progress is stored, the table's name if it is not given. Each sink has its own.
+        key: columns by which rows replace those of earlier batches; without it, rows are added.
+        create: whether a missing table is created.
+        first_batch: where a sink begins that is added to a running query.
+        """
+        if isinstance(key, str):
+            raise SettingsError(f"key is a list of columns: write key=[{key!r}]")
+        address = read_address(url)
+        self.name = table if name is None else name
+        self._id = f"{address.shown}#{self.name}"
+        self._writer = Writer(dialect_of(address), table, self.name, key=key, create=create, first_batch=first_batch)
+
+    def __repr__(self) -> str:
+        return f"Sink({self._id})"
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, or nothing if it is stored already: for `writeStream.foreachBatch(sink.write)`.
+
+        Raises PipelineError, with nothing of the batch written. Spark then ends the query, and a restart runs the
+        batch again.
+        """
+        batch = batch_in_hand(frame, batch_id)
+        _ONCE.check(self._id, batch)
+        self._writer.write(batch, columns_of(frame.schema), arrow_pieces(frame))
+        _ONCE.done(self._id, batch)

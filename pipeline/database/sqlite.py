@@ -1,0 +1,132 @@
+"""SQLite: one file, one writer at a time; the lock of the file is the lock of the progress."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import pyarrow as pa
+
+from highwater.pipeline.database import columns as kinds
+from highwater.pipeline.database.columns import Column, TableColumn
+from highwater.pipeline.database.dialect import LOCK_WAIT_S, Connection, Cursor, Dialect
+from highwater.pipeline.database.values import as_text, python_values
+from highwater.pipeline.errors import SettingsError
+
+_NUMBERS: Final = frozenset({"integer", "numeric", "blob"})
+_WHOLE: Final = (kinds.BOOLEAN, kinds.BYTE, kinds.SHORT, kinds.INTEGER, kinds.LONG)
+# SQLite has no type for these. Text keeps every digit, and sorts by time.
+_AS_TEXT: Final = (kinds.DECIMAL, kinds.DATE, kinds.TIMESTAMP, kinds.TIMESTAMP_NTZ)
+
+
+class Sqlite(Dialect):
+    """Types are affinities here: what SQLite makes of the declared type of a column."""
+
+    errors = (sqlite3.Error,)
+    has_nan = False
+    mark = "?"
+    accepted: ClassVar = {
+        **dict.fromkeys(_WHOLE, _NUMBERS),
+        kinds.FLOAT: frozenset({"real", "numeric", "blob"}),
+        kinds.DOUBLE: frozenset({"real", "numeric", "blob"}),
+        kinds.STRING: frozenset({"text", "blob"}),
+        kinds.BINARY: frozenset({"blob"}),
+        kinds.DECIMAL: frozenset({"text", "blob"}),
+        # DATE and DATETIME are numeric, and keep a text that is no number.
+        **dict.fromkeys((kinds.DATE, kinds.TIMESTAMP, kinds.TIMESTAMP_NTZ), frozenset({"text", "numeric", "blob"})),
+    }
+
+    def connect(self) -> Connection:
+        path = Path(self.address.path)
+        if not path.parent.is_dir():
+            raise SettingsError(f"{self.address.shown}: there is no folder {path.parent}")
+        connection = sqlite3.connect(path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
+        # Readers go on while a batch is written.
+        connection.execute("pragma journal_mode=wal")
+        connection.execute("pragma synchronous=full")
+        return connection
+
+    def begin(self, connection: Connection) -> None:
+        connection.cursor().execute("begin immediate")
+
+    def columns(self, cursor: Cursor, table: str) -> list[TableColumn]:
+        cursor.execute('select name, type, "notnull", dflt_value, pk from pragma_table_info(?, ?)', _parts(table))
+        return [
+            TableColumn(name, _affinity(type_name), default is not None or pk == 1, not not_null)
+            for name, type_name, not_null, default, pk in cursor.fetchall()
+        ]
+
+    def unique_keys(self, cursor: Cursor, table: str) -> list[frozenset[str]]:
+        name, schema = _parts(table)
+        cursor.execute("select name from pragma_table_info(?, ?) where pk > 0", (name, schema))
+        keys = [frozenset(column.lower() for (column,) in cursor.fetchall())]
+        cursor.execute('select name from pragma_index_list(?, ?) where "unique" and not partial', (name, schema))
+        for (index,) in cursor.fetchall():
+            cursor.execute("select name from pragma_index_info(?, ?)", (index, schema))
+            columns = [column for (column,) in cursor.fetchall()]
+            if None not in columns:  # an expression has no name
+                keys.append(frozenset(column.lower() for column in columns))
+        return [key for key in keys if key]
+
+    def type_of(self, column: Column, *, in_key: bool) -> str:
+        if column.kind in _WHOLE:
+            return "integer"
+        return {kinds.FLOAT: "real", kinds.DOUBLE: "real", kinds.BINARY: "blob"}.get(column.kind, "text")
+
+    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
+        marks = ", ".join(["?"] * len(columns))
+        values = [
+            python_values(as_text(each) if column.kind in _AS_TEXT else each)
+            for column, each in zip(columns, piece.columns, strict=True)
+        ]
+        names = self.names([each.name for each in columns])
+        cursor.executemany(f"insert into {table} ({names}) values ({marks})", zip(*values, strict=True))
+
+    def create_stage(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> str:
+        stage = "temp.highwater_stage"
+        cursor.execute(f"drop table if exists {stage}")
+        # A column without a type takes each value as it comes.
+        names = self.names([each.name for each in columns])
+        cursor.execute(f"create table {stage} ({names}, primary key ({self.names(key)})) without rowid")
+        return stage
+
+    def move(self, cursor: Cursor, stage: str, table: str, columns: Sequence[Column], key: Sequence[str]) -> None:
+        names = self.names([each.name for each in columns])
+        others = [self.quoted(each.name) for each in columns if each.name not in key]
+        change = "update set " + ", ".join(f"{each} = excluded.{each}" for each in others) if others else "nothing"
+        # Without its where, SQLite would read `on conflict` as a join.
+        cursor.execute(
+            f"insert into {table} ({names}) select {names} from {stage} where true "
+            f"on conflict ({self.names(key)}) do {change}"
+        )
+
+    def is_same_key_twice(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.IntegrityError) and "highwater_stage" in str(error)
+
+    def locked_progress(self, cursor: Cursor, name: str) -> Any:
+        """`begin immediate` has locked the file."""
+        self.insert_placeholder(cursor, name)
+        return self.progress(cursor, name)
+
+    def insert_placeholder(self, cursor: Cursor, name: str) -> None:
+        statement, values = self.placeholder(name)
+        cursor.execute(f"{statement} on conflict do nothing", values)
+
+
+def _parts(table: str) -> tuple[str, str]:
+    schema, dot, name = table.rpartition(".")
+    return name, schema if dot else "main"
+
+
+def _affinity(declared: str) -> str:
+    """By the rules of SQLite's documentation, "Determination Of Column Affinity", in their order."""
+    name = declared.upper()
+    if "INT" in name:
+        return "integer"
+    if any(part in name for part in ("CHAR", "CLOB", "TEXT")):
+        return "text"
+    if "BLOB" in name or not name or name == "ANY":
+        return "blob"
+    return "real" if any(part in name for part in ("REAL", "FLOA", "DOUB")) else "numeric"

@@ -1,0 +1,219 @@
+"""Real PostgreSQL and MariaDB for tests: Debian's packages, unpacked into the user's cache and not installed.
+
+Debian 12 has no MySQL server; MariaDB speaks the same protocol and serves both names. PostgreSQL refuses to run as
+root: then it runs in a user namespace in which root has another number, so that its files stay where they are.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from highwater.bench.errors import UsageError
+from highwater.bench.user_cache import cached, run_step
+from highwater.common.ports import free_ports
+from tests.waiting import wait_until
+
+PASSWORD: Final = "s3cr3t:p@ss/word"  # noqa: S105 - of a server that lives as long as a test
+"""Has every character that a URL has to escape."""
+PASSWORD_IN_URL: Final = "s3cr3t%3Ap%40ss%2Fword"  # noqa: S105
+USER: Final = "writer"
+_START_S: Final = 60.0
+_MARIADB: Final = "mariadb-server-core"
+
+
+class Server:
+    """A process of a database server on loopback, which can be killed and started again on its files."""
+
+    def __init__(
+        self, url: str, command: Sequence[str], environment: Mapping[str, str], folder: Path, port: int
+    ) -> None:
+        self.url = url
+        self.port = port
+        self._command = command
+        self._environment = environment
+        self._folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with (self._folder / "server.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        wait_until(self._answers, f"an answer of {self._command[0]} (see {self._folder}/server.log)", _START_S)
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes: PostgreSQL has one for each connection."""
+        assert self._process is not None
+        server = psutil.Process(self._process.pid)
+        processes = [server, *server.children(recursive=True)]
+        for each in processes:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        self._process.wait()
+        psutil.wait_procs(processes)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    def _answers(self) -> bool:
+        raise NotImplementedError
+
+
+class Postgresql(Server):
+    def _answers(self) -> bool:
+        import psycopg
+
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "server.log").read_text("utf-8")[-2000:]
+        try:
+            psycopg.connect(self.url, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class Mariadb(Server):
+    def _answers(self) -> bool:
+        import pymysql
+
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "server.log").read_text("utf-8")[-2000:]
+        try:
+            pymysql.connect(host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, database="results").close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def running_postgresql(folder: Path) -> Iterator[Server]:
+    root = _postgresql()
+    (programs,) = root.glob("usr/lib/postgresql/*/bin")
+    environment = _environment(root)
+    data = folder / "data"
+    (folder / "password").write_text(PASSWORD, "utf-8")
+    as_somebody = ["unshare", "--user", "--map-user=1000"] if os.geteuid() == 0 else []
+    make = ["--no-sync", "--auth=scram-sha-256", f"--username={USER}", f"--pwfile={folder / 'password'}"]
+    run(
+        [*as_somebody, str(programs / "initdb"), *make, "--encoding=UTF8", "--locale=C", f"--pgdata={data}"],
+        environment,
+    )
+    (port,) = free_ports(1)
+    settings = ["listen_addresses=127.0.0.1", f"port={port}", "unix_socket_directories=", "max_connections=30"]
+    command = [*as_somebody, str(programs / "postgres"), "-D", str(data)]
+    for setting in settings:
+        command += ["-c", setting]
+    url = f"postgresql://{USER}:{PASSWORD_IN_URL}@127.0.0.1:{port}/postgres"
+    with running(Postgresql(url, command, environment, folder, port)) as server:
+        yield server
+
+
+@contextmanager
+def running_mariadb(folder: Path) -> Iterator[Server]:
+    root = _mariadb()
+    environment = _environment(root)
+    data = folder / "data"
+    data.mkdir(parents=True)
+    share = root / "usr/share/mysql"
+    mariadbd = str(root / "usr/sbin/mariadbd")
+    base = [mariadbd, "--no-defaults", f"--basedir={root / 'usr'}", f"--datadir={data}", f"--lc-messages-dir={share}"]
+    if os.geteuid() == 0:
+        base.append("--user=root")
+    tables = "".join(
+        (share / name).read_text("utf-8")
+        for name in ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
+    )
+    account = f"create user '{USER}'@'%' identified by '{PASSWORD}';\ngrant all on *.* to '{USER}'@'%';\n"
+    script = f"create database mysql;\nuse mysql;\n{tables}\ncreate database results;\nflush privileges;\n{account}"
+    run([*base, "--bootstrap"], environment, script)
+    (port,) = free_ports(1)
+    command = [
+        *base,
+        "--bind-address=127.0.0.1",
+        f"--port={port}",
+        f"--socket={folder / 'mariadb.sock'}",
+        f"--pid-file={folder / 'mariadb.pid'}",
+        "--innodb-buffer-pool-size=64M",
+        "--skip-name-resolve",
+    ]
+    url = f"mysql://{USER}:{PASSWORD_IN_URL}@127.0.0.1:{port}/results"
+    with running(Mariadb(url, command, environment, folder, port)) as server:
+        yield server
+
+
+@contextmanager
+def running(server: Server) -> Iterator[Server]:
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+def run(command: Sequence[str], environment: Mapping[str, str], given: str = "") -> None:
+    done = subprocess.run(
+        command, env=environment, input=given, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def _environment(root: Path) -> dict[str, str]:
+    libraries = root / "usr/lib" / sysconfig.get_config_var("MULTIARCH")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "MYSQL"))}
+    return {**kept, "LD_LIBRARY_PATH": str(libraries), "LC_ALL": "C", "TZ": "UTC"}
+
+
+@cache
+def _postgresql() -> Path:
+    return cached("postgresql-debian", "Debian's PostgreSQL", lambda folder: _unpack(_postgresql_package(), folder))
+
+
+@cache
+def _mariadb() -> Path:
+    return cached("mariadb-debian", "Debian's MariaDB", lambda folder: _unpack(_MARIADB, folder))
+
+
+def _postgresql_package() -> str:
+    """`postgresql` is an empty package that depends on the one of this release."""
+    try:
+        depends = run_step(["apt-cache", "depends", "postgresql"], Path("/"))
+    except UsageError:
+        depends = ""
+    found = re.search(r"postgresql-\d+", depends)
+    return found[0] if found else "postgresql"
+
+
+def _unpack(package: str, folder: Path) -> None:
+    """The package, and of what it depends on all that this machine lacks."""
+    try:
+        _download(package, folder)
+    except UsageError:  # a machine whose lists of packages are missing or old
+        run_step(["apt-get", "update"], folder)
+        _download(package, folder)
+    for each in folder.glob("*.deb"):
+        run_step(["dpkg-deb", "--extract", each, folder], folder)
+        each.unlink()
+
+
+def _download(package: str, folder: Path) -> None:
+    would_install = run_step(["apt-get", "--simulate", "install", "--no-install-recommends", package], folder)
+    names = {package, *re.findall(r"^Inst (\S+)", would_install, re.MULTILINE)}
+    run_step(["apt-get", "download", *sorted(names)], folder)
+    assert shutil.which("dpkg-deb")

@@ -1,0 +1,165 @@
+"""Every type that is taken comes back from each database with the same value, and every other one is refused."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from highwater.pipeline.database.columns import Column, check_columns
+from highwater.pipeline.database.frame import columns_of
+from highwater.pipeline.database.values import hexadecimal
+from highwater.pipeline.errors import SettingsError
+from tests.pipeline.database.tables import Database, batch, write
+
+TEXTS = [
+    "",
+    "NULL",
+    "\\N",
+    "\\.",
+    "a\n\\.\nb",
+    "q\"uo'te",
+    "tab\tand\r\nlines",
+    "back\\slash",
+    "ä€😀",
+    "%s ${x} {0}",
+    None,
+]
+BYTES = [b"", b"\0\x01\xff", b"'", b"\\x00", bytes(range(256)), None]
+EARLY = datetime.fromisoformat("1000-01-01 00:00:00")
+LATE = datetime.fromisoformat("2262-04-12 01:02:03.000004")
+WIDE = pa.timestamp("us", tz="UTC")
+VALUES: dict[str, tuple[Any, list[Any]]] = {
+    "boolean": (pa.bool_(), [True, False, None]),
+    "byte": (pa.int8(), [-128, 127, None]),
+    "short": (pa.int16(), [-32768, 32767, None]),
+    "integer": (pa.int32(), [-(1 << 31), (1 << 31) - 1, None]),
+    "long": (pa.int64(), [-(1 << 63), (1 << 63) - 1, 0, None]),
+    "float": (pa.float32(), [0.5, -1.25, None]),
+    "double": (pa.float64(), [0.1, -1e300, 5e-324, 1 / 3, None]),
+    "decimal": (
+        pa.decimal128(38, 10),
+        [Decimal("1.5000000000"), Decimal("-1234567890123456789012345678.0123456789"), None],
+    ),
+    "string": (pa.string(), TEXTS),
+    "large string": (pa.large_string(), TEXTS),
+    "binary": (pa.binary(), BYTES),
+    "large binary": (pa.large_binary(), BYTES),
+    "date": (pa.date32(), [date(1, 1, 1), date(1969, 12, 31), date(9999, 12, 31), None]),
+    "timestamp": (WIDE, [datetime(1970, 1, 1, tzinfo=UTC), datetime(2262, 4, 12, 1, 2, 3, 456789, tzinfo=UTC), None]),
+    "timestamp without zone": (pa.timestamp("us"), [EARLY, LATE, None]),
+}
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_come_back(database: Database, kind: str) -> None:
+    arrow_type, values = VALUES[kind]
+    schema = pa.schema([("number", pa.int32()), ("value", arrow_type)])
+    write(database.writer(), batch(0), list(enumerate(values)), schema)
+    found = [value for _, value in sorted(database.sql("select number, value from results"))]
+    assert [as_given(each, value) for each, value in zip(found, values, strict=True)] == values
+
+
+def as_given(found: Any, given: Any) -> Any:
+    """SQLite has no booleans, decimals and times, and MySQL no booleans and zones."""
+    match given:
+        case bool():
+            return bool(found)
+        case Decimal():
+            return Decimal(found)
+        case datetime():
+            moment = datetime.fromisoformat(found) if isinstance(found, str) else found
+            return moment if given.tzinfo is None else moment.replace(tzinfo=moment.tzinfo or UTC)
+        case date():
+            return date.fromisoformat(found) if isinstance(found, str) else found
+        case _:
+            return found
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_values_come_back_through_a_key(database: Database, kind: str) -> None:
+    """By way of the stage."""
+    arrow_type, values = VALUES[kind]
+    schema = pa.schema([("number", pa.int32()), ("value", arrow_type)])
+    for turn in range(2):
+        write(database.writer(key=["number"]), batch(turn), list(enumerate(values)), schema)
+    found = [value for _, value in sorted(database.sql("select number, value from results"))]
+    assert [as_given(each, value) for each, value in zip(found, values, strict=True)] == values
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("arrow_type", [pa.float32(), pa.float64()])
+def test_numbers_that_not_every_database_has(database: Database, value: float, arrow_type: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("value", arrow_type)])
+    is_taken = database.kind == "postgresql" or (database.kind == "sqlite" and not math.isnan(value))
+    if is_taken:
+        write(database.writer(), batch(0), [(1, value)], schema)
+        assert str(database.rows()[0][1]) == str(value)
+        return
+    with pytest.raises(SettingsError, match=r"column value holds (NaN|an infinite number), which \w+ does not store"):
+        write(database.writer(), batch(0), [(1, value)], schema)
+    assert database.rows() == []
+
+
+@pytest.mark.parametrize(
+    ("arrow_type", "way_out"),
+    [
+        (pa.list_(pa.int32()), "write it as text with to_json"),
+        (pa.struct([("a", pa.int32())]), "write it as text with to_json"),
+        (pa.map_(pa.string(), pa.int32()), "write it as text with to_json"),
+        (pa.duration("us"), "cast it to another type"),
+        (pa.time64("us"), "cast it to another type"),
+        (pa.null(), "cast it to another type"),
+    ],
+)
+def test_types_that_no_column_holds(arrow_type: Any, way_out: str) -> None:
+    with pytest.raises(SettingsError, match=f"column odd is .*, which a database column does not hold: {way_out}"):
+        check_columns(columns_of(from_arrow_schema(pa.schema([("id", pa.int64()), ("odd", arrow_type)]))))
+
+
+def test_names_that_differ_in_capitals_alone() -> None:
+    with pytest.raises(SettingsError, match="two columns are named id"):
+        check_columns([Column("id", "long"), Column("ID", "long")])
+
+
+def test_a_frame_without_columns() -> None:
+    with pytest.raises(SettingsError, match="the frame has no column"):
+        check_columns([])
+
+
+def test_decimals_that_a_table_would_cut(database: Database) -> None:
+    database.sql("create table results (id bigint, value decimal(10,2))")
+    schema = pa.schema([("id", pa.int64()), ("value", pa.decimal128(10, 4))])
+    expected = "is numeric" if database.kind == "sqlite" else "keeps 2 decimals"
+    with pytest.raises(SettingsError, match=f"column value of table results {expected}"):
+        write(database.writer(), batch(0), [(1, Decimal("1.2345"))], schema)
+
+
+def test_hexadecimal_of_slices() -> None:
+    column = pa.array([b"\x00\xff", None, b"", b"abc"])
+    assert hexadecimal(column).to_pylist() == ["00ff", None, "", "616263"]
+    assert hexadecimal(column[1:]).to_pylist() == [None, "", "616263"]
+    assert hexadecimal(column[3:]).to_pylist() == ["616263"]
+    assert hexadecimal(column[:0]).to_pylist() == []
+
+
+def test_rows_larger_than_a_statement(database: Database) -> None:
+    rows = [(number, "x" * size) for number, size in enumerate((10, 3 << 20, 1, 1 << 20, 3 << 20, 0))]
+    write(database.writer(), batch(0), rows)
+    assert sorted((number, len(text)) for number, text in database.rows()) == [
+        (number, len(text)) for number, text in rows
+    ]
+
+
+def test_times_in_another_zone(database: Database) -> None:
+    """Spark's timestamps are moments: what is stored is the same moment, whatever the zone of the column."""
+    moment = datetime(2024, 6, 1, 12, tzinfo=UTC)
+    schema = pa.schema([("id", pa.int64()), ("value", pa.timestamp("us", tz="Asia/Kolkata"))])
+    write(database.writer(), batch(0), [(1, moment)], schema)
+    assert as_given(database.rows()[0][1], moment) == moment
+    assert moment - as_given(database.rows()[0][1], moment) == timedelta(0)
