@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from highwater.pipeline.drill.command import run_drill
 from highwater.pipeline.run.command import run
 
 app = typer.Typer(
@@ -14,9 +15,5 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def _group() -> None:
-    """Make `run` a command of a group even while it is the only one."""
-
-
 app.command()(run)
+app.command("drill")(run_drill)

@@ -42,6 +42,11 @@ class Cluster:
         if ids:
             _wait(self._admin.delete_consumer_groups(ids), "cannot be deleted")
 
+    def remove_groups(self, prefix: str) -> None:
+        """All groups whose names begin with it. Raises DrillError."""
+        found = self._admin.list_consumer_groups(request_timeout=DEADLINE_S).result(DEADLINE_S)
+        self.remove([], [each.group_id for each in found.valid if each.group_id.startswith(prefix)])
+
     def produce(self, topic: str, partitions: int, keys: Iterable[str]) -> None:
         """Return when each record is acknowledged by all replicas. Raises DrillError."""
         # The broker may have been killed a moment ago: idempotence lets librdkafka repeat what was not acknowledged.

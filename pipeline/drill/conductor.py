@@ -14,23 +14,26 @@ from typing import Final
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill.cluster import Cluster
 from highwater.pipeline.drill.driver_process import DriverProcess
-from highwater.pipeline.drill.errors import DrillError
+from highwater.pipeline.drill.errors import DrillError, DrillSetupError
 from highwater.pipeline.drill.ledger import Ledger, Row, partial_batches, sizes_of_batches
 from highwater.pipeline.drill.model import Launch, QuerySpec, RoundPlan, RoundResult, Stop, Victim, moment_name
 from highwater.pipeline.drill.outputs import Output
 from highwater.pipeline.drill.servers import Server
 from highwater.pipeline.drill.stops import Stops
 
-RECORDS_OF_A_ROUND: Final = 240
+RECORDS_OF_A_ROUND: Final = 160
 PARTITIONS: Final = 3
-_BATCHES_OF_A_ROUND: Final = 3
+_BATCHES_OF_A_ROUND: Final = 2
 _REACH_DEADLINE_S: Final = 120.0
-_THROUGH_DEADLINE_S: Final = 240.0
+_STILL_DEADLINE_S: Final = 120.0
+"""Records are lost if no row came for so long, whatever was started again meanwhile."""
 _SUCCESSOR_HEAD_START_S: Final = 6.0
 _LAST_DEEDS_S: Final = 3.0
 _RANDOM_WITHIN_S: Final = 2.0
 _OUTAGE_S: Final = 1.0
 _RETRY_S: Final = 0.5
+_STARTS_OF_FIRST_ROUND: Final = 8
+"""A query that ends so often before it has ever gone through is wrong, and not recovering."""
 _POLL_S: Final = 0.05
 _LOOK_S: Final = 0.3
 
@@ -77,10 +80,9 @@ class Conductor:
         self._standby: DriverProcess | None = None
         self._driver: DriverProcess | None = None
         self._ghosts: list[DriverProcess] = []
+        self._rounds_done = 0
         self._may_act_until_s = 0.0
         self._views: list[Mapping[str, int]] = []
-        self.groups: list[str] = []
-        """Of consumers, for which the source has committed offsets."""
 
     # Rounds
 
@@ -90,7 +92,7 @@ class Conductor:
         state = _RoundState(number, [f"{number}-{sequence}" for sequence in range(RECORDS_OF_A_ROUND)])
         skipped_before = self._stops.passages()[CrashPoint.SINK_SKIPPED]
         if plan.begins_query:
-            self._change_query(plan, state)
+            self._change_query(state)
         share = len(state.keys) // (2 if plan.earlier is None else 3)
         if plan.earlier is not None:
             self._stop_at(plan.earlier, state, share)
@@ -100,6 +102,7 @@ class Conductor:
         rows = self._await_through(state)
         self._bury()
         account = self._ledger.account(rows)
+        self._rounds_done += 1
         return RoundResult(
             number=number,
             moment=moment_name(plan.stop.moment),
@@ -114,16 +117,14 @@ class Conductor:
             duration_s=round(time.monotonic() - started_s, 1),
         )
 
-    def _change_query(self, plan: RoundPlan, state: _RoundState) -> None:
-        """Begin a query with a new checkpoint, at the end of what was produced before."""
+    def _change_query(self, state: _RoundState) -> None:
+        """Begin a query with a new checkpoint, at the end of what was produced before; it waits there."""
         self._query = None
         self._stops.arm(CrashPoint.SOURCE_FIRST_OFFSETS)
         if self._driver is not None:
             self._begin_query(self._driver)
         if self._await_reached(CrashPoint.SOURCE_FIRST_OFFSETS, state) is None:
             raise DrillError("a new query does not find its first offsets")
-        if plan.stop.moment is not CrashPoint.SOURCE_FIRST_OFFSETS:
-            self._stops.release()
 
     def _stop_at(self, stop: Stop, state: _RoundState, share: int) -> None:
         """Produce the first `share` records of the round, and kill the victim at its moment."""
@@ -133,6 +134,9 @@ class Conductor:
             self._stops.arm(point)
         self._running_driver(state)
         self._produce(state, share)
+        if point is not CrashPoint.SOURCE_FIRST_OFFSETS:
+            # A query that has just begun finds records already: an empty first batch would prove little.
+            self._stops.let_go(CrashPoint.SOURCE_FIRST_OFFSETS)
         if point is None:
             self._watch(state, self._rng.uniform(0, _RANDOM_WITHIN_S))
         elif (waiting := self._await_reached(point, state)) is None:
@@ -169,13 +173,15 @@ class Conductor:
             time.sleep(_POLL_S)
 
     def _await_through(self, state: _RoundState) -> list[Row]:
-        """The rows of the output, once all records are there or the deadline is over."""
-        deadline_s = time.monotonic() + _THROUGH_DEADLINE_S
+        """The rows of the output, once all records are there or no more come."""
+        deadline_s, seen = time.monotonic() + _STILL_DEADLINE_S, -1
         while True:
             self._running_driver(state)
             rows = self._rows()
             if not self._ledger.account(rows).lost:
                 break
+            if len(rows) != seen:
+                deadline_s, seen = time.monotonic() + _STILL_DEADLINE_S, len(rows)
             if time.monotonic() > deadline_s:
                 return rows
             time.sleep(_LOOK_S)
@@ -250,7 +256,9 @@ class Conductor:
             self._standby = self._start_driver()
         while event := self._driver.next_event():
             if event["event"] == "ended":
-                self._tell(f"round {state.number}: the query ended: {event['error'][:300]}")
+                self._tell(f"round {state.number}: the query ended: {event['error']}")
+                if not self._rounds_done and state.restarts > _STARTS_OF_FIRST_ROUND:
+                    raise DrillSetupError(f"the query does not run: {event['error']}")
                 time.sleep(_RETRY_S)
                 self._begin_query(self._driver)
                 state.restarts += 1
@@ -261,9 +269,7 @@ class Conductor:
             self._checkpoint = self._setting.folder / "checkpoints" / f"{self._setting.name}-{number}"
             source = dict(self._setting.source)
             if number % 2:
-                group = f"{self._setting.name}-{number}"
-                self.groups.append(group)
-                source["commitOffsets"] = group
+                source["commitOffsets"] = f"{self._setting.name}-{number}"
             else:
                 source["initialOffsetsLocation"] = str(self._checkpoint.with_suffix(".first"))
             source |= {

@@ -5,42 +5,152 @@ A drill that cannot fail proves nothing. No option of a sink or of the source do
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from highwater.pipeline.drill.kinds import FENCING, FIRST_OFFSETS, MARKER, ROW_LOCK, TOPIC_BATCH, TOPIC_PARTITION
+from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.progress.rule import Decision
+from highwater.pipeline.sink import partition_transaction
+from highwater.pipeline.sink.columns import written_columns
+from highwater.pipeline.sink.options import read_sink_options
+from highwater.pipeline.sink.partition_transaction import StreamWriter, TaskWritten
 from highwater.pipeline.source.data_source import HighwaterDataSource
 from highwater.pipeline.source.options import read_options
 from highwater.pipeline.source.stream import StreamReader
 
 
-def without(safeguard: str, session: SparkSession) -> str:
-    """Take it away; returns the name of the source's format to use from now on."""
-    return SAFEGUARDS[safeguard](session)
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """Names for `format(…)`."""
+
+    source: str = "highwater"
+    sink: str = "highwater"
 
 
-class _Forgetful(StreamReader):
+def without(safeguard: str, kind: str, session: SparkSession) -> Formats:
+    """Take it away; returns the formats to use from now on."""
+    if safeguard == FIRST_OFFSETS:
+        session.dataSource.register(_ForgetfulSource)
+        return Formats(source=_ForgetfulSource.name())
+    if kind == TOPIC_PARTITION:
+        # Tasks write in processes of their own, to which Spark sends the writer.
+        session.dataSource.register(_CARELESS[safeguard])
+        return Formats(sink=_CARELESS[safeguard].name())
+    _TAKE_AWAY[safeguard](kind)
+    return Formats()
+
+
+class _ForgetfulReader(StreamReader):
+    """Asks the cluster again where the stream begins."""
+
     def _begin(self) -> Offsets:
         return self._positions.starting()
 
 
-class _ForgetfulDataSource(HighwaterDataSource):
+class _ForgetfulSource(HighwaterDataSource):
     @classmethod
     def name(cls) -> str:
         return "highwater_forgetful"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return _Forgetful(read_options(self.options, is_stream=True))
+        return _ForgetfulReader(read_options(self.options, is_stream=True))
 
 
-def _first_offsets(session: SparkSession) -> str:
-    session.dataSource.register(_ForgetfulDataSource)
-    return _ForgetfulDataSource.name()
+class _WriterWithoutMarker(StreamWriter):
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        partition_transaction._Transaction._read = _nothing_stored  # type: ignore[method-assign,assignment]
+        return super().write(iterator)
 
 
-SAFEGUARDS: Final[dict[str, Callable[[Any], str]]] = {"first-offsets": _first_offsets}
-"""Where a stream began is kept: a restart begins there."""
+class _WriterWithoutFencing(StreamWriter):
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        _fencing(TOPIC_PARTITION)
+        return super().write(iterator)
+
+
+class _SinkWithoutMarker(HighwaterDataSource):
+    writer_class: ClassVar[type[StreamWriter]] = _WriterWithoutMarker
+
+    @classmethod
+    def name(cls) -> str:
+        return "highwater_without_marker"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        options = read_sink_options(self.options)
+        return self.writer_class(options, written_columns(schema, options.topic))
+
+
+class _SinkWithoutFencing(_SinkWithoutMarker):
+    writer_class = _WriterWithoutFencing
+
+    @classmethod
+    def name(cls) -> str:
+        return "highwater_without_fencing"
+
+
+_CARELESS: Final = {MARKER: _SinkWithoutMarker, FENCING: _SinkWithoutFencing}
+
+
+def _nothing_stored(_transaction: object, _group: str) -> None:
+    return None
+
+
+def _always_write(*_: Any, **__: Any) -> Decision:
+    return Decision.WRITE
+
+
+def _marker(kind: str) -> None:
+    """Nobody looks what is stored already."""
+    place = "sink.batch_transaction" if kind == TOPIC_BATCH else "database.writing"
+    vars(import_module(f"highwater.pipeline.{place}"))["decide"] = _always_write
+
+
+def _row_lock(kind: str) -> None:
+    """What the locked row says is not heeded, and the look ahead of the transaction is trusted."""
+    from highwater.pipeline.database.writing import Writer
+
+    decision = Writer._decision
+
+    def careless(writer: Writer, connection: Any, batch: Any, *, lock: bool) -> Decision:
+        found = decision(writer, connection, batch, lock=lock)
+        return Decision.WRITE if lock else found
+
+    Writer._decision = careless  # type: ignore[method-assign,assignment]
+
+
+def _fencing(kind: str) -> None:
+    """Each driver has a transactional id of its own, so that no broker refuses an old one."""
+    if getattr(Client, _PATCHED, False):
+        return
+    setattr(Client, _PATCHED, True)
+    for name in (
+        "init_producer_id",
+        "add_partitions_to_transaction",
+        "add_offsets_to_transaction",
+        "commit_offsets_in_transaction",
+        "end_transaction",
+    ):
+        setattr(Client, name, _with_id_of_process(getattr(Client, name)))
+
+
+_PATCHED: Final = "_ids_of_processes"
+"""Spark uses a worker for many tasks."""
+
+
+def _with_id_of_process(method: Callable[..., Any]) -> Callable[..., Any]:
+    def call(client: Client, transactional_id: str, *arguments: Any, **named: Any) -> Any:
+        return method(client, f"{transactional_id}-{os.getpid()}", *arguments, **named)
+
+    return call
+
+
+_TAKE_AWAY: Final[dict[str, Callable[[str], None]]] = {MARKER: _marker, ROW_LOCK: _row_lock, FENCING: _fencing}

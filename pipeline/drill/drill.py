@@ -36,7 +36,9 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.metricsEnabled": "false",
+    # What costs CPU time in short lives, and proves nothing.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.streaming.pollingDelay": "100ms",
 }
 
 
@@ -147,7 +149,8 @@ def _run(
             if output is not None and not asked.keeps:
                 output.remove()
             if not asked.keeps:
-                cluster.remove([name], conductor.groups if conductor else [])
+                cluster.remove([name], [])
+                cluster.remove_groups(name)
     finally:
         if broker is not None:
             broker.kill()

@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from highwater.pipeline.drill.controls import without
+from highwater.pipeline.drill.controls import Formats, without
 from highwater.pipeline.drill.model import Launch, QuerySpec, SinkSpec
 from highwater.pipeline.drill.user_file import UserFileError, load
 from highwater.pipeline.drill.writing import start_writing
@@ -41,7 +43,9 @@ class Driver:
         self._events = events
         self._telling = threading.Lock()
         self._query: StreamingQuery | None = None
-        self._transform: Callable[[DataFrame], DataFrame] = _same
+        self._formats = Formats()
+        self._without = ""
+        self._transform: Callable[[DataFrame], DataFrame] = _plain
         if launch.transform:
             self._transform = load(Path(launch.transform), ("transform",)).transform
         builder = SparkSession.builder.master(launch.master).appName("highwater pipeline drill")
@@ -69,9 +73,11 @@ class Driver:
             self._events.flush()
 
     def _start(self, spec: QuerySpec) -> StreamingQuery:
-        name = without(spec.without, self._session) if spec.without else "highwater"
-        frame = self._session.readStream.format(name).options(**spec.source).load()
-        return start_writing(self._transform(frame), spec)
+        if spec.without and not self._without:
+            self._formats = without(spec.without, spec.sink.kind, self._session)
+            self._without = spec.without
+        frame = self._session.readStream.format(self._formats.source).options(**spec.source).load()
+        return start_writing(self._transform(frame), replace(spec, sink_format=self._formats.sink))
 
     def _stop(self) -> None:
         query, self._query = self._query, None
@@ -92,8 +98,16 @@ def _same(frame: Any) -> Any:
     return frame
 
 
+def _plain(frame: DataFrame) -> DataFrame:
+    """The query of a drill without one of the user."""
+    return frame.selectExpr("string(key)", "string(value)", "partition", "offset")
+
+
 def _in_one_line(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:2000]
+    """The last error of Python in it, which is the cause; else its first line."""
+    lines = str(error).splitlines() or [""]
+    causes = [line for line in lines if re.match(r"\w[\w.]*(?:Error|Exception): ", line)]
+    return " ".join((causes[-1] if causes else f"{type(error).__name__}: {lines[0]}").split())[:500]
 
 
 def main() -> None:

@@ -39,4 +39,9 @@ KINDS: Final[dict[str, Kind]] = {
         (FIRST_OFFSETS,),
         whole_batches=False,
     ),
+    SQLITE: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS)),
+    POSTGRESQL: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS), has_server=True),
+    MARIADB: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS), has_server=True),
+    TOPIC_BATCH: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS)),
+    TOPIC_PARTITION: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS), whole_batches=False),
 }

@@ -94,3 +94,5 @@ class QuerySpec:
     checkpoint: str
     sink: SinkSpec
     without: str = ""
+    sink_format: str = "highwater"
+    """Of the sink that tasks write to."""

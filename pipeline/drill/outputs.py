@@ -59,6 +59,7 @@ class TopicOutput:
         return self._reader.read_to_end()
 
     def remove(self) -> None:
-        """The topic, and the group of that name, which keeps the marker."""
+        """The topic, and the groups that keep markers: their names begin with the topic's."""
         self._reader.close()
-        self._cluster.remove([self._topic], [self._topic])
+        self._cluster.remove([self._topic], [])
+        self._cluster.remove_groups(self._topic)

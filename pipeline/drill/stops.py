@@ -34,6 +34,11 @@ class Stops:
             return int(found.name.rpartition("-")[2])
         return None
 
+    def let_go(self, point: CrashPoint) -> None:
+        """The process that waits at `point` goes on."""
+        for found in self._folder.glob(f"{point.value}{REACHED}*"):
+            found.unlink(missing_ok=True)
+
     def release(self) -> None:
         """Every process that waits goes on, and no place is armed."""
         for pattern in (f"*{ARMED}", f"*{REACHED}*"):

@@ -6,16 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame
-from pyspark.sql.functions import col, lit
+from pyspark.sql import Column, DataFrame
+from pyspark.sql.functions import array, col, lit, struct
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.drill import kinds
 from highwater.pipeline.drill.model import QuerySpec
-from highwater.pipeline.drill.names import BATCH_COLUMN
+from highwater.pipeline.drill.names import BATCH_COLUMN, BATCH_HEADER
 from highwater.pipeline.drill.user_file import load
+
+_TASKS: Final = 2
 
 Write = Callable[[DataFrame, int], None]
 Begin = Callable[[DataFrame, QuerySpec], DataStreamWriter]
@@ -46,6 +48,15 @@ def _with_columns(frame: DataFrame, batch: str) -> DataFrame:
     return frame.withColumn("key", col("key").cast("string")).withColumn(BATCH_COLUMN, lit(batch))
 
 
+def _with_header(frame: DataFrame, batch: str) -> DataFrame:
+    """The columns of a topic, and the batch in a header."""
+    return frame.select("key", "value", _header(batch).alias("headers"))
+
+
+def _header(batch: str) -> Column:
+    return array(struct(lit(BATCH_HEADER).alias("key"), lit(batch).cast("binary").alias("value")))
+
+
 def _to_file(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
     """A sink of the user. Crash points are around its write; those inside it are the user's to name."""
     folder = Path(spec.sink.target["folder"])
@@ -64,6 +75,38 @@ def _to_file(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
     return _by_batch(frame, spec, write, _with_columns)
 
 
+def _to_database(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
+    from highwater.pipeline.database.sink import Sink  # only who drills a database needs its client
+
+    sink = Sink(spec.sink.target["url"], spec.sink.target["table"], create=True)
+    return _by_batch(frame, spec, sink.write, _with_columns)
+
+
+def _to_topic_by_batch(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
+    from highwater.pipeline.sink.batch_transaction import Sink
+
+    topic = spec.sink.target["topic"]
+    sink = Sink(_cluster_of(spec), topic, topic)
+    return _by_batch(frame, spec, sink.write, _with_header)
+
+
+def _to_topic_by_partition(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
+    topic = spec.sink.target["topic"]
+    delivery = {"delivery": "exactly_once", "transactionalIdPrefix": topic, "tasks": str(_TASKS)}
+    rows = frame.select("key", "value").repartition(_TASKS, "key")
+    return rows.writeStream.format(spec.sink_format).options(**_cluster_of(spec), topic=topic, **delivery)
+
+
+def _cluster_of(spec: QuerySpec) -> dict[str, str]:
+    """The options of the source that say how the cluster is reached."""
+    return {name: value for name, value in spec.source.items() if name.startswith("kafka.")}
+
+
 _BEGIN: Final[dict[str, Begin]] = {
     kinds.FILE: _to_file,
+    kinds.SQLITE: _to_database,
+    kinds.POSTGRESQL: _to_database,
+    kinds.MARIADB: _to_database,
+    kinds.TOPIC_BATCH: _to_topic_by_batch,
+    kinds.TOPIC_PARTITION: _to_topic_by_partition,
 }

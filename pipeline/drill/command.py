@@ -1,0 +1,210 @@
+"""`highwater pipeline drill`: its options, its output, its exit status."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from highwater.common.java_properties import parse_properties
+from highwater.common.nearest import did_you_mean
+from highwater.pipeline.drill import kinds
+from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.conductor import PARTITIONS
+from highwater.pipeline.drill.drill import Asked, drill
+from highwater.pipeline.drill.errors import DrillSetupError
+from highwater.pipeline.drill.kinds import KINDS, Kind
+from highwater.pipeline.drill.model import RANDOM, Moment, Victim
+from highwater.pipeline.drill.outputs import FileOutput, Output, TopicOutput
+from highwater.pipeline.drill.reaching import source_options
+from highwater.pipeline.drill.servers import CommandServer, Server
+from highwater.pipeline.drill.verdict import table
+from highwater.pipeline.errors import PipelineError, SettingsError
+
+EXIT_USAGE: Final = 2
+EXIT_FAILED: Final = 5
+_VICTIM_NAMES: Final = ", ".join(victim.value for victim in Victim)
+_NAMES: Final = tuple(name for name in KINDS if name != kinds.FILE)
+
+
+def run_drill(
+    sink: Annotated[
+        str,
+        typer.Option(
+            "--sink",
+            metavar="SINK",
+            help=f"{', '.join(_NAMES)}, or a Python file with write(frame, batch_id, folder) and read(folder).",
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for results; a stopped drill goes on there.")] = None,
+    bootstrap_servers: Annotated[
+        str, typer.Option(metavar="HOST:PORT,...", help="Your cluster. Without it, the drill starts a broker.")
+    ] = "",
+    command_config: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="More client properties, named as in librdkafka."),
+    ] = None,
+    query: Annotated[
+        str, typer.Option(metavar="FILE.py", help="Your query: transform(frame), one row for each, with its key.")
+    ] = "",
+    database: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", envvar="HIGHWATER_DATABASE", help="Of the database; may be in HIGHWATER_DATABASE, unseen."
+        ),
+    ] = "",
+    rounds: Annotated[int, typer.Option(min=1, help="How many rounds have to count.")] = 40,
+    points: Annotated[str, typer.Option(metavar="NAME,...", help="Crash points, and `random`. Default: all.")] = "",
+    victims: Annotated[
+        str,
+        typer.Option(metavar="NAME,...", help=f"Of {_VICTIM_NAMES}. Default: all that can be killed."),
+    ] = "",
+    kill_broker: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Kills a broker of your cluster, and starts it again.")
+    ] = "",
+    kill_database: Annotated[
+        str, typer.Option(metavar="COMMAND", help="Kills the database server, and starts it again.")
+    ] = "",
+    master: Annotated[str, typer.Option(metavar="URL", help="Of Spark. Default: local[2].")] = "",
+    without: Annotated[
+        str, typer.Option(metavar="SAFEGUARD", help="Takes a safeguard away: the drill has to find it out.")
+    ] = "",
+    seed: Annotated[int | None, typer.Option(help="Repeats a drill's plan.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave topics, tables and checkpoints there.")] = False,
+) -> None:
+    """Prove that a pipeline is exactly once: kill its parts at named places, and count every record at its end.
+
+    Reads a topic with format("highwater") through your query into a sink, both made for the drill and removed at its
+    end, and kills a victim in each round. The last line is the verdict.
+
+    Exit codes: 0 proven; 2 wrong use; 4 not proven, as some moments did not come often enough; 5 the drill failed;
+    10 records were lost or are there twice.
+    """
+    try:
+        asked = _asked(
+            sink,
+            out or Path("results") / f"drill-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+            bootstrap_servers,
+            command_config,
+            query,
+            database,
+            rounds,
+            points,
+            victims,
+            {Victim.BROKER: kill_broker, Victim.DATABASE: kill_database},
+            master,
+            without,
+            random.SystemRandom().randrange(2**32) if seed is None else seed,
+            keep,
+        )
+        typer.echo(f"seed {asked.seed}; results in {asked.out}")
+        verdict, results = drill(asked, typer.echo)
+    except (DrillSetupError, SettingsError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(EXIT_USAGE) from None
+    except PipelineError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(EXIT_FAILED) from None
+    typer.echo(table(results, verdict))
+    typer.echo(verdict.sentence)
+    raise typer.Exit(verdict.exit_status)
+
+
+def _asked(
+    sink: str,
+    out: Path,
+    bootstrap_servers: str,
+    command_config: Path | None,
+    query: str,
+    database: str,
+    rounds: int,
+    points: str,
+    victims: str,
+    commands: dict[Victim, str],
+    master: str,
+    without: str,
+    seed: int,
+    keep: bool,
+) -> Asked:
+    kind_name = kinds.FILE if sink.endswith(".py") else sink
+    if kind_name not in _NAMES and kind_name != kinds.FILE:
+        known = ", ".join(_NAMES)
+        raise DrillSetupError(f"--sink {sink} is none of {known} and no Python file{did_you_mean(sink, _NAMES)}")
+    kind = KINDS[kind_name]
+    if without and without not in kind.safeguards:
+        raise DrillSetupError(f"--without {without}: the safeguards of {sink} are {', '.join(kind.safeguards)}")
+    if query and not Path(query).is_file():
+        raise DrillSetupError(f"--query {query} is no file")
+    properties = _properties(bootstrap_servers, command_config)
+    servers: dict[Victim, Server] = {victim: CommandServer(text) for victim, text in commands.items() if text}
+    return Asked(
+        kind=kind_name,
+        rounds=rounds,
+        seed=seed,
+        out=out,
+        make_output=_output_of(kind_name, sink, database),
+        properties=properties,
+        source=source_options(properties) if properties else {},
+        servers=servers,
+        transform=str(Path(query).resolve()) if query else "",
+        moments=_moments(points, kind),
+        victims=_victims(victims),
+        master=master,
+        without=without,
+        keeps=keep,
+    )
+
+
+def _properties(bootstrap_servers: str, command_config: Path | None) -> dict[str, str]:
+    if not bootstrap_servers:
+        if command_config is not None:
+            raise DrillSetupError("--command-config needs --bootstrap-servers")
+        return {}
+    try:
+        lines = parse_properties(command_config.read_text("utf-8")) if command_config is not None else []
+    except (OSError, ValueError) as error:
+        raise DrillSetupError(f"{command_config} cannot be read: {error}") from None
+    return {**{line.name: line.value for line in lines}, "bootstrap.servers": bootstrap_servers}
+
+
+def _output_of(kind: str, sink: str, database: str) -> Callable[[str, Path, Cluster], Output]:
+    if kind == kinds.FILE:
+        path = Path(sink)
+        return lambda name, folder, cluster: FileOutput(kind, path, folder / "output")
+    if kind in (kinds.TOPIC_BATCH, kinds.TOPIC_PARTITION):
+        return lambda name, folder, cluster: TopicOutput(kind, f"{name}-output", PARTITIONS, cluster)
+    if not database and kind != kinds.SQLITE:
+        raise DrillSetupError(f"--sink {kind} needs --database URL, such as {kind}://USER@HOST:PORT/DATABASE")
+    scheme = database.partition(":")[0]
+    if database and scheme != kind and (kind, scheme) != (kinds.MARIADB, "mysql"):
+        raise DrillSetupError(f"--sink {kind} does not fit a database URL that begins with {scheme}:")
+    from highwater.pipeline.drill.table_output import TableOutput  # only who drills a database needs its client
+
+    return lambda name, folder, cluster: TableOutput(
+        kind, database or f"sqlite:{folder / 'output.db'}", name.replace("-", "_")
+    )
+
+
+def _moments(text: str, kind: Kind) -> tuple[Moment, ...]:
+    known = {point.value: point for point in kind.points}
+    found: list[Moment] = []
+    for name in filter(None, (each.strip() for each in text.split(","))):
+        if name != RANDOM and name not in known:
+            raise DrillSetupError(
+                f"--points {name} is none of {', '.join((*known, RANDOM))}{did_you_mean(name, known)}"
+            )
+        found.append(known.get(name))
+    return tuple(found)
+
+
+def _victims(text: str) -> tuple[Victim, ...]:
+    known = {victim.value: victim for victim in Victim}
+    names = [each.strip() for each in text.split(",") if each.strip()]
+    for name in names:
+        if name not in known:
+            raise DrillSetupError(f"--victims {name} is none of {', '.join(known)}{did_you_mean(name, known)}")
+    return tuple(known[name] for name in names)

@@ -1,1 +1,0 @@
-"""Schema registries that others wrote, with their schemas in a topic of our broker."""
