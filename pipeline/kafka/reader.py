@@ -68,11 +68,12 @@ def read_range(
     columns: Sequence[str] = DEFAULT_COLUMNS,
     read_committed: bool = False,
     fetch_bytes: int = FETCH_BYTES,
+    patience_ms: int | None = None,
 ) -> Iterator[Decoded]:
     """Yield what each fetch holds, until `next_offset` is the end of the range.
 
     A `Decoded` can be without rows. Raises RecordsError, ClientError, LostError; and UnreadableError, also if the
-    partition does not grow to the end of the range within `default.api.timeout.ms`.
+    partition does not grow to the end of the range within `patience_ms`, which is `default.api.timeout.ms` if None.
     """
 
     def fetch_from(offset: int) -> Fetch:
@@ -86,7 +87,7 @@ def read_range(
         )
 
     offset = wanted.start_offset
-    patience_s = client.settings.api_timeout_ms / 1000
+    patience_s = (patience_ms or client.settings.api_timeout_ms) / 1000
     deadline_s = time.monotonic() + patience_s
     answer = client.fetch_ahead(fetch_from(offset)) if offset < wanted.end_offset else None
     while answer is not None:

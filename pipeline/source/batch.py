@@ -19,6 +19,8 @@ from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
 from highwater.pipeline.source.ranges import divide
 from highwater.pipeline.source.reading import read
+from highwater.pipeline.source.sampling import sizes_of
+from highwater.pipeline.source.sizes import split_by_bytes
 
 
 class BatchReader(DataSourceReader):
@@ -32,6 +34,8 @@ class BatchReader(DataSourceReader):
         """One for each task. Raises PipelineError."""
         with POOL.borrow(self._options.settings) as client:
             ranges = self._ranges(client)
+            if (limit_bytes := self._options.max_bytes_per_partition) is not None:
+                ranges = split_by_bytes(ranges, limit_bytes, sizes_of(client, ranges))
         tasks = divide(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         return [InputPartition(each) for each in tasks]
 

@@ -15,18 +15,18 @@ from highwater.pipeline.kafka.offsets import Offsets
 
 _FIRST: Final = "highwater first"
 _REACHED: Final = "highwater reached"
-"""What the metadata of a committed offset begins with; the id of its topic follows."""
+"""What the metadata of a committed offset begins with; the id of its topic follows, and what reached it."""
 
 
 def commit(
-    client: Client, group: str, offsets: Offsets, *, are_first: bool = False
+    client: Client, group: str, offsets: Offsets, *, are_first: bool = False, note: str = ""
 ) -> dict[TopicPartition, BrokerError]:
     """Commit offsets for a group without members; returns the partitions that failed. Raises ClientError."""
     word = _FIRST if are_first else _REACHED
     return client.commit_offsets(
         group,
         {
-            (topic, partition): CommittedOffset(offset, f"{word} {offsets.ids.get(topic, '')}".rstrip())
+            (topic, partition): CommittedOffset(offset, " ".join([word, *filter(None, (offsets.id_of(topic), note))]))
             for (topic, partition), offset in offsets.next.items()
         },
     )

@@ -70,14 +70,38 @@ class Options:
     max_records_per_partition: int | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
+    max_bytes_per_trigger: int | None
+    max_bytes_per_partition: int | None
+    """Bytes in the log; see `source/sizes.py` for how they are known."""
     max_trigger_delay_ms: int
     fetch_bytes: int
+    poll_timeout_ms: int | None
+    """How long a task waits for records that are to come; None: for default.api.timeout.ms."""
+    offset_attempts: int
+    offset_retry_interval_ms: int
+    """How often the driver asks for offsets before the query fails, and how long it waits in between."""
     commit_offsets: str
     """The group that a stream commits its offsets for; empty for none."""
     initial_offsets_location: str
     """The file in which a stream keeps where it began; empty for none."""
 
 
+_FETCH_SIZES: Final = ("max.partition.fetch.bytes", "fetch.max.bytes")
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        # Members of groups
+        *("group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms"),
+        *("max.poll.interval.ms", "partition.assignment.strategy", "session.timeout.ms", "auto.commit.interval.ms"),
+        # How the Java client polls, caches, connects and counts
+        *("allow.auto.create.topics", "check.crcs", "client.dns.lookup", "client.rack", "connections.max.idle.ms"),
+        *("enable.metrics.push", "exclude.internal.topics", "fetch.max.wait.ms", "fetch.min.bytes"),
+        *("auto.include.jmx.reporter", "max.poll.records", "metadata.max.age.ms", "metadata.recovery.strategy"),
+        *("metric.reporters", "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms"),
+        *("receive.buffer.bytes", "reconnect.backoff.max.ms", "reconnect.backoff.ms", "retry.backoff.max.ms"),
+        *("send.buffer.bytes", "socket.connection.setup.timeout.max.ms"),
+    }
+)
+"""Kafka's names of what this client does not have. They change no record, so that a query of the connector runs on."""
 _NAMES: Final = (
     "subscribe",
     "subscribePattern",
@@ -95,46 +119,46 @@ _NAMES: Final = (
     "maxRecordsPerPartition",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "maxBytesPerPartition",
     "maxTriggerDelay",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "kafkaConsumer.pollTimeoutMs",
     "groupIdPrefix",
     "columns",
     "fetchBytes",
     "commitOffsets",
     "initialOffsetsLocation",
     "kafka.isolation.level",
-    "kafka.group.id",
-    *(f"{PREFIX}{name}" for name in sorted(settings.NAMES)),
+    *(f"{PREFIX}{name}" for name in sorted({*settings.NAMES, *_FETCH_SIZES, *_WITHOUT_EFFECT})),
 )
 _PROPER: Final = {name.lower(): name for name in _NAMES}
 _OF_STREAMS_ALONE: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
+    "maxBytesPerTrigger",
     "maxTriggerDelay",
     "commitOffsets",
     "initialOffsetsLocation",
 )
 _OF_BATCHES_ALONE: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
-_TIMEOUT: Final = "the client tries again until kafka.default.api.timeout.ms is over; set that"
-_BYTES: Final = "fetchBytes says how much is fetched at once"
-_NO_SERIALIZER: Final = "keys and values are columns of bytes; convert them with DataFrame operations"
 _REFUSED: Final = {
-    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest",
-    "kafka.key.deserializer": _NO_SERIALIZER,
-    "kafka.value.deserializer": _NO_SERIALIZER,
+    "kafka.auto.offset.reset": "Instead set the source option 'startingOffsets' to 'earliest' or 'latest'",
+    "kafka.key.deserializer": "Use DataFrame operations to explicitly deserialize the keys",
+    "kafka.value.deserializer": "Use DataFrame operations to explicitly deserialize the values",
     "kafka.enable.auto.commit": "Spark's checkpoint holds the offsets; commitOffsets=GROUP commits them too",
-    "kafka.interceptor.classes": "there is no client in the JVM that could call them",
-    "kafka.max.partition.fetch.bytes": _BYTES,
-    "kafka.fetch.max.bytes": _BYTES,
-    "kafka.max.poll.records": _BYTES,
-    "fetchoffset.numretries": _TIMEOUT,
-    "fetchoffset.retryintervalms": "set kafka.retry.backoff.ms",
-    "kafkaconsumer.polltimeoutms": _TIMEOUT,
+    "kafka.interceptor.classes": "No client in the JVM could call them",
+}
+"""Kafka's names that Spark's connector refuses too. The messages begin as its messages do."""
+_NOT_HERE: Final = {
     "topic": "it is of a sink; a source has subscribe, subscribePattern and assign",
     "path": "a topic has no path; call load() without one, and set subscribe",
 }
 _DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
 _DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
+_RETRY_INTERVAL_MS: Final = 1000
 _FETCH_BYTES: Final = 4 << 20
 _FETCH_BYTES_MAX: Final = 256 << 20
 
@@ -169,8 +193,13 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
         max_records_per_partition=take.count("maxRecordsPerPartition"),
         max_offsets_per_trigger=at_most,
         min_offsets_per_trigger=at_least,
+        max_bytes_per_trigger=take.count("maxBytesPerTrigger"),
+        max_bytes_per_partition=take.count("maxBytesPerPartition"),
         max_trigger_delay_ms=take.duration_ms("maxTriggerDelay", _MAX_TRIGGER_DELAY_MS),
         fetch_bytes=_fetch_bytes(take),
+        poll_timeout_ms=take.count("kafkaConsumer.pollTimeoutMs"),
+        offset_attempts=take.count("fetchOffset.numRetries") or 1,
+        offset_retry_interval_ms=take.count("fetchOffset.retryIntervalMs") or _RETRY_INTERVAL_MS,
         commit_offsets=take.text("commitOffsets"),
         initial_offsets_location=_local_file(take),
     )
@@ -182,7 +211,9 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
 def _check_names(options: Mapping[str, str], *, is_stream: bool) -> None:
     for name in options:
         if name in _REFUSED:
-            raise SettingsError(f"{name} is not supported: {_REFUSED[name]}")
+            raise SettingsError(f"Kafka option '{name.removeprefix(PREFIX)}' is not supported. {_REFUSED[name]}")
+        if name in _NOT_HERE:
+            raise SettingsError(f"{name} is not supported: {_NOT_HERE[name]}")
         if name not in _PROPER:
             hint = did_you_mean(name, _PROPER)
             raise SettingsError(f"option {name} is unknown{_proper_spelling(hint)}")
@@ -328,6 +359,10 @@ def _columns(take: _Taker) -> tuple[str, ...]:
 
 
 def _fetch_bytes(take: _Taker) -> int:
+    if "fetchBytes" not in take:
+        # One partition is fetched at a time, so that both of Kafka's limits mean the same.
+        sizes = [size for name in _FETCH_SIZES if (size := take.count(f"{PREFIX}{name}")) is not None]
+        return min(sizes, default=_FETCH_BYTES)
     found = take.count("fetchBytes") or _FETCH_BYTES
     if found > _FETCH_BYTES_MAX:
         raise SettingsError(f"fetchBytes={found} is above {_FETCH_BYTES_MAX}; 4194304 is fast already")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Collection, Mapping
 
 from kio.schema.errors import ErrorCode
@@ -131,6 +132,14 @@ class Positions:
     ) -> dict[TopicPartition, int | None]:
         if read_committed is None:
             read_committed = self._options.read_committed
+        for _ in range(self._options.offset_attempts - 1):
+            try:
+                return self._ask(wanted, read_committed=read_committed)
+            except ClientError:
+                time.sleep(self._options.offset_retry_interval_ms / 1000)
+        return self._ask(wanted, read_committed=read_committed)
+
+    def _ask(self, wanted: Mapping[TopicPartition, int], *, read_committed: bool) -> dict[TopicPartition, int | None]:
         found = {}
         for of, listed in self._client.list_offsets(wanted, read_committed=read_committed).items():
             if isinstance(listed, BrokerError):

@@ -31,6 +31,7 @@ def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
                     columns=options.columns,
                     read_committed=options.read_committed,
                     fetch_bytes=options.fetch_bytes,
+                    patience_ms=options.poll_timeout_ms,
                 ):
                     wanted = wanted._replace(start_offset=decoded.next_offset)
                     reach(CrashPoint.SOURCE_READING)

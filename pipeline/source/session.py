@@ -2,37 +2,63 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from highwater.common.package_archive import write_archive
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.source.data_source import FilteringDataSource
+from highwater.pipeline.source.listener import FinishedBatches
 
 FOLDERS: Final = ("broker/protocol", "broker/records", "broker/security", "common", "pipeline")
 """What a task imports: the tests hold that it is enough."""
+LIBRARIES: Final = ("crc32c", "cramjam", "kio", "numpy", "pyarrow")
+"""What a task imports of others."""
+_PACKAGES: Final = {"google.protobuf": "protobuf"}
+"""Where the package of a module has another name."""
+_PROBE: Final = """\
+import importlib.util, sys
+for name in sys.argv[1:]:
+    try:
+        is_there = importlib.util.find_spec(name) is not None
+    except ImportError:
+        is_there = False
+    if not is_there:
+        print(name)
+"""
+_PROBES_MIN: Final = 8
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PYTHON_TIMEOUT_S: Final = 60
+_listened_to: Final[WeakSet[SparkSession]] = WeakSet()
 
 
-def register(spark: SparkSession) -> None:
-    """Make `format("highwater")` work in this session, with filters that are pushed down to the source.
+def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
+    """Make `format("highwater")` work in this session: with filters pushed down, and commits when a batch ends.
 
-    The interpreters of executors on other hosts need kio, crc32c, cramjam, numpy and pyarrow; this package is sent to
-    them. Raises SettingsError if Spark starts another Python on this host, which has no highwater.
+    The interpreters of executors on other hosts need LIBRARIES; this package is sent to them. `imports` names more
+    modules that must be there, such as google.protobuf for transformWithState. Raises SettingsError if Spark starts
+    another Python on this host, which has no highwater, or if an executor that is there lacks a module.
     """
     context = spark.sparkContext
-    _check_python(str(context.pythonExec))
+    _check_python(str(context.pythonExec), imports)
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FilteringDataSource)
     if not is_in_one_process(str(context.master)):
         with tempfile.TemporaryDirectory(prefix="highwater-") as scratch:
             context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", FOLDERS)))
+        _check_executors(context, (*LIBRARIES, *imports))
+    if spark not in _listened_to:
+        spark.streams.addListener(FinishedBatches())
+        _listened_to.add(spark)
 
 
 def is_in_one_process(master: str) -> bool:
@@ -40,15 +66,40 @@ def is_in_one_process(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
-def _check_python(python: str) -> None:
+def _check_python(python: str, imports: Sequence[str]) -> None:
     """Spark plans a read with this interpreter on the driver's host."""
-    command = [python, "-c", "import highwater.pipeline"]
+    modules = ["highwater.pipeline", *LIBRARIES, *imports]
     try:
-        missing = subprocess.run(command, capture_output=True, timeout=_PYTHON_TIMEOUT_S, check=False).returncode != 0
+        done = subprocess.run(
+            [python, "-c", _PROBE, *modules], capture_output=True, text=True, timeout=_PYTHON_TIMEOUT_S, check=False
+        )
+        missing = done.stdout.split() if done.returncode == 0 else modules
     except OSError:
-        missing = True
-    if missing:
+        missing = modules
+    if "highwater.pipeline" in missing:
         raise SettingsError(
             f"Spark runs Python workers with {python}, which cannot import highwater; "
             f"set PYSPARK_PYTHON={sys.executable} before the session starts"
         )
+    if missing:
+        raise SettingsError(f"{python} has no {_named(missing)}")
+
+
+def _check_executors(context: SparkContext, modules: Sequence[str]) -> None:
+    """Run a small job: most executors that are there get a task of it."""
+    probe = _PROBE
+
+    # Pickled as it stands here: a function of this module would first import what may be missing.
+    def look(_: Iterable[int]) -> Iterator[tuple[str, str, list[str]]]:
+        done = subprocess.run([sys.executable, "-c", probe, *modules], capture_output=True, text=True, check=True)
+        yield socket.gethostname(), sys.executable, done.stdout.split()
+
+    tasks = max(context.defaultParallelism, _PROBES_MIN)
+    for host, python, missing in context.parallelize(range(tasks), tasks).mapPartitions(look).collect():
+        if missing:
+            raise SettingsError(f"executor on {host}: {python} has no {_named(missing)}")
+
+
+def _named(missing: Sequence[str]) -> str:
+    packages = [_PACKAGES.get(module, module) for module in missing]
+    return f"{', '.join(missing)}; install it there: python -m pip install {' '.join(packages)}"

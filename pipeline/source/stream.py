@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
-from highwater.common.topic_partition import partition_name
+from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.crash_points import CrashPoint, reach
-from highwater.pipeline.errors import ClientError, DataLossError
+from highwater.pipeline.errors import DataLossError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.source import first_offsets
+from highwater.pipeline.source.group_commits import GroupCommits
 from highwater.pipeline.source.limits import Delay, at_most
 from highwater.pipeline.source.offsets import continued, ranges_between, unknown_starts, what_is_gone
 from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
 from highwater.pipeline.source.ranges import divide
 from highwater.pipeline.source.reading import read
+from highwater.pipeline.source.sampling import sizes_of
+from highwater.pipeline.source.sizes import at_most_bytes, split_by_bytes
 
 JsonOffsets = dict[str, dict[str, Any]]
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -45,6 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: JsonOffsets | None = None
         self._target: Offsets | None = None
         self._seen: Offsets | None = None
+        self._commits: GroupCommits | None = None
         self._delay = Delay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
 
     @cached_property
@@ -85,6 +87,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Spark has no limit of both kinds: `latestOffset` looks at the options too."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
@@ -95,7 +99,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: JsonOffsets, limit: ReadLimit) -> JsonOffsets:  # noqa: N802 - Spark's name
         """Where the next batch ends; `start` itself if there is nothing new. Raises PipelineError."""
-        before = Offsets.from_json_object(start)
+        self._commit(start)
+        end = self._end(Offsets.from_json_object(start), limit)
+        if end is not None and end != start:
+            return end
+        if self._target is not None and self._commits is not None:
+            # A run of AvailableNow ends here, and its process with it.
+            self._commits.wait()
+        return start
+
+    def _end(self, before: Offsets, limit: ReadLimit) -> JsonOffsets | None:
+        """None while there is too little for a batch."""
         latest = self._without_what_is_gone(before, self._latest())
         starts = self._starts(before, latest)
         ends = dict(latest.next)
@@ -104,15 +118,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now_ms = time.monotonic_ns() // 1_000_000
             # A run of AvailableNow would end with what is too little for a batch.
             if self._target is None and self._delay.holds_back(new_records, now_ms):
-                return start
-            if isinstance(limit, ReadMaxRows):
-                ends = at_most(limit.max_rows, starts, ends)
-        end = Offsets(ends, latest.ids).to_json_object()
-        return start if end == start else end
+                return None
+            if self._options.max_offsets_per_trigger is not None:
+                ends = at_most(self._options.max_offsets_per_trigger, starts, ends)
+            if (limit_bytes := self._options.max_bytes_per_trigger) is not None:
+                new = ranges_between(Offsets(starts, latest.ids), Offsets(ends, latest.ids), {})
+                ends = at_most_bytes(limit_bytes, starts, ends, sizes_of(self._client, new))
+        return Offsets(ends, latest.ids).to_json_object()
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802 - Spark's name
-        """For the progress of the query."""
-        return None if self._seen is None else self._seen.to_json_object()
+        """For the progress of the query, which shows it with the address of GroupCommits to listeners."""
+        if self._seen is None:
+            return None
+        address = {} if self._commits is None else self._commits.address
+        return {**self._seen.to_json_object(), **address}
 
     def _latest(self) -> Offsets:
         there = self._positions.partitions(must_exist=False)
@@ -140,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[of] = offset
         return Offsets(ends, latest.ids)
 
-    def _starts(self, before: Offsets, latest: Offsets) -> dict[tuple[str, int], int]:
+    def _starts(self, before: Offsets, latest: Offsets) -> dict[TopicPartition, int]:
         """Where the batch begins, never after its end; new partitions begin at their first record."""
         new = unknown_starts(before, latest)
         starts = {**(self._positions.edge(EARLIEST, new) if new else {}), **continued(before, latest)}
@@ -159,6 +178,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lost(what)
         left = self._still_there(after)
         ranges = ranges_between(before, left, self._starts(before, left))
+        if (limit_bytes := self._options.max_bytes_per_partition) is not None:
+            ranges = split_by_bytes(ranges, limit_bytes, sizes_of(self._client, ranges))
         tasks = divide(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         reach(CrashPoint.SOURCE_PLANNED)
         return [InputPartition(each) for each in tasks]
@@ -173,24 +194,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read(partition.value, self._options)
 
-    def commit(self, end: JsonOffsets) -> None:
-        """Spark calls it when the batch after this one begins. Raises ClientError if the group cannot be used."""
-        group = self._options.commit_offsets
-        if not group:
+    def _commit(self, start: JsonOffsets) -> None:
+        """Spark asks for the end of a batch when the one before it is finished, and the checkpoint says so."""
+        if not self._options.commit_offsets:
             return
-        try:
-            errors = first_offsets.commit(self._client, group, Offsets.from_json_object(end))
-        except ClientError as error:
-            # The checkpoint has the offsets, and the next commit has later ones.
-            _LOG.warning("commitOffsets=%s: %s", group, error)
-            return
-        for of, refusal in errors.items():
-            if not refusal.is_retriable:
-                raise ClientError(f"commitOffsets={group}: {partition_name(*of)}: {refusal}")
-            _LOG.warning("commitOffsets=%s: %s: %s", group, partition_name(*of), refusal)
+        if self._commits is None:
+            self._commits = GroupCommits(self._options.settings, self._options.commit_offsets)
+        # The first offsets are no batch, and have to stay marked as such until one is finished.
+        if start != self._first:
+            self._commits.finished(start)
 
     def stop(self) -> None:
-        """Called when the query ends."""
+        """Called when the query ends, if its process is not ended first."""
+        if self._commits is not None:
+            self._commits.close()
         self._client.close()
 
 

@@ -80,10 +80,15 @@ def test_limits_of_a_stream() -> None:
         ({"kafka.bootstrap.server": "h:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"bootstrap.servers": "h:1"}, "did you mean kafka.bootstrap.servers?"),
         ({"topic": "t"}, "topic is not supported: it is of a sink"),
-        ({"kafka.auto.offset.reset": "latest"}, "set startingOffsets"),
-        ({"kafka.value.deserializer": "x"}, "convert them with DataFrame operations"),
-        ({"kafka.enable.auto.commit": "true"}, "commitOffsets=GROUP"),
-        ({"kafka.max.poll.records": "1"}, "fetchBytes"),
+        ({"kafka.auto.offset.reset": "latest"}, "Kafka option 'auto.offset.reset' is not supported. Instead set the"),
+        ({"kafka.key.deserializer": "x"}, "Use DataFrame operations to explicitly deserialize the keys"),
+        ({"kafka.value.deserializer": "x"}, "Use DataFrame operations to explicitly deserialize the values"),
+        ({"kafka.enable.auto.commit": "true"}, "Kafka option 'enable.auto.commit' is not supported"),
+        ({"kafka.interceptor.classes": "x"}, "Kafka option 'interceptor.classes' is not supported"),
+        ({"kafka.max.pol.records": "1"}, "did you mean kafka.max.poll.records?"),
+        ({"maxBytesPerTrigger": "5"}, "maxBytesPerTrigger has no meaning for a read of a batch"),
+        ({"maxBytesPerPartition": "1k"}, "maxBytesPerPartition=1k is no positive whole number"),
+        ({"kafkaConsumer.pollTimeoutMs": "-1"}, "kafkaConsumer.pollTimeoutMs=-1 is no positive whole number"),
         ({"subscribe": " , "}, "subscribe is empty"),
         ({"subscribePattern": "t"}, "subscribe and subscribePattern exclude each other"),
         ({"minPartitions": "0"}, "minPartitions=0 is no positive whole number"),
@@ -159,3 +164,24 @@ def test_no_password_is_in_an_error_or_in_the_text_of_options() -> None:
         ),
     }
     assert "hunter2" not in repr(read_options(options, is_stream=False))
+
+
+def test_settings_of_kafkas_client() -> None:
+    found = batch(
+        kafka__max__partition__fetch__bytes="1048576",
+        kafka__fetch__max__bytes="2097152",
+        kafka__session__timeout__ms="10000",
+        kafka__max__poll__records="20000",
+        kafka__group__id="g",
+    )
+    assert found.fetch_bytes == 1 << 20
+    assert batch(kafka__fetch__max__bytes="5", fetchBytes="7").fetch_bytes == 7
+    given = {"fetchOffset.numRetries": "3", "fetchOffset.retryIntervalMs": "10", "kafkaConsumer.pollTimeoutMs": "512"}
+    found = stream(startingOffsets="earliest", **given)
+    assert (found.offset_attempts, found.offset_retry_interval_ms, found.poll_timeout_ms) == (3, 10, 512)
+
+
+def test_limits_by_bytes() -> None:
+    found = stream(startingOffsets="earliest", maxBytesPerTrigger="1000", maxBytesPerPartition="10")
+    assert (found.max_bytes_per_trigger, found.max_bytes_per_partition) == (1000, 10)
+    assert batch(maxBytesPerPartition="10").max_bytes_per_partition == 10

@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from highwater.common.package_archive import write_archive
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.source import HighwaterDataSource, register
+from highwater.pipeline.source import HighwaterDataSource, offsets_behind_latest, register
 from highwater.pipeline.source.session import FOLDERS
 from tests.pipeline.source.topics import Topics, by_offset
 from tests.pipeline.spark_session import spark_session
+from tests.waiting import wait_until
 
 Read = Callable[..., DataFrame]
 Row = dict[str, Any]
@@ -147,13 +148,32 @@ def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, topics: Topic
     assert progress["sources"][0]["endOffset"].startswith('{"stream": {"0": 35, "1": 30}, "#ids"')
     assert by_offset(stream.rows) == topics.rows("stream", 2)
     assert stream.batches == list(range(len(stream.batches)))
-    # Spark tells a source of a batch when the next one begins.
-    assert topics.committed("g", "stream", 1) < 30
+    # The last batch of a run with availableNow is committed when the run has ended.
+    assert [topics.committed("g", "stream", partition) for partition in range(2)] == [35, 30]
+    assert offsets_behind_latest(progress["sources"][0]) == (0, 0.0, 0)
+    assert topics.note("g", "stream").endswith(f"query {progress['id']} batch {progress['batchId']}")
     topics.produce("stream", 5)
     stream.run()
-    assert topics.committed("g", "stream", 1) == 30
+    assert topics.committed("g", "stream") == 40
     stream.run()
     assert by_offset(stream.rows) == topics.rows("stream", 2)
+
+
+@pytest.mark.spark
+def test_a_group_has_no_lag_while_a_stream_waits_for_its_next_trigger(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topics.create("waits")
+    topics.produce("waits", 10)
+    given = options(topics, subscribe="waits", startingOffsets="earliest", commitOffsets="w")
+    frame = spark.readStream.format("highwater").options(**given).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(processingTime="1 hour").start()
+    try:
+        wait_until(lambda: topics.committed("w", "waits") == 10, "the group has the end of the first batch")
+        assert topics.note("w", "waits").endswith(f"query {query.id} batch 0")
+    finally:
+        query.stop()
 
 
 @pytest.mark.spark

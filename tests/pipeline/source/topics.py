@@ -52,6 +52,14 @@ class Topics:
         finally:
             consumer.close()
 
+    def note(self, group: str, name: str, partition: int = 0) -> str:
+        """The metadata of the group's offset."""
+        consumer = Consumer({**self._client, "group.id": group})
+        try:
+            return str(consumer.committed([TopicPartition(name, partition)], DEADLINE_S)[0].metadata)
+        finally:
+            consumer.close()
+
     def produce(
         self,
         name: str,
