@@ -19,10 +19,11 @@ from typing import Any, Final, NamedTuple
 
 from highwater.common.topic_partition import partition_name
 from highwater.pipeline.errors import ClientError, SettingsError
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.settings import Settings
 from highwater.pipeline.source import first_offsets
-from highwater.pipeline.source.offsets import Offsets, continued
+from highwater.pipeline.source.offsets import continued
 
 JsonOffsets = dict[str, dict[str, Any]]
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from highwater.pipeline.source.offsets import Offsets
+from highwater.pipeline.kafka.offsets import Offsets
 
 
 class OffsetsBehind(NamedTuple):

@@ -28,6 +28,11 @@ class Topics:
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
 
+    def include(self, of: TopicPartition) -> bool:
+        if self.pattern:
+            return re.fullmatch(self.pattern, of[0]) is not None
+        return of[0] in self.names or of in self.partitions
+
 
 @dataclass(frozen=True)
 class Edge:
@@ -84,6 +89,8 @@ class Options:
     """The group that a stream commits its offsets for; empty for none."""
     initial_offsets_location: str
     """The file in which a stream keeps where it began; empty for none."""
+    resume_from: str
+    """The stored progress of a sink at which a stream without a checkpoint begins; empty for none."""
 
 
 _FETCH_SIZES: Final = ("max.partition.fetch.bytes", "fetch.max.bytes")
@@ -130,6 +137,7 @@ _NAMES: Final = (
     "fetchBytes",
     "commitOffsets",
     "initialOffsetsLocation",
+    "resumeFrom",
     "kafka.isolation.level",
     *(f"{PREFIX}{name}" for name in sorted({*settings.NAMES, *_FETCH_SIZES, *_WITHOUT_EFFECT})),
 )
@@ -141,6 +149,7 @@ _OF_STREAMS_ALONE: Final = (
     "maxTriggerDelay",
     "commitOffsets",
     "initialOffsetsLocation",
+    "resumeFrom",
 )
 _OF_BATCHES_ALONE: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 _REFUSED: Final = {
@@ -202,6 +211,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
         offset_retry_interval_ms=take.count("fetchOffset.retryIntervalMs") or _RETRY_INTERVAL_MS,
         commit_offsets=take.text("commitOffsets"),
         initial_offsets_location=_local_file(take),
+        resume_from=take.text("resumeFrom"),
     )
     if is_stream:
         _check_start_can_be_kept(found)
@@ -381,7 +391,9 @@ def _local_file(take: _Taker) -> str:
 
 def _check_start_can_be_kept(options: Options) -> None:
     """Spark asks where a stream begins again after a crash in its first batch: the answer must be the same."""
-    if options.starting == Edge(EARLIEST) or options.commit_offsets or options.initial_offsets_location:
+    if options.starting == Edge(EARLIEST) or (
+        options.commit_offsets or options.initial_offsets_location or options.resume_from
+    ):
         return
     if isinstance(options.starting, AtOffsets) and LATEST not in options.starting.offsets.next.values():
         return

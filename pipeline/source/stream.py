@@ -20,10 +20,11 @@ from pyspark.sql.streaming.datasource import (
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.crash_points import CrashPoint, reach
-from highwater.pipeline.errors import DataLossError
+from highwater.pipeline.errors import DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.progress.resume import resume_offsets
 from highwater.pipeline.source import first_offsets
 from highwater.pipeline.source.group_commits import GroupCommits
 from highwater.pipeline.source.limits import Delay, at_most
@@ -74,12 +75,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept = first_offsets.kept_by_group(self._client, group) if group else None
         if kept is not None:
             return kept
-        first = self._positions.starting()
+        first = self._resumed() if self._options.resume_from else self._positions.starting()
         if location:
             first_offsets.keep_in_file(Path(location), first)
         elif group:
             first_offsets.keep_in_group(self._client, group, first)
         return first
+
+    def _resumed(self) -> Offsets:
+        """Partitions that are new since then are read from their first record on, as after a checkpoint."""
+        text = self._options.resume_from
+        stored = resume_offsets(text, self._client)
+        found = {of: offset for of, offset in stored.next.items() if self._options.topics.include(of)}
+        if not found:
+            there = ", ".join(sorted(stored.topics()))
+            raise SettingsError(f"resumeFrom={text} has offsets of {there} alone, and this stream reads none of these")
+        topics = {topic for topic, _ in found}
+        return Offsets(found, {topic: each for topic, each in stored.ids.items() if topic in topics})
 
     # What a micro-batch takes
 
@@ -140,6 +152,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _without_what_is_gone(self, before: Offsets, latest: Offsets) -> Offsets:
         """The ends, none of which is before its start. Raises DataLossError."""
+        if unread := {of[0] for of in before.next if not self._options.topics.include(of)}:
+            self._lost(
+                f"the checkpoint has offsets of {', '.join(sorted(unread))}, which the query does not read any more: "
+                "change subscribe back, or start a new checkpoint"
+            )
         if (what := what_is_gone(before, latest)) is not None:
             self._lost(what)
         if self._target is not None:

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from highwater.pipeline.errors import DataLossError, SettingsError
+from highwater.pipeline.errors import DataLossError, PipelineError, SettingsError
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.progress.batch import Progress
+from highwater.pipeline.progress.marker import to_marker
 from highwater.pipeline.source.options import read_options
 from highwater.pipeline.source.stream import JsonOffsets, StreamReader
 from tests.pipeline.source.topics import Topics, copied
@@ -296,3 +300,50 @@ def test_tasks_are_limited_by_bytes(topics: Topics, query: Any) -> None:
     start, end = stream.reader.initialOffset(), json.loads(stream.offset_log[-1])
     assert 4 <= len(stream.reader.partitions(start, end)) <= 8
     assert stream.run() == offsets(range(2000))
+
+
+def test_a_stream_without_its_checkpoint_goes_on_where_its_sink_had_got_to(topics: Topics, query: Any) -> None:
+    topics.create("resume")
+    topics.create("target")
+    topics.produce("resume", 10)
+    first = query("resume", startingOffsets="earliest")
+    first.plan()
+    other = Offsets({("of another source", 0): 4})
+    ends = (Offsets.from_text(first.offset_log[-1]), other)
+    with Client(first.options.settings) as client:
+        marker = to_marker(Progress("some-query", 7, ends, "target"), "target", 1)
+        assert client.commit_offsets("sink", marker) == {}
+    topics.produce("resume", 3)
+    topics.grow("resume", 2)
+    topics.produce("resume", 2, partition=1)
+    stream = query("resume", resumeFrom="group:sink")
+    assert sorted(stream.batch()) == offsets(range(10, 13), range(2))
+    # The checkpoint counts from now on.
+    topics.produce("resume", 1)
+    stream.restart()
+    assert stream.batch() == offsets(range(13, 14))
+    for text, words in (
+        ("group:nobody", "resumeFrom=group:nobody: nothing is stored there"),
+        ("sink", "resumeFrom=sink: write it as"),
+    ):
+        with pytest.raises(PipelineError, match=words):
+            query("resume", resumeFrom=text).plan()
+    with pytest.raises(SettingsError, match="has offsets of of another source, resume alone, and this stream reads"):
+        query("target", resumeFrom="group:sink").plan()
+
+
+def test_a_checkpoint_of_topics_that_are_not_read_any_more(topics: Topics, query: Any) -> None:
+    topics.create("before")
+    topics.create("after")
+    topics.produce("before", 2)
+    topics.produce("after", 3)
+    checkpoint = query("before", startingOffsets="earliest")
+    checkpoint.batch()
+    for given in ({}, {"failOnDataLoss": "false"}):
+        changed = query("after", startingOffsets="earliest", **given)
+        changed.offset_log = list(checkpoint.offset_log)
+        if given:
+            assert changed.batch() == offsets(range(3))
+        else:
+            with pytest.raises(DataLossError, match="the checkpoint has offsets of before, which the query does not"):
+                changed.plan()
