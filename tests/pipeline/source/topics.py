@@ -12,6 +12,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.model import BrokerError
+from highwater.pipeline.kafka.settings import settings_of
+
 Value = TypeVar("Value")
 
 DEADLINE_S = 30.0
@@ -53,12 +57,13 @@ class Topics:
             consumer.close()
 
     def note(self, group: str, name: str, partition: int = 0) -> str:
-        """The metadata of the group's offset."""
-        consumer = Consumer({**self._client, "group.id": group})
-        try:
-            return str(consumer.committed([TopicPartition(name, partition)], DEADLINE_S)[0].metadata)
-        finally:
-            consumer.close()
+        """The metadata of the group's offset. confluent-kafka returns them with bytes of other memory at the end."""
+        with Client(settings_of({"bootstrap.servers": self.address})) as client:
+            found = client.committed_offsets(group, [(name, partition)])
+        assert not isinstance(found, BrokerError)
+        committed = found[name, partition]
+        assert not isinstance(committed, BrokerError)
+        return committed.metadata
 
     def produce(
         self,
