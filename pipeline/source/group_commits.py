@@ -1,4 +1,4 @@
-"""Commits the end of each finished batch for a group, in a thread of the source's process on the driver.
+"""Commits the end of each finished batch for a group, in a thread of the process of the source.
 
 Spark asks the source for the next batch when the last one is finished: that is known without any help, but late if the
 trigger waits, and without the ids of query and batch. `source/listener.py` tells both at once, over a socket.

@@ -1,4 +1,4 @@
-"""Tells the source of each finished micro-batch at once, with the ids of query and batch, for `commitOffsets`."""
+"""Tells the source of each finished micro-batch at once, for `commitOffsets`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many bytes of a log lie between two offsets, known from samples of it; limits and splits by bytes. Pure."""
+"""Knows how many bytes of a log lie between two offsets, from samples of it: limits and splits. Pure."""
 
 from __future__ import annotations
 
