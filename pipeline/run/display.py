@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
 from typing import Any, Final
 
 from rich.console import Console, Group
@@ -82,9 +83,8 @@ def cell_text(value: Any) -> str:
             return bytes(value).hex(" ")
     if isinstance(value, float):
         return f"{value:.12g}"
-    as_dict = getattr(value, "asDict", None)
-    if as_dict is not None:
-        value = as_dict()
+    if isinstance(value, datetime):
+        return value.isoformat(" ", "milliseconds" if value.microsecond else "seconds").removesuffix("+00:00")
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{cell_text(key)}: {cell_text(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -37,6 +38,8 @@ class Frames:
         self._made: dict[str, DataFrame] = {}
         self._open: list[str] = []
         self._modules: dict[Path, ModuleType] = {}
+        # PySpark would print each table that is not there yet as JSON with a trace.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         # A view of another flow with the same name would hide that this flow has not made its own.
         for name in (*pipeline.sources, *pipeline.views):
             spark.catalog.dropTempView(name)

@@ -52,7 +52,7 @@ class Request:
 def run_pipeline(request: Request) -> int:
     """Run it, print what happens, and return the exit code. An error is one line on standard error."""
     display = Display()
-    stop = _Stop()
+    stop = Stop()
     with contextlib.ExitStack() as cleanup:
         try:
             cleanup.enter_context(stop.on_signals())
@@ -65,7 +65,7 @@ def run_pipeline(request: Request) -> int:
             return EXIT_INTERRUPTED
 
 
-def _run(request: Request, display: Display, stop: _Stop, cleanup: contextlib.ExitStack) -> int:
+def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.ExitStack) -> int:
     document = read_document(request.file)
     folder = request.file.resolve().parent
     pipeline = parse_pipeline(document, os.environ, folder, None)
@@ -83,7 +83,7 @@ def _run(request: Request, display: Display, stop: _Stop, cleanup: contextlib.Ex
     spark = cleanup.enter_context(
         spark_session(pipeline.name, request.master, {**pipeline.configuration, **request.settings}, log)
     )
-    planned = [_plan(spark, pipeline, flow, storage) for flow in flows]
+    planned = [plan_flow(spark, pipeline, flow, storage) for flow in flows]
     if request.is_dry:
         display.say(f"pipeline {pipeline.name} ({request.file}): nothing was written")
         for each in planned:
@@ -92,11 +92,13 @@ def _run(request: Request, display: Display, stop: _Stop, cleanup: contextlib.Ex
         return EXIT_OK
     for each in planned:
         check_topics(pipeline, each.used)
-    return _run_flows(planned, storage, display, stop)
+    return run_flows(pipeline.name, planned, storage, display, stop)
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class Planned:
+    """A flow, its frame, and the sources and views that it uses."""
+
     flow: Flow
     frame: DataFrame
     used: tuple[str, ...]
@@ -112,7 +114,9 @@ def _chosen(pipeline: Pipeline, request: Request) -> list[Flow]:
     return flows
 
 
-def _plan(spark: SparkSession, pipeline: Pipeline, flow: Flow, storage: Storage) -> _Planned:
+def plan_flow(spark: SparkSession, pipeline: Pipeline, flow: Flow, storage: Storage) -> Planned:
+    """Read the sources of a flow and apply its steps. Raises SettingsError that begins with file and line."""
+
     def options(source: Source) -> Mapping[str, str]:
         if source.format == TOPIC_FORMAT and source.is_stream:
             return storage.with_first_offsets(flow.name, source.name, source.options)
@@ -121,10 +125,11 @@ def _plan(spark: SparkSession, pipeline: Pipeline, flow: Flow, storage: Storage)
     frames = Frames(spark, pipeline, options)
     frame = frames.of(flow)
     check_a_stream(flow, frame)
-    return _Planned(flow, frame, frames.used)
+    return Planned(flow, frame, frames.used)
 
 
-def _run_flows(planned: Sequence[_Planned], storage: Storage, display: Display, stop: _Stop) -> int:
+def run_flows(name: str, planned: Sequence[Planned], storage: Storage, display: Display, stop: Stop) -> int:
+    """Run the flows of the pipeline `name` until all have ended, say what each did, and return the exit code."""
     started_s = time.monotonic()
     stop.has_begun = True
     runs: list[FlowRun] = []
@@ -132,7 +137,7 @@ def _run_flows(planned: Sequence[_Planned], storage: Storage, display: Display, 
         try:
             for each in planned:
                 sink = FORMATS[each.flow.sink.format].open(
-                    Opened(each.flow.name, each.flow.sink.options, display.table)
+                    Opened(name, each.flow.name, each.flow.sink.options, display.table)
                 )
                 checkpoint = str(storage.checkpoint(each.flow.name))
                 runs.append(FlowRun(each.flow, each.frame, sink, checkpoint, stop.stopping))
@@ -166,7 +171,7 @@ def _answer(run: FlowRun, seconds: float) -> str:
     )
 
 
-class _Stop:
+class Stop:
     """The first signal asks for a stop between two batches, the second one for a stop at once."""
 
     def __init__(self) -> None:

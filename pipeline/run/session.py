@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import subprocess
@@ -62,8 +61,6 @@ def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path
         cleanup.enter_context(_variables(environment))
         folders = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
         session = _start(name, master, {**folders, **local, **_SETTINGS, **settings}, log, cleanup)
-        # It prints each failed analysis as JSON, and the run says it in one line.
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         yield session
 
 

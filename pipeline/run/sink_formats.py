@@ -24,6 +24,7 @@ class Sink(Protocol):
 class Opened:
     """What a sink is opened with. show: prints a table of a batch, given its title, its columns and its rows."""
 
+    pipeline: str
     flow: str
     options: Mapping[str, str]
     show: Callable[[str, list[str], list[tuple[object, ...]]], None]
@@ -73,10 +74,12 @@ class _Console:
         kept = frame.persist()
         try:
             count = kept.count()
-            rows = [tuple(row) for row in kept.limit(self._shown).collect()]
+            # Arrow keeps the time zone of timestamps; Row would show them in that of this host.
+            shown = kept.limit(self._shown).toArrow()
         finally:
             kept.unpersist()
         if count:
+            rows = list(zip(*(column.to_pylist() for column in shown.columns), strict=True))
             left_out = f"; the first {len(rows)} of {count} rows" if count > len(rows) else ""
             self._opened.show(f"{self._opened.flow}, batch {batch_id}{left_out}", list(frame.columns), rows)
         return count

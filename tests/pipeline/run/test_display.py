@@ -1,0 +1,28 @@
+"""Values of rows as the text of a cell."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from highwater.pipeline.run.display import cell_text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (b"caf\xc3\xa9", "café"),
+        (b"\xff\x00", "ff 00"),
+        (0.1 + 0.2, "0.3"),
+        (Decimal("3.10"), "3.10"),
+        (datetime(2026, 1, 5, 9, 0, 1, 500_000, UTC), "2026-01-05 09:00:01.500"),
+        (datetime(2026, 1, 5, 9, tzinfo=UTC), "2026-01-05 09:00:00"),
+        ({"start": 1, "end": None}, "{start: 1, end: null}"),
+        ([1, [2, 3]], "[1, [2, 3]]"),
+    ],
+)
+def test_a_value_is_shown_plainly(value: object, text: str) -> None:
+    assert cell_text(value) == text
