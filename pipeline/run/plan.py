@@ -14,6 +14,7 @@ from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.run.model import TOPIC_FORMAT, Flow, Named, Pipeline, PythonFunction, Query, Source, Sql
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
 from highwater.pipeline.run.storage import Storage, keeping_its_start
+from highwater.pipeline.sink.options import read_sink_options
 from highwater.pipeline.source.options import Edge, read_options
 from highwater.pipeline.source.positions import Positions
 
@@ -53,11 +54,17 @@ def topic_positions(source: Source) -> list[TopicPosition]:
     return [TopicPosition(*of, first[of], start[of], end[of]) for of in sorted(there.next)]
 
 
-def check_topics(pipeline: Pipeline, used: Sequence[str]) -> None:
-    """Raises PipelineError for a source whose topic is not there, before anything starts."""
+def check_topics(pipeline: Pipeline, flow: Flow, used: Sequence[str]) -> None:
+    """Raises PipelineError if a topic that the flow reads or writes is not there, before anything starts."""
     for name in used:
         if name in pipeline.sources and pipeline.sources[name].format == TOPIC_FORMAT:
             topic_positions(pipeline.sources[name])
+    if flow.sink.format == TOPIC_FORMAT:
+        settings = read_sink_options(flow.sink.options).settings
+        name, where = flow.sink.options["topic"], f"{flow.sink.origin}: flows.{flow.name}.sink"
+        with POOL.borrow(settings) as client:
+            if client.cluster({name}).topics[name].error is not None:
+                raise SettingsError(f"{where}: topic {name} does not exist; create it first")
 
 
 def lines_of_flow(

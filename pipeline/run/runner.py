@@ -23,6 +23,7 @@ from highwater.pipeline.run.document import read_document
 from highwater.pipeline.run.failures import exit_code_of, reason_of
 from highwater.pipeline.run.frames import Frames
 from highwater.pipeline.run.model import AVAILABLE_NOW, TOPIC_FORMAT, Flow, Pipeline, Source
+from highwater.pipeline.run.order import stages
 from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.run.plan import check_a_stream, check_topics, lines_of_flow
 from highwater.pipeline.run.queries import FlowRun, watch
@@ -84,15 +85,15 @@ def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.Exi
         spark_session(pipeline.name, request.master, {**pipeline.configuration, **request.settings}, log)
     )
     planned = [plan_flow(spark, pipeline, flow, storage) for flow in flows]
+    for each in planned:
+        check_topics(pipeline, each.flow, each.used)
     if request.is_dry:
         display.say(f"pipeline {pipeline.name} ({request.file}): nothing was written")
         for each in planned:
             for line in lines_of_flow(pipeline, each.flow, each.frame, each.used, kept):
                 display.say(line)
         return EXIT_OK
-    for each in planned:
-        check_topics(pipeline, each.used)
-    return run_flows(pipeline.name, planned, storage, display, stop)
+    return run_flows(pipeline, planned, storage, display, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +129,22 @@ def plan_flow(spark: SparkSession, pipeline: Pipeline, flow: Flow, storage: Stor
     return Planned(flow, frame, frames.used)
 
 
-def run_flows(name: str, planned: Sequence[Planned], storage: Storage, display: Display, stop: Stop) -> int:
-    """Run the flows of the pipeline `name` until all have ended, say what each did, and return the exit code."""
+def run_flows(pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, display: Display, stop: Stop) -> int:
+    """Run flows until all have ended, say what each did, and return the exit code."""
     started_s = time.monotonic()
     stop.has_begun = True
+    by_name = {each.flow.name: each for each in planned}
     runs: list[FlowRun] = []
+    failures: dict[str, BaseException] = {}
     with display.live():
-        try:
-            for each in planned:
-                sink = FORMATS[each.flow.sink.format].open(
-                    Opened(name, each.flow.name, each.flow.sink.options, display.table)
-                )
-                checkpoint = str(storage.checkpoint(each.flow.name))
-                runs.append(FlowRun(each.flow, each.frame, sink, checkpoint, stop.stopping))
-                display.progress(each.flow.name, runs[-1].progress.line())
-        except Exception as error:
-            flow = planned[len(runs)].flow
-            stop.stopping.set()
-            watch(runs, stop.stopping, stop.at_once, lambda _: None)
-            raise SettingsError(f"{flow.origin}: flows.{flow.name}: {reason_of(error)}") from error
-        failures = watch(
-            runs, stop.stopping, stop.at_once, lambda run: display.progress(run.flow.name, run.progress.line())
-        )
+        for stage in stages(pipeline, [each.flow for each in planned], {name: by_name[name].used for name in by_name}):
+            if failures or stop.stopping.is_set():
+                break
+            begun = _begin(pipeline, [by_name[name] for name in stage], storage, display, stop)
+            runs += begun
+            failures |= watch(
+                begun, stop.stopping, stop.at_once, lambda run: display.progress(run.flow.name, run.progress.line())
+            )
     display.last_progress()
     for run in runs:
         display.say(_answer(run, time.monotonic() - started_s))
@@ -158,6 +153,23 @@ def run_flows(name: str, planned: Sequence[Planned], storage: Storage, display: 
     if failures:
         return min(map(exit_code_of, failures.values()))
     return EXIT_INTERRUPTED if stop.at_once.is_set() else EXIT_OK
+
+
+def _begin(
+    pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, display: Display, stop: Stop
+) -> list[FlowRun]:
+    runs: list[FlowRun] = []
+    for each in planned:
+        flow = each.flow
+        try:
+            sink = FORMATS[flow.sink.format].open(Opened(pipeline.name, flow.name, flow.sink.options, display.table))
+            runs.append(FlowRun(flow, each.frame, sink, str(storage.checkpoint(flow.name)), stop.stopping))
+        except Exception as error:
+            stop.stopping.set()
+            watch(runs, stop.stopping, stop.at_once, lambda _: None)
+            raise SettingsError(f"{flow.origin}: flows.{flow.name}: {reason_of(error)}") from error
+        display.progress(flow.name, runs[-1].progress.line())
+    return runs
 
 
 def _answer(run: FlowRun, seconds: float) -> str:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.run.model import TOPIC_FORMAT
+from highwater.pipeline.sink.options import AT_LEAST_ONCE, read_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,30 +34,34 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SinkFormat:
-    """delivery: what is promised, for people. target: the option that says where rows go, or a text without one."""
+    """delivery: what is promised, for people. target: the option that says where rows go, or a text without one.
+
+    options: known names; None if `check` knows them. check: raises SettingsError.
+    """
 
     delivery: str
-    options: tuple[str, ...]
+    options: tuple[str, ...] | None
     required: tuple[str, ...]
     target: str
     is_topic: bool
+    check: Callable[[Mapping[str, str]], object]
     open: Callable[[Opened], Sink]
 
 
 def check_sink_options(format_name: str, options: Mapping[str, str]) -> None:
     """Raises SettingsError for an option that is unknown, missing or wrong."""
     known = FORMATS[format_name]
-    for name in options:
-        if name not in known.options:
-            expected = f"; known are {', '.join(known.options)}" if known.options else "; it has none"
-            raise SettingsError(
-                f"option {name} of {format_name} is unknown{did_you_mean(name, known.options) or expected}"
-            )
+    names = known.options
+    unknown = [] if names is None else [name for name in options if name not in names]
+    if names is not None and unknown:
+        expected = f"; known are {', '.join(names)}" if names else "; it has none"
+        raise SettingsError(
+            f"option {unknown[0]} of {format_name} is unknown{did_you_mean(unknown[0], names) or expected}"
+        )
     for name in known.required:
         if not options.get(name):
             raise SettingsError(f"{format_name} needs {name}")
-    if format_name == _CONSOLE:
-        _row_count(options)
+    known.check(options)
 
 
 def target_of(format_name: str, options: Mapping[str, str]) -> str:
@@ -85,6 +91,30 @@ class _Console:
         return count
 
 
+class _Topic:
+    """The whole batch in one transaction of Kafka. What it writes is counted by nobody."""
+
+    def __init__(self, opened: Opened) -> None:
+        from highwater.pipeline.sink.batch_transaction import Sink as BatchTransaction
+
+        self._sink = BatchTransaction(opened.options, progress_name(opened))
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        self._sink.write(frame, batch_id)
+
+
+def progress_name(opened: Opened) -> str:
+    """Under which a sink keeps what it has written; `resumeFrom` takes it."""
+    return f"{opened.pipeline}.{opened.flow}"
+
+
+def _check_topic(options: Mapping[str, str]) -> None:
+    if "path" in options:
+        raise SettingsError("a topic has no path; set the option topic")
+    if read_sink_options(options).delivery != AT_LEAST_ONCE:
+        raise SettingsError("delivery is left out here: a flow writes each batch as one transaction, exactly once")
+
+
 class _Noop:
     def write(self, frame: DataFrame, batch_id: int) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -109,7 +139,17 @@ FORMATS: Final[Mapping[str, SinkFormat]] = {
         required=(),
         target="the console",
         is_topic=False,
+        check=_row_count,
         open=_Console,
+    ),
+    TOPIC_FORMAT: SinkFormat(
+        delivery="exactly once: a batch is one transaction, for readers of committed records",
+        options=None,
+        required=("topic",),
+        target="topic",
+        is_topic=True,
+        check=_check_topic,
+        open=_Topic,
     ),
     "noop": SinkFormat(
         delivery="nothing is kept",
@@ -117,6 +157,7 @@ FORMATS: Final[Mapping[str, SinkFormat]] = {
         required=(),
         target="nowhere",
         is_topic=False,
+        check=lambda _: None,
         open=lambda _: _Noop(),
     ),
 }

@@ -35,7 +35,7 @@ def trial_broker(topics: Sequence[SampleTopic]) -> Iterator[str]:
         assert process.stdout is not None
         address = _address(process, process.stdout)
         for topic in topics:
-            _make(topic, address)
+            make_topic(topic, address)
         yield address
 
 
@@ -69,7 +69,8 @@ def _address(process: subprocess.Popen[str], output: IO[str]) -> str:
     raise ClientError("the broker of the trial did not start; 'highwater broker start --port 0' says why")
 
 
-def _make(topic: SampleTopic, address: str) -> None:
+def make_topic(topic: SampleTopic, address: str) -> None:
+    """Create the topic and write its records. Raises ClientError."""
     of_topic = ("--topic", topic.name, "--bootstrap-server", address)
     _command(topic, "topics", "--create", "--partitions", str(topic.partitions), *of_topic)
     if topic.records is not None:

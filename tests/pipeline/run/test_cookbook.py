@@ -20,7 +20,7 @@ from highwater.pipeline.run.model import Pipeline
 from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.run.runner import Stop, plan_flow, run_flows
 from highwater.pipeline.run.storage import Storage
-from highwater.pipeline.run.trial import trial_broker
+from highwater.pipeline.run.trial import make_topic, trial_broker
 from highwater.pipeline.source import register
 from tests.pipeline.spark_session import spark_session
 
@@ -107,9 +107,12 @@ def test_a_recipe_shows_what_the_page_says(
         (tmp_path / name).symlink_to(EXAMPLES / name)
     (tmp_path / "steps.py").write_text(recipe.python)
     pipeline = pipeline_of(with_part(head, recipe.part), broker, tmp_path)
+    for topic in pipeline.trial:
+        if topic.name not in head["trial"]:
+            make_topic(topic, broker)
     storage = Storage(tmp_path / "storage")
     display = Tables()
     planned = [plan_flow(spark, pipeline, flow, storage) for flow in pipeline.flows.values()]
-    assert run_flows(pipeline.name, planned, storage, display, Stop()) == 0
+    assert run_flows(pipeline, planned, storage, display, Stop()) == 0
     assert recipe.shown
     assert [row for row in recipe.shown if row not in display.rows] == []

@@ -1,0 +1,45 @@
+"""The order in which flows begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from highwater.pipeline.run.document import parse_document
+from highwater.pipeline.run.order import stages
+from highwater.pipeline.run.parse import parse_pipeline
+
+HEAD = """\
+name: order
+storage: state
+kafka: {bootstrap.servers: '127.0.0.1:9092'}
+sources:
+  a: {format: highwater, options: {subscribe: a}}
+  b: {format: highwater, options: {subscribe: 'x, b'}}
+  c: {format: highwater, options: {subscribe: c}}
+flows:
+"""
+A_TO_B = "  a_to_b: {from: a, sink: {format: highwater, options: {topic: b}}}\n"
+B_TO_C = "  b_to_c: {from: b, sink: {format: highwater, options: {topic: c}}}\n"
+SHOW_C = "  show_c: {from: c, sink: {format: console}}\n"
+SHOW_A = "  show_a: {from: a, sink: {format: console}}\n"
+USED = {"a_to_b": ("a",), "b_to_c": ("b",), "show_c": ("c",), "show_a": ("a",)}
+
+
+def order(flows: str) -> list[list[str]]:
+    pipeline = parse_pipeline(parse_document(HEAD + flows, "order.yaml"), {}, Path(), None)
+    return stages(pipeline, list(pipeline.flows.values()), {name: USED[name] for name in pipeline.flows})
+
+
+def test_a_flow_waits_for_those_that_fill_its_topics() -> None:
+    assert order(SHOW_C + B_TO_C + A_TO_B + SHOW_A) == [["a_to_b", "show_a"], ["b_to_c"], ["show_c"]]
+
+
+def test_nothing_waits_for_a_flow_that_never_ends() -> None:
+    endless = A_TO_B.replace("{from: a,", "{from: a, trigger: 1 second,")
+    assert order(B_TO_C + endless) == [["b_to_c", "a_to_b"]]
+
+
+def test_flows_in_a_circle_run_at_the_same_time() -> None:
+    assert order(A_TO_B + "  b_to_c: {from: b, sink: {format: highwater, options: {topic: a}}}\n") == [
+        ["a_to_b", "b_to_c"]
+    ]
