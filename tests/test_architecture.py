@@ -138,6 +138,7 @@ SANS_IO = (
     "pipeline/messaging/record.py",
     "pipeline/messaging/retrying.py",
     "pipeline/messaging/way.py",
+    "pipeline/run/order.py",
     "pipeline/run/progress.py",
     "pipeline/sink/options.py",
     "pipeline/source/filters.py",
