@@ -67,7 +67,7 @@ class _ForgetfulSource(HighwaterDataSource):
 
 class _WriterWithoutMarker(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        partition_transaction._Transaction._read = _nothing_stored  # type: ignore[method-assign,assignment]
+        partition_transaction._Kept.read = _nothing_stored  # type: ignore[method-assign,assignment]
         return super().write(iterator)
 
 

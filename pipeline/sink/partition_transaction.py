@@ -34,6 +34,8 @@ _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties that Spark gives to the tasks of a micro-batch."""
 _VERSION: Final = 1
+_KNOWN_QUERIES: Final[set[str]] = set()
+"""Whose plan is kept: Spark makes a new writer for each commit, in one process."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class TaskWritten(WriterCommitMessage):
     """What a task has written, now or before a restart."""
 
     record_count: int
+    query_id: str = ""
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -73,19 +76,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch_id is not None
         with POOL.borrow(self._options.settings) as client:
             task = _Transaction(client, self._options, query_id, int(batch_id), context.partitionId())
-            return TaskWritten(task.write(_selected(iterator, self._columns)))
+            return TaskWritten(task.write(_selected(iterator, self._columns)), query_id)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Runs on the driver when all tasks have ended. Raises SinkError if others write than the option says."""
         if self._options.delivery != EXACTLY_ONCE:
             return
-        records = sum(each.record_count for each in messages if isinstance(each, TaskWritten))
-        # Spark runs one task for a batch without rows, whatever the query says.
-        if records and len(messages) != self._options.tasks:
+        written = [each for each in messages if isinstance(each, TaskWritten) and each.record_count]
+        if not written:
+            # Spark runs one task for a batch without rows, whatever the query says.
+            return
+        if len(messages) != self._options.tasks:
             raise SinkError(
                 f"batch {batchId} was written by {plural(len(messages), 'task')}, and tasks={self._options.tasks}: "
                 f"end the query with repartition({self._options.tasks})"
             )
+        if (query_id := written[0].query_id) not in _KNOWN_QUERIES:
+            with POOL.borrow(self._options.settings) as client:
+                _Plan(client, self._options, query_id).keep()
+            _KNOWN_QUERIES.add(query_id)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """What tasks committed is skipped when the batch runs again; the rest was never visible."""
@@ -117,8 +126,8 @@ class _Transaction:
         self._batch_id = batch_id
         self._task = task
         self._id = f"{options.transactional_id_prefix}-{query_id}-{task}"
-        self._plan_group = f"{options.transactional_id_prefix}-{query_id}"
-        self._marker_of: TopicPartition = (options.topic, 0)
+        self._query_id = query_id
+        self._kept = _Kept(client, options.topic)
 
     def write(self, batches: Iterator[Any]) -> int:
         """Returns how many rows this task has in the topic for this batch. Raises PipelineError."""
@@ -126,8 +135,8 @@ class _Transaction:
         producer = self._client.init_producer_id(self._id, self._options.transaction_timeout_ms)
         self._check(producer, "no producer id")
         assert isinstance(producer, Producer)
-        self._check_plan()
-        stored = self._read(self._id)
+        _Plan(self._client, self._options, self._query_id).check()
+        stored = self._kept.read(self._id)
         if stored is not None and stored["batch"] >= self._batch_id:
             self._compare(stored, batches)
             reach(CrashPoint.SINK_SKIPPED)
@@ -147,7 +156,7 @@ class _Transaction:
                 )
             reach(CrashPoint.SINK_WRITTEN)
             marker = {"version": _VERSION, "batch": self._batch_id, "records": writing.row_count}
-            offsets = {self._marker_of: CommittedOffset(self._batch_id, json.dumps(marker))}
+            offsets = {self._kept.of: CommittedOffset(self._batch_id, json.dumps(marker))}
             errors = self._client.commit_offsets_in_transaction(self._id, producer, self._id, offsets)
             self._check(next(iter(errors.values()), None), "the marker cannot be written")
         except FencedError:
@@ -161,19 +170,6 @@ class _Transaction:
         reach(CrashPoint.SINK_COMMITTED)
         return writing.row_count
 
-    def _check_plan(self) -> None:
-        """The first batch of a query says with how many tasks it writes; another number would mix up markers."""
-        stored = self._read(self._plan_group)
-        if stored is None:
-            plan = CommittedOffset(self._options.tasks, json.dumps({"version": _VERSION, "tasks": self._options.tasks}))
-            errors = self._client.commit_offsets(self._plan_group, {self._marker_of: plan})
-            self._check(next(iter(errors.values()), None), f"group {self._plan_group}")
-        elif stored["tasks"] != self._options.tasks:
-            raise SinkError(
-                f"this query has written with tasks={stored['tasks']} since it began, and now tasks="
-                f"{self._options.tasks}: set it back, or begin a new query with a new checkpoint"
-            )
-
     def _compare(self, stored: dict[str, Any], batches: Iterator[Any]) -> None:
         """A replay must bring the same rows; what is seen of a difference is refused."""
         if stored["batch"] != self._batch_id:
@@ -185,15 +181,51 @@ class _Transaction:
                 f"restart, and now has {found}: the query is not deterministic; use batch_transaction.Sink for it"
             )
 
-    def _read(self, group: str) -> dict[str, Any] | None:
-        """The metadata that a group keeps."""
-        committed = self._client.committed_offsets(group, [self._marker_of])
-        self._check(committed, f"group {group}")
+    def _check(self, answer: object, what: str) -> None:
+        _check(answer, self._id, what)
+
+
+class _Plan:
+    """With how many tasks a query writes: another number would mix up its markers."""
+
+    def __init__(self, client: Client, options: SinkOptions, query_id: str) -> None:
+        self._client = client
+        self._tasks = options.tasks
+        self._group = f"{options.transactional_id_prefix}-{query_id}"
+        self._kept = _Kept(client, options.topic)
+
+    def check(self) -> None:
+        """Raises SinkError if the query has written with another number."""
+        stored = self._kept.read(self._group)
+        if stored is not None and stored["tasks"] != self._tasks:
+            raise SinkError(
+                f"this query has written with tasks={stored['tasks']} since it began, and now tasks={self._tasks}: "
+                "set it back, or begin a new query with a new checkpoint"
+            )
+
+    def keep(self) -> None:
+        """After the first batch whose tasks were counted."""
+        if self._kept.read(self._group) is None:
+            plan = CommittedOffset(self._tasks, json.dumps({"version": _VERSION, "tasks": self._tasks}))
+            errors = self._client.commit_offsets(self._group, {self._kept.of: plan})
+            _check(next(iter(errors.values()), None), self._group, "the number of tasks cannot be kept")
+
+
+class _Kept:
+    """What groups keep for this sink, as the metadata of an offset of partition 0 of the topic."""
+
+    def __init__(self, client: Client, topic: str) -> None:
+        self._client = client
+        self.of: TopicPartition = (topic, 0)
+
+    def read(self, group: str) -> dict[str, Any] | None:
+        committed = self._client.committed_offsets(group, [self.of])
+        _check(committed, group, "the group cannot be read")
         assert isinstance(committed, dict)
-        found = committed.get(self._marker_of)
+        found = committed.get(self.of)
         if found is None:
             return None
-        self._check(found, f"group {group}")
+        _check(found, group, "the group cannot be read")
         assert isinstance(found, CommittedOffset)
         try:
             fields: dict[str, Any] = json.loads(found.metadata)
@@ -204,8 +236,10 @@ class _Transaction:
             raise SinkError(f"group {group} has a marker of version {version}, and this Highwater writes {_VERSION}")
         return fields
 
-    def _check(self, answer: object, what: str) -> None:
-        if isinstance(answer, BrokerError):
-            if answer.code in FENCED:
-                raise FencedError(f"{what}: {fenced_text(self._id, answer)}")
-            raise SinkError(f"transactional id {self._id}: {what}: {answer}")
+
+def _check(answer: object, name: str, what: str) -> None:
+    """Raises FencedError or SinkError if the answer is an error of the broker."""
+    if isinstance(answer, BrokerError):
+        if answer.code in FENCED:
+            raise FencedError(f"{what}: {fenced_text(name, answer)}")
+        raise SinkError(f"{name}: {what}: {answer}")

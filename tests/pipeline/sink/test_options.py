@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
 from highwater.broker.records.batch import Codec
+from highwater.common.package_archive import write_archive
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.sink.batch_transaction import Sink
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.options import read_sink_options
+from highwater.pipeline.source.session import FOLDERS
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 ONCE = {"delivery": "exactly_once", "transactionalIdPrefix": "p", "topic": "t", "tasks": "2"}
@@ -107,3 +113,13 @@ def test_columns_that_cannot_be_written(schema: StructType, topic: str, text: st
     with pytest.raises(SettingsError) as refused:
         written_columns(schema, topic)
     assert str(refused.value) == text
+
+
+def test_executors_get_what_the_sinks_import(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path, "pipeline", FOLDERS)
+    modules = ("batch_tasks", "batch_transaction", "partition_transaction")
+    code = f"import sys; sys.path.insert(0, {str(archive)!r})\n" + "".join(
+        f"import highwater.pipeline.sink.{name} as found; assert {archive.name!r} in found.__file__\n"
+        for name in modules
+    )
+    subprocess.run([sys.executable, "-P", "-c", code], check=True, cwd=tmp_path, env={"PATH": ""}, timeout=60)
