@@ -21,12 +21,13 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import size_text
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.brake import WINDOW_MS, FloodBrake
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delivery import Delivery
 from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RefusedError
 from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.filter import parse_filter
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics, check_levels
-from highwater.pipeline.messaging.mover import Mover, Say, now_ms
+from highwater.pipeline.messaging.mover import Mover, Say
 from highwater.pipeline.messaging.policy import ROCKETMQ_BACKOFF, Backoff, Reject, Retry, exponential, failure_of
 from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Outgoing, Place, Record

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.headers import TRACEPARENT
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, parse_delay_ms
-from highwater.pipeline.messaging.mover import now_ms
 from highwater.pipeline.messaging.moving import delayed
 from highwater.pipeline.messaging.record import Outgoing, Record
 

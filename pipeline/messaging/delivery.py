@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.headers import TRACEPARENT, traceparent_of
-from highwater.pipeline.messaging.mover import now_ms
 from highwater.pipeline.messaging.record import Headers, Outgoing
 from highwater.pipeline.messaging.retrying import Work
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RefusedError
 from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, WAITING_PATTERN, check_levels
@@ -30,10 +31,6 @@ _TRIM_INTERVAL_S: Final = 60.0
 DAY_MS: Final = 86_400_000
 
 Say = Callable[[str], None]
-
-
-def now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Mover:

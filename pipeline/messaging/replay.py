@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError
 from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.filter import Predicate, parse_filter
-from highwater.pipeline.messaging.mover import now_ms
 from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Outgoing, Record, parse_place
 from highwater.pipeline.messaging.topics import Topics

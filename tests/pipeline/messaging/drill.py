@@ -26,10 +26,10 @@ from confluent_kafka import Producer
 
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging import topics as messaging_topics
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.consumer import Delivery, Reject, RetryingConsumer
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS
-from highwater.pipeline.messaging.mover import now_ms
 from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Record
 from highwater.pipeline.messaging.topics import ensure_delay_topics
@@ -191,7 +191,7 @@ def _check(bootstrap: str, written: int, ordering: str) -> tuple[int, int]:
 
 def _check_times(bootstrap: str, due: dict[bytes, int]) -> None:
     rows = _read(bootstrap, "on-time")
-    if Counter(row.value or b"" for row in rows) != Counter(due):
+    if Counter(row.value or b"" for row in rows) != Counter(due.keys()):
         counts = Counter(row.value or b"" for row in rows)
         places = sorted(
             (row.value, row.offset, row.text(headers.ORIGIN)) for row in rows if counts[row.value or b""] > 1

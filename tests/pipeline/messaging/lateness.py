@@ -19,9 +19,9 @@ import numpy as np
 from confluent_kafka import Consumer, Producer
 
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.exchange import record_of
-from highwater.pipeline.messaging.mover import now_ms
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
 

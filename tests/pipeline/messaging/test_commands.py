@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import highwater.cli
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.delivery import Delivery
-from highwater.pipeline.messaging.mover import now_ms
 from highwater.pipeline.messaging.policy import Reject, Retry
 from highwater.pipeline.messaging.replay import Replay
 from tests.broker.commands.calling import Result

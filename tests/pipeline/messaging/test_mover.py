@@ -11,10 +11,11 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.errors import MessagingError
 from highwater.pipeline.messaging.levels import WHEEL
-from highwater.pipeline.messaging.mover import Mover, now_ms
+from highwater.pipeline.messaging.mover import Mover
 from highwater.pipeline.messaging.record import Outgoing
 from tests.pipeline.source.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until

@@ -1,0 +1,106 @@
+"""Retries and dead letters from Spark: one transaction for each micro-batch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from highwater.common.package_archive import write_archive
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.delivery import Delivery
+from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics
+from highwater.pipeline.messaging.policy import Backoff, Reject
+from highwater.pipeline.messaging.retrying import Retrying
+from highwater.pipeline.messaging.spark import RetryingSink, make_topics, split_record
+from highwater.pipeline.source import register
+from highwater.pipeline.source.session import FOLDERS
+from tests.pipeline.messaging.test_consumer import header, produce
+from tests.pipeline.messaging.test_mover import moving
+from tests.pipeline.messaging.test_retrying import NOW_MS, record
+from tests.pipeline.source.topics import Topics
+from tests.pipeline.spark_session import spark_session
+from tests.waiting import wait_until
+
+BACKOFF = "300ms 600ms"
+
+
+def handle(delivery: Delivery) -> None:
+    value = delivery.value or b""
+    if value.startswith(b"bad"):
+        raise Reject("no such customer")
+    if value.startswith(b"once") and delivery.attempt == 0:
+        raise ConnectionError("away")
+    delivery.send("bills", value, delivery.key)
+
+
+def test_a_record_is_split() -> None:
+    state = Retrying(
+        GroupTopics("orders", "billing"), Backoff.parse(BACKOFF), ROCKETMQ_LEVELS_MS, by_key=False, partition=0
+    )
+    topics = [
+        [each.topic for each in split_record(record(0, b"k", value), handle, state, NOW_MS)]
+        for value in (b"fine", b"bad", b"once")
+    ]
+    assert topics == [["bills"], ["dlq.orders.billing"], ["orders.billing.retry.300ms"]]
+
+
+def test_executors_need_no_kafka_client(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path, "archive", FOLDERS)
+    code = (
+        f"import sys; sys.path.insert(0, {str(archive)!r}); sys.modules['confluent_kafka'] = None; "
+        "sys.modules['lark'] = None; import highwater.pipeline.messaging.spark as found; print(found.__file__)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
+    )
+    assert str(archive) in done.stdout
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(tmp_path_factory.mktemp("spark")) as session:
+        register(session)
+        yield session
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_micro_batches(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    topics.create("orders", 2)
+    topics.create("bills", 2)
+    make_topics({"bootstrap.servers": topics.address}, "orders", "billing", BACKOFF)
+    cluster = {"kafka.bootstrap.servers": topics.address}
+    sink = RetryingSink(cluster, "billing-1", "orders", "billing", handle, backoff=BACKOFF)
+
+    def run() -> None:
+        options = {**cluster, "subscribe": sink.topics, "startingOffsets": "earliest", "includeHeaders": "true"}
+        stream = spark.readStream.format("highwater").options(**options).load()
+        query = stream.writeStream.foreachBatch(sink.write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    produce(topics, "orders", *(f"{kind}{number}" for number in range(20) for kind in ("fine", "bad", "once")))
+    run()
+    assert len(topics.rows("bills", 2, read_committed=True)) == 20
+    with moving(topics):
+        wait_until(lambda: len(topics.rows("orders.billing.retry", 2, read_committed=True)) == 20, "what is due again")
+    run()
+    done = sorted(row["value"] for row in topics.rows("bills", 2, read_committed=True))
+    assert done == sorted(f"{kind}{number}".encode() for number in range(20) for kind in ("fine", "once"))
+    dead = topics.rows("dlq.orders.billing", 2, read_committed=True)
+    assert {header(row, headers.DISPOSITION) for row in dead} == {"rejected"}
+    assert len(dead) == 20
+    with pytest.raises(SettingsError, match="no column headers"):
+        sink.write(
+            spark.createDataFrame([(b"v",)], "value binary").selectExpr(
+                *("'t' topic", "0 partition", "0L offset", "current_timestamp() timestamp", "value key", "value")
+            ),
+            0,
+        )
+    sink.close()
