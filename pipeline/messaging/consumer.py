@@ -26,7 +26,7 @@ from highwater.pipeline.messaging.delivery import Delivery
 from highwater.pipeline.messaging.errors import MessagingError, NotCommittedError, RefusedError
 from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.filter import parse_filter
-from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics, check_levels
+from highwater.pipeline.messaging.levels import DELAY_PATTERN, ROCKETMQ_LEVELS_MS, GroupTopics, check_levels
 from highwater.pipeline.messaging.mover import Mover, Say
 from highwater.pipeline.messaging.policy import ROCKETMQ_BACKOFF, Backoff, Reject, Retry, exponential, failure_of
 from highwater.pipeline.messaging.reading import read_range
@@ -140,7 +140,7 @@ class RetryingConsumer:
             mover = Mover(
                 self._client,
                 name=name,
-                topics=["^hw\\.delay\\..*", *([] if self._by_key else topics)],
+                topics=[DELAY_PATTERN, *([] if self._by_key else topics)],
                 levels_ms=self._levels_ms,
                 say=self._say,
             )

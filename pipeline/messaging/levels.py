@@ -23,6 +23,7 @@ _PARKED: Final = ".retry.parked"
 # librdkafka's expressions know no (?:…).
 _LEVEL: Final = r"[1-9][0-9]*(ms|s|m|h|d)"
 _WAITING: Final = re.compile(rf"(?:hw\.delay|.+\.retry)\.({_LEVEL}|wheel)")
+DELAY_PATTERN: Final = rf"^hw\.delay\.({_LEVEL}|wheel)$"
 WAITING_PATTERN: Final = rf"^(hw\.delay\.({_LEVEL}|wheel)|.+\.retry\.{_LEVEL})$"
 """The topics that a mover empties, as librdkafka takes a pattern."""
 

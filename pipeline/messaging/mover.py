@@ -23,8 +23,8 @@ from highwater.pipeline.messaging.topics import OF_ALL, Topics, ensure_delay_top
 _LOGGER: Final = logging.getLogger(__name__)
 _MOST: Final = 2000
 """Moves of one transaction."""
-_FETCHED_MOST: Final = 4000
-"""Records of a partition that are held; fetching goes on when half of them are moved."""
+_GO_ON_AT: Final = 0.5
+"""Of what may be held of a partition, when fetching goes on."""
 _LONGEST_WAIT_S: Final = 0.25
 _RETRY_S: Final = 0.2
 _TRIM_INTERVAL_S: Final = 60.0
@@ -75,7 +75,7 @@ class Mover:
         while not stopped.is_set():
             self.step(_LONGEST_WAIT_S)
             if time.monotonic() - self._trimmed_s >= _TRIM_INTERVAL_S:
-                self._trim()
+                self.trim()
 
     def step(self, longest_wait_s: float) -> int:
         """Wait for records that are due, move them, and return how many they were. Raises MessagingError."""
@@ -101,11 +101,14 @@ class Mover:
     def _fetch(self, longest_wait_s: float) -> None:
         next_ms = self._waiting.next_release_ms()
         wait_s = longest_wait_s if next_ms is None else min(longest_wait_s, (next_ms - now_ms()) / 1000)
-        for record in self._exchange.read(wait_s, _FETCHED_MOST):
-            partition = (record.topic, record.partition)
-            if self._waiting.add(record) >= _FETCHED_MOST and partition not in self._paused:
-                self._paused.add(partition)
-                self._exchange.pause([partition])
+        records = self._exchange.read(wait_s, _MOST)
+        for record in records:
+            self._waiting.add(record)
+        came = {(record.topic, record.partition) for record in records}
+        full = {each for each in came - self._paused if self._waiting.share(each) >= 1}
+        if full:
+            self._exchange.pause(full)
+            self._paused |= full
 
     def _checked(self, move: Move) -> Move:
         """A target that does not exist would end every transaction."""
@@ -139,7 +142,7 @@ class Mover:
         self._moved_up_to |= offsets
         self.moved_count += len(moves)
         self._alone_for = max(0, self._alone_for - len(moves))
-        ready = {each for each in self._paused if self._waiting.count(each) <= _FETCHED_MOST // 2}
+        ready = {each for each in self._paused if self._waiting.share(each) <= _GO_ON_AT}
         self._exchange.resume(ready)
         self._paused -= ready
 
@@ -152,8 +155,8 @@ class Mover:
             self._paused.discard(partition)
             self._moved_up_to.pop(partition, None)
 
-    def _trim(self) -> None:
-        """Delete what was moved long ago. Raises nothing: a later trim deletes it."""
+    def trim(self) -> None:
+        """Delete what was moved before the time for which it is kept; what cannot be deleted now is deleted later."""
         self._trimmed_s = time.monotonic()
         try:
             old = self._topics.at_time(self._moved_up_to, now_ms() - self._keep_ms)

@@ -29,6 +29,9 @@ MOVERS: Final = "highwater-mover"
 """The one group of all movers: each partition in which records wait has one owner."""
 UNDELIVERABLE: Final = GroupTopics("hw.delay", MOVERS).dead
 """The dead letters of the movers."""
+MOST_HELD: Final = 4000
+MOST_HELD_BYTES: Final = 4 << 20
+"""Of a partition, in memory."""
 _LONGEST_WAIT_MS: Final = 100 * 366 * 86_400_000
 
 
@@ -118,19 +121,22 @@ class Waiting:
     def __init__(self, levels_ms: Sequence[int]) -> None:
         self._levels_ms = levels_ms
         self._queues: dict[TopicPartition, deque[Record]] = {}
+        self._sizes_bytes: dict[TopicPartition, int] = {}
 
-    def add(self, record: Record) -> int:
-        """Return how many wait in the record's partition now."""
-        queue = self._queues.setdefault((record.topic, record.partition), deque())
-        queue.append(record)
-        return len(queue)
+    def add(self, record: Record) -> None:
+        partition = (record.topic, record.partition)
+        self._queues.setdefault(partition, deque()).append(record)
+        self._sizes_bytes[partition] = self._sizes_bytes.get(partition, 0) + _size_bytes(record)
+
+    def share(self, partition: TopicPartition) -> float:
+        """How much of what may be held of a partition is held; from 1 on no more should be fetched."""
+        count, size_bytes = len(self._queues.get(partition, ())), self._sizes_bytes.get(partition, 0)
+        return max(count / MOST_HELD, size_bytes / MOST_HELD_BYTES)
 
     def forget(self, partition: TopicPartition) -> None:
         """Another mover has the partition now."""
         self._queues.pop(partition, None)
-
-    def count(self, partition: TopicPartition) -> int:
-        return len(self._queues.get(partition, ()))
+        self._sizes_bytes.pop(partition, None)
 
     def due(self, now_ms: int, most: int) -> list[Move]:
         """The moves that are due, at most about `most`; the records stay until `done`."""
@@ -149,12 +155,18 @@ class Waiting:
     def done(self, moves: Sequence[Move]) -> None:
         """They are committed."""
         for record, _ in moves:
-            head = self._queues[record.topic, record.partition].popleft()
+            partition = (record.topic, record.partition)
+            head = self._queues[partition].popleft()
             assert head == record
+            self._sizes_bytes[partition] -= _size_bytes(record)
 
     def next_release_ms(self) -> int | None:
         """When the next head is due; None if nothing waits."""
         return min((_release_or_now(queue[0]) for queue in self._queues.values() if queue), default=None)
+
+
+def _size_bytes(record: Record) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _release_or_now(record: Record) -> int:

@@ -83,7 +83,7 @@ class Topics:
         self._partitions[topic] = partitions
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Add partitions to a topic that a broker made by itself when a producer came before the mover."""
+        """Add partitions to a topic that has too few, as one that the broker made by itself for a producer."""
         if self.need(topic) >= partitions:
             return
         try:
@@ -151,9 +151,11 @@ def ensure_group_topics(topics: Topics, names: GroupTopics, backoff: Backoff, *,
     """Make what a group needs beside its topic, with equally many partitions, and return how many these are."""
     count = topics.need(names.topic)
     topics.ensure(names.retry, count, FOR_EVER, like=names.topic)
+    topics.grow(names.retry, count)
     topics.ensure(names.dead, count, FOR_EVER, like=names.topic)
     if by_key:
         topics.ensure(names.parked, count, {"cleanup.policy": "compact"}, like=names.topic)
+        topics.grow(names.parked, count)
     else:
         for delay_ms in set(backoff.delays_ms):
             topics.ensure(names.waiting(delay_ms), count, FOR_EVER, like=names.topic)

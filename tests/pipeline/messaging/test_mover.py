@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging import topics as messaging_topics
 from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.errors import MessagingError
@@ -86,6 +87,22 @@ def steps(*movers: Mover) -> None:
     while time.monotonic() < deadline_s:
         for mover in movers:
             mover.step(0.1)
+
+
+def test_moved_records_are_deleted_later(topics: Topics) -> None:
+    topics.create("trimmed", 1)
+    mover = Mover({"bootstrap.servers": topics.address}, name="only", keep_ms=1)
+    slots = [(WHEEL, slot) for slot in range(10)]
+    admin = messaging_topics.Topics({"bootstrap.servers": topics.address})
+    before = admin.starts(slots)
+    try:
+        send(topics, *(delay("trimmed", b"x", b"k", due_ms=now_ms() + 100) for _ in range(5)))
+        wait_until(lambda: mover.step(0.1) >= 0 and mover.moved_count == 5, "the moves")
+        mover.trim()
+        assert sum(admin.starts(slots).values()) >= sum(before.values()) + 5
+        assert len(topics.rows("trimmed", read_committed=True)) == 5
+    finally:
+        mover.close()
 
 
 @pytest.mark.slow
