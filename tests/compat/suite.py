@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
+
+from highwater.bench.errors import UsageError
 
 OUTCOMES_VARIABLE: Final = "HIGHWATER_COMPAT_OUTCOMES"
 """Names the file to which `python -m tests.compat` has the suites append their outcomes."""
@@ -79,3 +84,22 @@ def choose(allowed: AllowList, arguments: list[str]) -> tuple[str, ...]:
     if arguments == ["--quick"]:
         return allowed.quick
     return tuple(arguments) or allowed.cases
+
+
+def run_cases(suite: Path, cases: Mapping[str, Callable[[], None]], arguments: list[str]) -> int:
+    """Run the cases that `arguments` ask for and return the exit status: 2 for a case that is unknown."""
+    allowed = AllowList.of(suite)
+    names = choose(allowed, arguments)
+    if unknown := [name for name in names if name not in cases]:
+        sys.stderr.write(f"no such case: {', '.join(unknown)}; there are: {', '.join(cases)}\n")
+        return 2
+    report = Report(allowed)
+    for name in names:
+        started_s = time.monotonic()
+        problem = ""
+        try:
+            cases[name]()
+        except (AssertionError, UsageError, OSError, ValueError, subprocess.SubprocessError) as error:
+            problem = " ".join(str(error).split())[:400] or type(error).__name__
+        report.tell(name, not problem, time.monotonic() - started_s, problem)
+    return report.exit_status(names)

@@ -1,0 +1,1 @@
+"""Schema registries that others wrote, with their schemas in a topic of our broker."""
