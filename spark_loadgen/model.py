@@ -247,7 +247,8 @@ class Progress:
     offered, sent, acked, received: in the latest whole second that every task has reported. failed: since T0.
     A percentile is the largest one of any task, over records intended in that second. lag: records acknowledged and
     not yet received, summed over groups. outstanding: records sent, but neither acknowledged nor failed yet.
-    measured: the whole seconds of the measured phase so far.
+    measured: the whole seconds of the measured phase so far. t0_ns: on this host's CLOCK_MONOTONIC; None before it is
+    set. measure_start_s: of the measured phase, as known now.
     """
 
     phase: Phase
@@ -265,6 +266,8 @@ class Progress:
     lag: int = 0
     outstanding: int = 0
     measured: Sequence[Second] = ()
+    t0_ns: int | None = None
+    measure_start_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)

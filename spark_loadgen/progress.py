@@ -85,6 +85,8 @@ class ProgressTracker:
             lag=max(0, self._plan.groups * (acked - self._total("aborted")) - self._total("received")),
             outstanding=max(0, self._total("sent") - acked - failed),
             measured=self.history[self.measure_start_s : end_s],
+            t0_ns=self.t0_ns,
+            measure_start_s=self.measure_start_s,
         )
 
     def _offered(self, second: int, latest: Second) -> int:

@@ -36,6 +36,7 @@ from highwater.bench.commands.planning import Asked, show, tell_workload
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
 if TYPE_CHECKING:
+    from highwater.bench.telemetry.control import ControlTopic
     from highwater.bench.trials.plan import Plan
     from highwater.bench.trials.progress import Observer
     from highwater.bench.workload.specification import Specification
@@ -49,6 +50,16 @@ RetryInvalid = Annotated[
     bool, typer.Option("--retry-invalid", help="With --resume: measure invalid and failed trials again, on record.")
 ]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")]
+Telemetry = Annotated[
+    str | None,
+    typer.Option(
+        "--telemetry", metavar="HOST:PORT,…", help="Load tasks publish live figures to this control broker (docs)."
+    ),
+]
+TelemetryConfig = Annotated[
+    Path | None,
+    typer.Option("--telemetry-config", metavar="FILE", help="TLS and SASL properties for the control broker."),
+]
 KeepData = Annotated[bool, typer.Option("--keep-data", help="Keep the broker's files and say where.")]
 Probes = Annotated[
     Path | None, typer.Option(metavar="FILE", help="What fio measured on the hosts of external clusters.")
@@ -73,6 +84,8 @@ def run(
     keep_data: KeepData = False,
     calibration: CalibrationFile = None,
     probes: Probes = None,
+    telemetry: Telemetry = None,
+    telemetry_config: TelemetryConfig = None,
     compat: Annotated[
         Compat | None, typer.Option(help="kafka: print each trial as kafka-producer-perf-test does.")
     ] = None,
@@ -134,6 +147,7 @@ def run(
             retry_invalid=retry_invalid,
             calibration=asked.calibration,
             probes=asked.probes,
+            telemetry=control_of(telemetry, telemetry_config),
         )
         for name, kept in manifest.kept_data.items():
             typer.echo(f"data of storage target {name} kept in {kept}", err=True)
@@ -217,6 +231,19 @@ def _plan_of(specification: Specification, seed: int | None, resume: Path | None
     from highwater.bench.trials.plan import make_plan
 
     return make_plan(specification, seed if resume is None else seed_of(resume, seed))
+
+
+def control_of(telemetry: str | None, config: Path | None) -> ControlTopic | None:
+    """Where load tasks publish to. Raises UsageError."""
+    from highwater.bench.errors import UsageError
+    from highwater.bench.telemetry.control import ControlTopic
+    from highwater.bench.workload.command_config import read_command_config
+
+    if telemetry is None:
+        if config is not None:
+            raise UsageError("--telemetry-config is for --telemetry: name the control broker, or leave both out")
+        return None
+    return ControlTopic(telemetry, connection=read_command_config(config) if config is not None else {})
 
 
 def observer_of(plan: Plan, quiet: bool, compat: Compat | None = None) -> Observer:

@@ -110,6 +110,10 @@ class SampledHost:
         """The samples in this host's clock; the offset of the other clock comes from the fastest reading."""
         return self._readings.samples(t0_monotonic_s - self._clock_offset_s)
 
+    def samples_from(self, position: int, t0_monotonic_s: float) -> tuple[list[HostSample], int]:
+        """As `Readings.samples_from`, while it samples, by the offset of the clocks as known now."""
+        return self._readings.samples_from(position, t0_monotonic_s - self._clock_offset_s)
+
     def system_cpu_s(self) -> float | None:
         return self._readings.system_cpu_s()
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Final
 
 from highwater.bench.host.processes import ProcessGroups
@@ -35,13 +36,13 @@ class Readings:
 
     def samples(self, t0_monotonic_s: float) -> list[HostSample]:
         """One sample per interval, for the second since T0 that contains the middle of the interval."""
-        samples = {}
-        for before, after in zip(self._taken, self._taken[1:], strict=False):
-            middle_s = (before.monotonic_s + after.monotonic_s) / 2 - t0_monotonic_s
-            second = int(middle_s // 1)
-            if second >= 0:
-                samples[second] = _difference(before, after, second)
-        return list(samples.values())
+        return list(_samples(self._taken, t0_monotonic_s).values())
+
+    def samples_from(self, position: int, t0_monotonic_s: float) -> tuple[list[HostSample], int]:
+        """The samples of the intervals from number `position` on, and the number of the next one."""
+        taken = self._taken[position:]
+        samples = _samples(taken, t0_monotonic_s)
+        return list(samples.values()), position + max(0, len(taken) - 1)
 
     def system_cpu_s(self) -> float | None:
         """CPU seconds of the system under test from the first to the last reading; None when unknown, or when its
@@ -79,6 +80,10 @@ class HostSampler:
     def samples(self, t0_monotonic_s: float) -> list[HostSample]:
         return self._readings.samples(t0_monotonic_s)
 
+    def samples_from(self, position: int, t0_monotonic_s: float) -> tuple[list[HostSample], int]:
+        """As `Readings.samples_from`, while it samples."""
+        return self._readings.samples_from(position, t0_monotonic_s)
+
     def load_begins(self) -> None:
         """Start `system_cpu_s` now: the work for connecting clients is not part of the load."""
         self._readings.begin(self._reader.read())
@@ -99,6 +104,16 @@ class HostSampler:
             if self._stop.wait(max(0.0, next_s - time.monotonic())):
                 self._readings.finish(self._reader.read())
                 return
+
+
+def _samples(readings: Sequence[Reading], t0_monotonic_s: float) -> dict[int, HostSample]:
+    samples = {}
+    for before, after in pairwise(readings):
+        middle_s = (before.monotonic_s + after.monotonic_s) / 2 - t0_monotonic_s
+        second = int(middle_s // 1)
+        if second >= 0:
+            samples[second] = _difference(before, after, second)
+    return samples
 
 
 def _difference(before: Reading, after: Reading, second: int) -> HostSample:

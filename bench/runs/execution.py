@@ -24,6 +24,8 @@ from highwater.bench.runs.preflight import preflight, storage_targets
 from highwater.bench.runs.resume import check_same_launcher, earlier_run
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
+from highwater.bench.telemetry.control import ControlTopic
+from highwater.bench.telemetry.topics import check_control
 from highwater.bench.trials.host_profile import restore_after_a_killed_run
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
@@ -47,13 +49,15 @@ def run_plan(
     drive: Callable[[Run], Manifest] | None = None,
     calibration: Calibration | None = None,
     probes: Sequence[TargetProbe] = (),
+    telemetry: ControlTopic | None = None,
 ) -> Manifest:
     """Run a plan and write results to `out`. Returns the manifest, which has the exit code.
 
     resume: continue the run in `out` (`bench.runs.resume` checks what must be the same). retry_invalid: measure its
     invalid and failed trials again. drive: a function that runs the trials, if not block by block in the order of the
-    plan. calibration: copied to `out`. For the other parameters see `Run`. Raises UsageError, ResultDirectoryError and
-    LoadSetupError when the run cannot start, NotComparableError when `out` or the calibration is of another host.
+    plan. calibration: copied to `out`. telemetry: where load tasks publish their figures. For the other parameters see
+    `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when the run cannot start, NotComparableError when
+    `out` or the calibration is of another host.
     """
     started_s = time.monotonic()
     choice = launcher or LauncherChoice()
@@ -66,6 +70,8 @@ def run_plan(
     logging.getLogger().addHandler(logging.NullHandler())
     stop = StopRequest()
     facts = collect()
+    if telemetry is not None:
+        check_control(telemetry, plan.specification)
     if resume and not (out / "manifest.json").is_file():
         raise UsageError(f"--resume: {out} holds no run; begin one with --out {out}")
     writer = ResultWriter.reopen(out) if resume else ResultWriter(out)
@@ -110,6 +116,7 @@ def run_plan(
                         earlier=earlier,
                         calibration=calibration,
                         probes=probes,
+                        telemetry=telemetry,
                     )
                     return (drive or Run.execute)(run)
     finally:

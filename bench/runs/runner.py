@@ -42,6 +42,7 @@ from highwater.bench.storage import StorageAreas
 from highwater.bench.storage.probe import QUICK_RUNTIME_S, RUNTIME_S, probe_targets
 from highwater.bench.systems import StartSystem, start_system
 from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.trials.concurrent_trials import ConcurrentTrials
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
@@ -87,6 +88,7 @@ class Run:
     launcher: starts the load of trials and is named in the manifest. launcher_of: the launcher of a trial, if trials
     have different ones. finished_cells: called before each block, returns the cells that need no more trials; None:
     the workload's trials.stop_when decides. earlier: the run to resume. probes: fio's results of external hosts.
+    telemetry: where load tasks publish their figures.
     """
 
     plan: Plan
@@ -104,6 +106,7 @@ class Run:
     earlier: Earlier | None = None
     probes: Sequence[TargetProbe] = ()
     calibration: Calibration | None = None
+    telemetry: ControlTopic | None = None
     _manifest: Manifest = field(init=False)
     _outcomes: list[TrialOutcome] = field(default_factory=list, init=False)
     _canaries: list[BlockCanary] = field(default_factory=list, init=False)
@@ -151,6 +154,7 @@ class Run:
             start=self.start,
             connect=self.connect,
             calibration=self.calibration,
+            telemetry=self.telemetry,
         )
         block = 0
         while (step := agenda.next(self._outcomes)) is not None:

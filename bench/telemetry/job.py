@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.live import Live
 from highwater.bench.telemetry.rows import KEYS, SCHEMA, rows_of_batches
 from highwater.bench.telemetry.store import Changed
@@ -17,28 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-TOPIC: Final = "hw.telemetry"
-VERDICTS_TOPIC: Final = "hw.verdicts"
 # A stream that catches up takes the messages of a thousand tasks for half a minute at once.
 _MESSAGES_PER_BATCH_MAX: Final = 30_000
 _CHECKPOINT: Final = "checkpoint"
-
-
-@dataclass(frozen=True, slots=True)
-class ControlTopic:
-    """Where the figures come from. connection: TLS and SASL properties, by Kafka's names."""
-
-    bootstrap_servers: str
-    topic: str = TOPIC
-    connection: Mapping[str, str] = field(default_factory=dict, repr=False)
-
-    def options(self) -> dict[str, str]:
-        return {
-            "kafka.bootstrap.servers": self.bootstrap_servers,
-            "subscribe": self.topic,
-            "columns": "value",
-            **{f"kafka.{name}": value for name, value in self.connection.items()},
-        }
 
 
 def start_live(
@@ -55,7 +36,7 @@ def start_live(
 
     No state is kept by Spark and no watermark drops rows: the latest records of a second are its slowest ones.
     """
-    options = {**source.options(), "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(_MESSAGES_PER_BATCH_MAX)}
+    options = {**_options(source), "startingOffsets": "earliest", "maxOffsetsPerTrigger": str(_MESSAGES_PER_BATCH_MAX)}
     frame = spark.readStream.format("highwater").options(**options).load()
 
     def take(batch: DataFrame, batch_id: int) -> None:
@@ -68,7 +49,7 @@ def start_live(
 
 def sums_of_topic(spark: SparkSession, source: ControlTopic) -> Sums:
     """All that is on the topic now, summed up from its first message on."""
-    frame = spark.read.format("highwater").options(**source.options()).load()
+    frame = spark.read.format("highwater").options(**_options(source)).load()
     sums = Sums()
     sums.add(_summed(_rows(frame)).toArrow())
     return sums
@@ -89,3 +70,8 @@ def _summed(rows: DataFrame) -> DataFrame:
         sql.max("high").alias("high"),
         sql.max("payload").alias("payload"),
     )
+
+
+def _options(source: ControlTopic) -> dict[str, str]:
+    settings = {f"kafka.{name}": value for name, value in source.kafka_properties().items()}
+    return {"subscribe": source.topic, "columns": "value", **settings}

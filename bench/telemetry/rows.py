@@ -14,10 +14,12 @@ A row of kind    is about                                    and adds up by
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from highwater.bench.telemetry.notes import HostNote, MalformedNoteError, Note, decode_note
 from highwater.spark_loadgen.histogram import Histogram
@@ -68,20 +70,40 @@ class _Rows:
 
     def batch(self) -> pa.RecordBatch:
         self._add_up()
-        columns: list[list[object]] = [[] for _ in SCHEMA]
-        for row in self._all():
-            for column, value in zip(columns, row, strict=True):
-                column.append(value)
-        return pa.RecordBatch.from_arrays(
-            [pa.array(column, item.type) for column, item in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-        )
+        others = [
+            (trial, kind, name, second, 0, amount, low, high, payload)
+            for (trial, kind, name, second), (amount, low, high, payload) in self._others.items()
+        ]
+        columns = list(zip(*others, strict=True)) or [()] * len(SCHEMA)
+        arrays = [pa.array(column, item.type) for column, item in zip(columns, SCHEMA, strict=True)]
+        parts = [pa.RecordBatch.from_arrays(arrays, schema=SCHEMA), self._bucket_rows()]
+        return pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if self._buckets else parts[0]
 
-    def _all(self) -> Iterator[tuple[object, ...]]:
-        for (trial, metric, second), (histogram,) in self._buckets.items():
-            for bucket, amount in zip(histogram.indices.tolist(), histogram.counts.tolist(), strict=True):
-                yield trial, "bucket", metric, second, bucket, amount, 0, 0, None
-        for (trial, kind, name, second), (amount, low, high, payload) in self._others.items():
-            yield trial, kind, name, second, 0, amount, low, high, payload
+    def _bucket_rows(self) -> pa.RecordBatch:
+        """By column, since these are nearly all rows."""
+        histograms = [histogram for (histogram,) in self._buckets.values()]
+        repeats = np.repeat(np.arange(len(histograms)), [len(histogram.indices) for histogram in histograms])
+
+        def of_key(part: int, kind: pa.DataType) -> pa.Array:
+            return pa.array([key[part] for key in self._buckets], kind).take(pa.array(repeats))
+
+        def joined(rows: Sequence[NDArray[np.int64]], kind: pa.DataType) -> pa.Array:
+            return pa.array(np.concatenate([np.zeros(0, dtype=np.int64), *rows]), pa.int64()).cast(kind)
+
+        zeros = pa.array(np.zeros(len(repeats), dtype=np.int64))
+        kinds = pa.array(["bucket"], pa.string()).take(zeros)
+        arrays = [
+            of_key(0, pa.string()),
+            kinds,
+            of_key(1, pa.string()),
+            of_key(2, pa.int32()),
+            joined([histogram.indices for histogram in histograms], pa.int32()),
+            joined([histogram.counts for histogram in histograms], pa.int64()),
+            zeros,
+            zeros,
+            pa.nulls(len(repeats), pa.string()),
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
     def _add_task(self, message: TaskMessage) -> None:
         trial, task = message.trial, str(message.task)

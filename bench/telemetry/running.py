@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,11 +12,13 @@ from highwater.bench.errors import UsageError
 from highwater.bench.results import LATENCY_METRICS, Metric, ResultDirectoryError, RunResult
 from highwater.bench.results.histogram_log import read_seconds
 from highwater.bench.telemetry.comparing import COUNTS, differences_of_results, differences_of_sums
+from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.live import Live
 from highwater.bench.telemetry.parquet import ParquetSink
+from highwater.bench.telemetry.reading import sums_in_one_process
 from highwater.bench.telemetry.store import Changed, Store, StoredTrial
 from highwater.bench.telemetry.sums import Sums
-from highwater.bench.telemetry.topics import make_topic, sums_in_one_process
+from highwater.bench.telemetry.topics import make_topic
 from highwater.bench.workload.command_config import read_command_config
 from highwater.pipeline.errors import PipelineError
 from highwater.spark_loadgen.histogram import Histogram
@@ -41,22 +43,22 @@ def run_live(
 
     on_trial: called for each trial that changed, every few micro-batches and when it has ended.
     """
-    connection = connection_of(control_config)
-    make_topic(control, connection, topic)
+    source = control_topic(control, topic, control_config)
+    source.kafka_properties()  # refuses what the stream could not use
+    make_topic(control, source.connection, topic)
     state.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     from pyspark.errors import StreamingQueryException
 
-    from highwater.bench.telemetry.job import ControlTopic, start_live
+    from highwater.bench.telemetry.job import start_live
     from highwater.bench.telemetry.session import telemetry_session
 
     with Store(state, create=True) as store, telemetry_session(master) as spark:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())  # Spark has put its own in place
         store.claim(f"{topic} at {control}")
-        source = ControlTopic(control, topic, connection)
         live = Live(store, [ParquetSink(state)])
         query = start_live(spark, source, live, state, every_s=every_s, once=once, on_batch=_teller(store, on_trial))
         try:
@@ -70,15 +72,15 @@ def run_live(
 
 def sum_up(control: str, *, topic: str, control_config: Path | None, engine: str, master: str) -> Sums:
     """Sum up all that is on the topic now. Raises UsageError."""
-    connection = connection_of(control_config)
+    source = control_topic(control, topic, control_config)
     if engine == "local":
-        return sums_in_one_process(control, connection, topic)
-    from highwater.bench.telemetry.job import ControlTopic, sums_of_topic
+        return sums_in_one_process(source)
+    from highwater.bench.telemetry.job import sums_of_topic
     from highwater.bench.telemetry.session import telemetry_session
 
     with telemetry_session(master) as spark:
         try:
-            return sums_of_topic(spark, ControlTopic(control, topic, connection))
+            return sums_of_topic(spark, source)
         except PipelineError as error:
             raise UsageError(str(error)) from error
 
@@ -129,9 +131,9 @@ def compare_with_results(sums: Sums, directory: Path, tell: Tell) -> int:
     return different
 
 
-def connection_of(config: Path | None) -> Mapping[str, str]:
-    """TLS and SASL properties by librdkafka's names; none without a file. Raises UsageError."""
-    return read_command_config(config) if config is not None else {}
+def control_topic(control: str, topic: str, config: Path | None) -> ControlTopic:
+    """The topic of these options. Raises UsageError."""
+    return ControlTopic(control, topic, read_command_config(config) if config is not None else {})
 
 
 def _teller(store: Store, on_trial: Callable[[StoredTrial], object]) -> Callable[[Sequence[Changed]], None]:

@@ -22,6 +22,7 @@ from highwater.spark_loadgen import (
     Sizes,
     SteadyWarmup,
     Step,
+    TelemetryTarget,
     TransactionPlan,
     UniformSizes,
     WeightedSizes,
@@ -37,8 +38,12 @@ def load_plan_of(
     payload_file: Path | None,
     seed: int,
     connection: Mapping[str, str] | None = None,
+    telemetry: TelemetryTarget | None = None,
 ) -> LoadPlan:
-    """payload_file: absolute path of the workload's payload file, if it names one. connection: TLS and SASL."""
+    """payload_file: absolute path of the workload's payload file, if it names one. connection: TLS and SASL.
+
+    telemetry: where the tasks publish their figures; None: nowhere.
+    """
     start, driver = workload.consumers.start, workload.producers.driver
     if driver != "client" and driver != "wire":
         raise ValueError(f"{driver} is no driver of load tasks")
@@ -69,6 +74,7 @@ def load_plan_of(
         start_after_load=start == "after_load",
         pairs=workload.consumers.pairing == "pairs",
         check_delivery=workload.checks.delivery != "none",
+        telemetry=telemetry,
     )
 
 

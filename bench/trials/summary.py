@@ -38,6 +38,7 @@ from highwater.bench.results import (
     SteadyState,
     StorageTarget,
     SystemFacts,
+    TelemetryUse,
     Transactions,
     TrialSummary,
     Verdict,
@@ -98,6 +99,8 @@ class TrialRecord:
     at_once: AtOnce | None = None
     start: Start | None = None
     restart: Restart | None = None
+    telemetry: str | None = None
+    """The name of the trial in what its tasks published; None if they published nothing."""
 
     @property
     def in_log(self) -> int:
@@ -386,7 +389,15 @@ def generator_of(record: TrialRecord) -> Generator:
         launcher=record.launcher,
         ceiling_per_s=record.ceiling_per_s,
         consumer_ceiling_per_s=record.consumer_ceiling_per_s,
+        telemetry=_telemetry_of(record),
     )
+
+
+def _telemetry_of(record: TrialRecord) -> TelemetryUse | None:
+    report = record.result.telemetry
+    if report is None or record.telemetry is None:
+        return None
+    return TelemetryUse.of_report(report, trial=record.telemetry, cpu_s=report.cpu_ns / 1e9)
 
 
 def client_errors(errors: dict[str, int]) -> list[str]:

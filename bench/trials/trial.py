@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,8 @@ from highwater.bench.storage.trial_storage import TrialStorage, log_directories
 from highwater.bench.systems import StartSystem, System
 from highwater.bench.systems.bare_loop import BareLoop
 from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.telemetry.control import ControlTopic
+from highwater.bench.telemetry.publishing import THIS_HOST, Sampled, TrialTelemetry
 from highwater.bench.trials.concurrent_trials import ConcurrentTrials
 from highwater.bench.trials.faults import FaultInjector
 from highwater.bench.trials.given_calibration import calibration_for, ceiling_per_s, consumer_ceiling_per_s
@@ -94,6 +96,8 @@ class TrialRunner:
     start: StartSystem
     connect: Callable[[str, Mapping[str, str]], BrokerClient]
     calibration: Calibration | None = None
+    telemetry: ControlTopic | None = None
+    """Where load tasks publish their figures; None: nowhere."""
 
     def run(
         self,
@@ -134,7 +138,8 @@ class TrialRunner:
                         native = NativeTrial(planned, started_utc, system, storage, client, topics[0], profile, doubts)
                         return native.run(self.writer, steps, system_start, self.stop.check_at_once)
                     launcher = self.launcher_of(planned)
-                    load_plan = self._load_plan(planned, system, topics)
+                    telemetry = self._telemetry_of(planned)
+                    load_plan = self._load_plan(planned, system, topics, telemetry)
                     if concurrent:
                         steps.begin("meet", "waiting for the trials beside it")
                         concurrent.add_system(trial_id, system)
@@ -142,9 +147,13 @@ class TrialRunner:
                     others = concurrent.other_process_ids(trial_id) if concurrent else ()
                     steps.begin("start_load", "starting the load")
                     with (
+                        ExitStack() as publishing,
                         ClusterSampler(workload.system.external) as cluster,
                         HostSampler(process_groups(system, others), storage.target.device) as sampler,
                     ):
+                        hosts: dict[str, Sampled] = {THIS_HOST: sampler, **cluster.hosts}
+                        if telemetry is not None:
+                            publishing.enter_context(telemetry)
 
                         def processes_changed(new_process_ids: Sequence[int]) -> None:
                             sampler.regroup(process_groups(system, others))
@@ -166,7 +175,18 @@ class TrialRunner:
                             sampler.load_begins()
                             return True
 
-                        result = self._load(launcher, load_plan, system, storage, injector, client, may_start)
+                        def progressed(progress: Progress) -> None:
+                            injector.progressed(progress)
+                            self.observer.load(progress)
+                            if telemetry is not None:
+                                objectives = {name: str(bound) for name, bound in workload.slo.items()}
+                                telemetry.progressed(progress, load_plan, planned.cell.name, objectives, hosts)
+
+                        result = self._load(
+                            launcher, load_plan, system, storage, injector, client, may_start, progressed
+                        )
+                        if telemetry is not None:
+                            telemetry.ended(result, hosts)
                     if not result.interrupted:
                         injector.finish(self.stop.check)
                     if concurrent:
@@ -228,7 +248,18 @@ class TrialRunner:
         for topic in topics:
             client.create_topic(topic, wanted.partitions, wanted.config, replication=wanted.replication)
 
-    def _load_plan(self, planned: PlannedTrial, system: System, topics: tuple[str, ...]) -> LoadPlan:
+    def _telemetry_of(self, planned: PlannedTrial) -> TrialTelemetry | None:
+        if self.telemetry is None:
+            return None
+        return TrialTelemetry(self.telemetry, self.specification.workload.name, planned.plan.trial_id)
+
+    def _load_plan(
+        self,
+        planned: PlannedTrial,
+        system: System,
+        topics: tuple[str, ...],
+        telemetry: TrialTelemetry | None,
+    ) -> LoadPlan:
         workload = planned.cell.workload
         return load_plan_of(
             workload,
@@ -238,6 +269,7 @@ class TrialRunner:
             # The trials of one block send the same values, so that cells differ in nothing but their factors.
             seed=self.seed + planned.plan.block,
             connection=self.specification.command_config(workload),
+            telemetry=telemetry.target if telemetry is not None else None,
         )
 
     def _load(
@@ -249,11 +281,8 @@ class TrialRunner:
         injector: FaultInjector,
         client: BrokerClient,
         may_start: Callable[[], bool],
+        on_progress: Callable[[Progress], None],
     ) -> LoadResult:
-        def on_progress(progress: Progress) -> None:
-            injector.progressed(progress)
-            self.observer.load(progress)
-
         def should_stop() -> bool:
             injector.run_due()
             self.stop.check_at_once()
@@ -338,6 +367,7 @@ class TrialRunner:
             ],
             start=start,
             restart=restarted.figures if restarted else None,
+            telemetry=ran.load_plan.telemetry.trial if ran.load_plan.telemetry else None,
         )
         summary = summarise(record, trial_directory)
         events = event_lines(result, phases, ran.injector.events(result.t0_unix_ns))

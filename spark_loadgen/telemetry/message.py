@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from highwater.spark_loadgen.histogram import COUNTS_LENGTH, Histogram
 
@@ -124,16 +123,18 @@ def _histograms_of(series: list[tuple[str, int, int]], body: bytes) -> dict[tupl
         raise ValueError(f"its body does not have the {buckets} buckets that its head names")
     steps = np.frombuffer(raw, dtype="<u4", count=buckets).astype(np.int64)
     counts = np.frombuffer(raw, dtype="<u8", offset=4 * buckets).astype(np.int64)
-    found: dict[tuple[str, int], Histogram] = {}
-    start = 0
-    for metric, second, size in series:
-        found[metric, second] = _histogram_of(steps[start : start + size], counts[start : start + size])
-        start += size
-    return found
-
-
-def _histogram_of(steps: NDArray[np.int64], counts: NDArray[np.int64]) -> Histogram:
+    starts = np.cumsum([0, *sizes])
     indices = np.cumsum(steps)
-    if len(indices) and (indices[-1] >= COUNTS_LENGTH or (steps[1:] == 0).any() or (counts <= 0).any()):
+    follows = np.ones(buckets, dtype=np.bool_)
+    follows[starts[:-1][np.array(sizes, dtype=np.int64) > 0]] = False
+    if (counts <= 0).any() or (steps[follows] == 0).any():
         raise ValueError("its buckets do not rise, or a count is not positive")
-    return Histogram(indices, counts)
+    found: dict[tuple[str, int], Histogram] = {}
+    for (metric, second, size), start in zip(series, starts.tolist(), strict=False):
+        own = indices[start : start + size]
+        if start and size:
+            own = own - indices[start - 1]  # each histogram counts its steps from 0 on
+        if size and own[-1] >= COUNTS_LENGTH:
+            raise ValueError(f"bucket {own[-1]} is beyond the last one")
+        found[metric, second] = Histogram(own, counts[start : start + size])
+    return found

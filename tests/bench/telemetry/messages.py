@@ -45,7 +45,7 @@ def trial_note(**changes: object) -> TrialNote:
         "warmup_max_s": 2,
         "measure_s": 6,
         "closed_loop": False,
-        "slo": {"produce.p99": "<50ms", "produce.achieved_per_s": ">=10/s", "lost": "==0"},
+        "slo": {"produce.p99": "<50ms", "produce.achieved_per_s": ">=10/s", "delivery.lost": "==0"},
         **changes,
     }
     return TrialNote(**fields)  # type: ignore[arg-type]

@@ -126,7 +126,9 @@ def test_what_is_no_message_is_counted_with_its_reason() -> None:
 
 
 def test_objectives_say_what_is_held_now_for_how_long_and_where_it_was_worst() -> None:
-    note = trial_note(producers=1, consumers=0, groups=0, slo={"produce.p99": "<50ms", "errors": "==0", "lost": "==0"})
+    note = trial_note(
+        producers=1, consumers=0, groups=0, slo={"produce.p99": "<50ms", "errors": "==0", "delivery.lost": "==0"}
+    )
     latencies_ms = [1, 1, 10, 80, 20, 40, 30, 10]
     messages = [
         TaskMessage(
