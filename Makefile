@@ -76,6 +76,10 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
 	$(BIN)/python -m tests.drills.lying_broker
 
+.PHONY: drill-pipeline
+drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)
+	$(BIN)/python -m tests.drills.pipeline $(ARGS)
+
 .PHONY: simulate
 simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts, pauses, power cuts (SEEDS=10000, JOBS=2)
 	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)

@@ -24,9 +24,8 @@ from highwater.pipeline.drill.reaching import source_options
 from highwater.pipeline.drill.servers import CommandServer, Server
 from highwater.pipeline.drill.verdict import table
 from highwater.pipeline.errors import PipelineError, SettingsError
+from highwater.pipeline.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 
-EXIT_USAGE: Final = 2
-EXIT_FAILED: Final = 5
 _VICTIM_NAMES: Final = ", ".join(victim.value for victim in Victim)
 _NAMES: Final = tuple(name for name in KINDS if name != kinds.FILE)
 
@@ -84,10 +83,11 @@ def run_drill(
     Exit codes: 0 proven; 2 wrong use; 4 not proven, as some moments did not come often enough; 5 the drill failed;
     10 records were lost or are there twice.
     """
+    folder = out or Path("results") / f"drill-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     try:
         asked = _asked(
             sink,
-            out or Path("results") / f"drill-{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
+            folder,
             bootstrap_servers,
             command_config,
             query,
@@ -101,8 +101,11 @@ def run_drill(
             random.SystemRandom().randrange(2**32) if seed is None else seed,
             keep,
         )
-        typer.echo(f"seed {asked.seed}; results in {asked.out}")
+        typer.echo(f"seed {asked.seed}; results in {folder}")
         verdict, results = drill(asked, typer.echo)
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; --out {folder} goes on", err=True)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     except (DrillSetupError, SettingsError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(EXIT_USAGE) from None
@@ -146,7 +149,7 @@ def _asked(
         rounds=rounds,
         seed=seed,
         out=out,
-        make_output=_output_of(kind_name, sink, database),
+        make_output=output_of(kind_name, sink, database),
         properties=properties,
         source=source_options(properties) if properties else {},
         servers=servers,
@@ -171,7 +174,7 @@ def _properties(bootstrap_servers: str, command_config: Path | None) -> dict[str
     return {**{line.name: line.value for line in lines}, "bootstrap.servers": bootstrap_servers}
 
 
-def _output_of(kind: str, sink: str, database: str) -> Callable[[str, Path, Cluster], Output]:
+def output_of(kind: str, sink: str, database: str) -> Callable[[str, Path, Cluster], Output]:
     if kind == kinds.FILE:
         path = Path(sink)
         return lambda name, folder, cluster: FileOutput(kind, path, folder / "output")

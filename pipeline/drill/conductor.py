@@ -27,7 +27,7 @@ _BATCHES_OF_A_ROUND: Final = 2
 _REACH_DEADLINE_S: Final = 120.0
 _STILL_DEADLINE_S: Final = 120.0
 """Records are lost if no row came for so long, whatever was started again meanwhile."""
-_SUCCESSOR_HEAD_START_S: Final = 6.0
+_SUCCESSOR_HEAD_START_S: Final = 3.0
 _LAST_DEEDS_S: Final = 3.0
 _RANDOM_WITHIN_S: Final = 2.0
 _OUTAGE_S: Final = 1.0
@@ -221,9 +221,22 @@ class Conductor:
                 server.start()
             case Victim.SUCCESSOR:
                 self._replace_driver(None)
-                self._watch(state, self._rng.uniform(1, _SUCCESSOR_HEAD_START_S))
+                self._await_successor(state)
+                self._watch(state, self._rng.uniform(0, _SUCCESSOR_HEAD_START_S))
                 self._may_act_until_s = time.monotonic() + _LAST_DEEDS_S
         self._stops.release()
+
+    def _await_successor(self, state: _RoundState) -> None:
+        """Until the second driver's sink has the batch: everybody else waits, so that a passage is its own."""
+        before = self._passages_of_sinks()
+        deadline_s = time.monotonic() + _REACH_DEADLINE_S
+        while self._passages_of_sinks() == before and time.monotonic() < deadline_s:
+            self._running_driver(state)
+            time.sleep(_POLL_S)
+
+    def _passages_of_sinks(self) -> int:
+        passages = self._stops.passages()
+        return sum(count for point, count in passages.items() if point.name.startswith("SINK"))
 
     def _replace_driver(self, kill: Callable[[], None] | None) -> None:
         """The old one may do its last deeds until the end of the round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -56,6 +57,8 @@ class Asked:
     source: Mapping[str, str] = field(default_factory=dict)
     """Of `format("highwater")`: how the user's cluster is reached."""
     servers: Mapping[Victim, Server] = field(default_factory=dict)
+    system: str = ""
+    """A name for the user's cluster in the results; its addresses if there is none."""
     transform: str = ""
     moments: tuple[Moment, ...] = ()
     victims: tuple[Victim, ...] = ()
@@ -68,7 +71,7 @@ class Asked:
         """What has to be the same when a drill goes on."""
         return {
             "sink": self.kind,
-            "cluster": self.properties.get("bootstrap.servers", "a broker of the drill"),
+            "cluster": self.system or self.properties.get("bootstrap.servers", "a broker of the drill"),
             "query": self.transform,
             "master": self.master or " and ".join(_ON_THIS_HOST),
             "without": self.without,
@@ -80,6 +83,8 @@ def drill(asked: Asked, tell: Callable[[str], None]) -> tuple[Verdict, list[Roun
     kind = KINDS[asked.kind]
     moments = asked.moments or (*kind.points, None)
     results = Results(asked.out, asked.of_results)
+    # A drill that is asked to end takes its processes with it.
+    signal.signal(signal.SIGTERM, _interrupt)
     scratch = Path(tempfile.mkdtemp(prefix=f"{NAME}-"))
     try:
         _run(asked, kind, moments, results, scratch, tell)
@@ -179,6 +184,10 @@ def _launches(asked: Asked, scratch: Path, tell: Callable[[str], None]) -> list[
     settings = {**_SETTINGS, "spark.local.dir": str(local), "spark.sql.warehouse.dir": str(local / "warehouse")}
     settings["spark.driver.extraJavaOptions"] = jvm_options(settings, tell)
     return [Launch(master, settings, asked.transform) for master in ([asked.master] if asked.master else _ON_THIS_HOST)]
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _is_violated(results: Sequence[RoundResult]) -> bool:
