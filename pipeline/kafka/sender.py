@@ -31,6 +31,7 @@ REQUEST_BYTES: Final = 1 << 20
 FENCED: Final = frozenset(
     {ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
 )
+_SEQUENCE_LOST: Final = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
 
 
 class FencedError(PipelineError):
@@ -49,6 +50,10 @@ class RefusedBatchError(PipelineError):
     def __reduce__(self) -> tuple[type[RefusedBatchError], tuple[str, int, str]]:
         """Spark pickles errors between its processes."""
         return type(self), (self.topic, self.partition, self.what)
+
+
+class SequenceLostError(RefusedBatchError):
+    """The broker knows another sequence of the producer than the sender does: a producer with a new epoch can go on."""
 
 
 @dataclass(slots=True)
@@ -238,10 +243,11 @@ class BatchSender:
         self.refuse(batch.of, error)
 
     def refuse(self, of: TopicPartition, error: BrokerError) -> NoReturn:
-        """Raises FencedError or RefusedBatchError for what a broker answered about a partition."""
+        """Raises FencedError, SequenceLostError or RefusedBatchError for what a broker answered about a partition."""
         if error.code in FENCED:
             raise FencedError(f"{partition_name(*of)}: {fenced_text(self._transactional_id, error)}")
-        raise RefusedBatchError(*of, str(error))
+        kind = SequenceLostError if error.code in _SEQUENCE_LOST else RefusedBatchError
+        raise kind(*of, str(error))
 
 
 def fenced_text(transactional_id: str | None, error: BrokerError) -> str:

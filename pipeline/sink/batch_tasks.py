@@ -11,18 +11,19 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.common.topic_partition import TopicPartition
-from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.errors import ClientError, PipelineError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.pool import POOL
-from highwater.pipeline.kafka.sender import BatchSender, FencedError
+from highwater.pipeline.kafka.sender import BatchSender, FencedError, SequenceLostError
 from highwater.pipeline.sink.grants import GrantAddress
 from highwater.pipeline.sink.options import SinkOptions
 from highwater.pipeline.sink.targets import Targets, with_partition
 from highwater.pipeline.sink.writing import Writing
 
 REPORT_SCHEMA: Final = "report binary"
-DENIED: Final = "denied"
+LOST: Final = "lost"
+"""The whole batch can be tried again."""
 FENCED: Final = "fenced"
 REFUSED: Final = "refused"
 
@@ -34,7 +35,7 @@ class TaskReport:
     written: list[tuple[str, int, int, int]] = field(default_factory=list)
     """(topic, partition, records, next sequence)."""
     failure: str = ""
-    """DENIED, FENCED, REFUSED, or empty."""
+    """LOST, FENCED, REFUSED, or empty."""
     message: str = ""
 
     def to_rows(self) -> Any:
@@ -85,11 +86,13 @@ class WriteTask:
     def _report(self, batches: Iterator[Any]) -> TaskReport:
         try:
             if not self.grants.ask(_task_number()):
-                return TaskReport(failure=DENIED, message="a task was run a second time")
+                return TaskReport(failure=LOST, message="a task was run a second time")
             with POOL.borrow(self.options.settings) as client:
                 return TaskReport(written=self._write(client, batches))
         except FencedError as error:
             return TaskReport(failure=FENCED, message=str(error))
+        except (ClientError, SequenceLostError) as error:
+            return TaskReport(failure=LOST, message=str(error))
         except PipelineError as error:
             return TaskReport(failure=REFUSED, message=str(error))
 

@@ -309,5 +309,5 @@ def _raise_for(reports: list[TaskReport]) -> None:
         raise FencedError(by_kind[batch_tasks.FENCED])
     if batch_tasks.REFUSED in by_kind:
         raise SinkError(by_kind[batch_tasks.REFUSED])
-    if batch_tasks.DENIED in by_kind:
-        raise TaskLostError(by_kind[batch_tasks.DENIED])
+    if batch_tasks.LOST in by_kind:
+        raise TaskLostError(by_kind[batch_tasks.LOST])

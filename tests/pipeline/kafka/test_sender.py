@@ -17,7 +17,7 @@ from highwater.broker.records.record import Record, decode_batch
 from highwater.pipeline.kafka.encode import EncodedBatch, encode
 from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.reader import OffsetRange, read_range
-from highwater.pipeline.kafka.sender import BatchSender, FencedError, RefusedBatchError
+from highwater.pipeline.kafka.sender import BatchSender, FencedError, RefusedBatchError, SequenceLostError
 from tests.broker.running import RunningBroker, running_broker
 from tests.pipeline.kafka.asking import NOW_MS, client_of
 from tests.pipeline.kafka.fake_broker import cluster_of, fake_broker
@@ -145,7 +145,7 @@ def test_a_sequence_that_went_on_elsewhere_is_refused() -> None:
     with fake_broker(answer) as broker, client_of(broker.port) as client:
         sender = BatchSender(client, US, sequences={("t", 0): 3})
         sender.send(("t", 0), *batches_of([b"v"]))
-        with pytest.raises(RefusedBatchError, match=r"^t-0: OUT_OF_ORDER_SEQUENCE_NUMBER \(45\)$"):
+        with pytest.raises(SequenceLostError, match=r"^t-0: OUT_OF_ORDER_SEQUENCE_NUMBER \(45\)$"):
             sender.finish()
 
 

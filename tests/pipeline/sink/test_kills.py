@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.clients, pytest.mark.timeout(1800)]
 
 SYSTEMS = ("highwater", "3.9", "4")
-DEADLINE_S = 240.0
+DEADLINE_S = 600.0
 RECORDS = 150
 SOURCE, TARGET = "in", "out"
 
