@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 
-from highwater.bench.systems import start_system
-from highwater.bench.workload.system import SystemUnderTest
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import LATEST, Appended, CommittedOffset, Fetch, ListedOffset, OutOfRange, Producer
 from highwater.pipeline.kafka.reader import OffsetRange, read_range
 from highwater.pipeline.kafka.settings import settings_of
-from tests.broker.running import running_broker
 from tests.compat.apache_kafka.tools import close_hosts, jars_4, kafka_tool
 from tests.pipeline.kafka.asking import batch_at
+from tests.pipeline.kafka.brokers import bootstrap_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -29,20 +25,6 @@ TOPIC = "t"
 def _no_jvm_stays() -> Iterator[None]:
     yield
     close_hosts()
-
-
-@contextmanager
-def bootstrap_of(system: str, directory: Path) -> Iterator[str]:
-    if system == "highwater":
-        with running_broker(directory / "log", properties=["group.initial.rebalance.delay.ms=0"]) as broker:
-            yield broker.address
-        return
-    data, log = directory / "data", directory / "log"
-    data.mkdir()
-    log.mkdir()
-    wanted = TypeAdapter[SystemUnderTest](SystemUnderTest).validate_python({"kind": "apache-kafka", "version": system})
-    with start_system(wanted, [data], log, lambda: None) as running:
-        yield running.bootstrap_servers
 
 
 def tool(name: str, *arguments: str, stdin: str = "") -> None:

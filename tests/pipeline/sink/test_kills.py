@@ -16,7 +16,7 @@ import pytest
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill.stops import Stops
 from highwater.spark_loadgen.java import find_java
-from tests.pipeline.kafka.test_with_apache_kafka import bootstrap_of
+from tests.pipeline.kafka.brokers import bootstrap_of
 from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
 
