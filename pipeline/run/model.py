@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 TOPIC_FORMAT: Final = "highwater"
+DATABASE_FORMAT: Final = "database"
 AVAILABLE_NOW: Final = "availableNow"
 """The trigger that reads what is there, in as many micro-batches as the limits ask for, and ends."""
 

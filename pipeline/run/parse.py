@@ -14,6 +14,7 @@ from highwater.pipeline.kafka.settings import PREFIX
 from highwater.pipeline.run.document import Part
 from highwater.pipeline.run.model import (
     AVAILABLE_NOW,
+    DATABASE_FORMAT,
     TOPIC_FORMAT,
     Flow,
     Named,
@@ -34,6 +35,7 @@ BOOTSTRAP_SERVERS: Final = f"{PREFIX}bootstrap.servers"
 _NO_BROKER_YET: Final = "127.0.0.1:9"
 # Of a flow, whose place is known when it runs.
 _ANYWHERE: Final = Path("first-offsets.json")
+_SQLITE: Final = "sqlite:"
 FILE_FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 _GENERATORS: Final = ("rate", "rate-micro-batch")
 _SOURCE_FORMATS: Final = (TOPIC_FORMAT, *FILE_FORMATS, *_GENERATORS)
@@ -178,6 +180,8 @@ class _Reader:
         options = part.texts("options")
         if "path" in part:
             options["path"] = self._path(part.text("path"))
+        if format_name == DATABASE_FORMAT and "url" in options:
+            options["url"] = self._database_url(options["url"])
         if FORMATS[format_name].is_topic:
             options = {**self._cluster, **options}
         try:
@@ -185,6 +189,14 @@ class _Reader:
         except SettingsError as error:
             part.fail(None, str(error))
         return Sink(format_name, part.origin, options)
+
+    def _database_url(self, url: str) -> str:
+        """A file of SQLite is relative to the pipeline's file, as all paths are."""
+        if not url.startswith(_SQLITE):
+            return url
+        path = url.removeprefix(_SQLITE)
+        # As other programs write it: three slashes before the path.
+        return f"{_SQLITE}{self._folder / (path.removeprefix('///') if path.startswith('///') else path)}"
 
     def _query(self, part: Part) -> Query:
         given = [key for key in _QUERY_KEYS if key in part]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.common.nearest import did_you_mean
+from highwater.pipeline.database.address import read_address
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.run.model import TOPIC_FORMAT
+from highwater.pipeline.run.model import DATABASE_FORMAT, TOPIC_FORMAT
 from highwater.pipeline.sink.options import AT_LEAST_ONCE, read_sink_options
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SinkFormat:
-    """delivery: what is promised, for people. target: the option that says where rows go, or a text without one.
+    """delivery: what is promised, for people. target: where rows go, in words without secrets.
 
     options: known names; None if `check` knows them. check: raises SettingsError.
     """
@@ -42,7 +43,7 @@ class SinkFormat:
     delivery: str
     options: tuple[str, ...] | None
     required: tuple[str, ...]
-    target: str
+    target: Callable[[Mapping[str, str]], str]
     is_topic: bool
     check: Callable[[Mapping[str, str]], object]
     open: Callable[[Opened], Sink]
@@ -66,8 +67,7 @@ def check_sink_options(format_name: str, options: Mapping[str, str]) -> None:
 
 def target_of(format_name: str, options: Mapping[str, str]) -> str:
     """Where rows go, in words: `the console`, a path, a topic."""
-    known = FORMATS[format_name]
-    return options.get(known.target, known.target)
+    return FORMATS[format_name].target(options)
 
 
 class _Console:
@@ -101,6 +101,39 @@ class _Topic:
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         self._sink.write(frame, batch_id)
+
+
+class _Table:
+    def __init__(self, opened: Opened) -> None:
+        from highwater.pipeline.database.sink import Sink as DatabaseSink
+
+        options = opened.options
+        self._sink = DatabaseSink(
+            options["url"],
+            options["table"],
+            name=progress_name(opened),
+            key=_key(options),
+            create=_creates(options),
+        )
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        self._sink.write(frame, batch_id)
+
+
+def _key(options: Mapping[str, str]) -> list[str]:
+    return [name.strip() for name in options.get("key", "").split(",") if name.strip()]
+
+
+def _creates(options: Mapping[str, str]) -> bool:
+    text = options.get("create", "false")
+    if text not in ("true", "false"):
+        raise SettingsError(f"create={text} is neither true nor false")
+    return text == "true"
+
+
+def _check_table(options: Mapping[str, str]) -> None:
+    read_address(options["url"])
+    _creates(options)
 
 
 def progress_name(opened: Opened) -> str:
@@ -137,7 +170,7 @@ FORMATS: Final[Mapping[str, SinkFormat]] = {
         delivery="at least once: after a crash a batch can be shown again",
         options=(_ROW_COUNT,),
         required=(),
-        target="the console",
+        target=lambda _: "the console",
         is_topic=False,
         check=_row_count,
         open=_Console,
@@ -146,16 +179,25 @@ FORMATS: Final[Mapping[str, SinkFormat]] = {
         delivery="exactly once: a batch is one transaction, for readers of committed records",
         options=None,
         required=("topic",),
-        target="topic",
+        target=lambda options: f"topic {options['topic']}",
         is_topic=True,
         check=_check_topic,
         open=_Topic,
+    ),
+    DATABASE_FORMAT: SinkFormat(
+        delivery="exactly once: rows and progress are stored in one transaction",
+        options=("url", "table", "key", "create"),
+        required=("url", "table"),
+        target=lambda options: f"table {options['table']} of {read_address(options['url']).shown}",
+        is_topic=False,
+        check=_check_table,
+        open=_Table,
     ),
     "noop": SinkFormat(
         delivery="nothing is kept",
         options=(),
         required=(),
-        target="nowhere",
+        target=lambda _: "nowhere",
         is_topic=False,
         check=lambda _: None,
         open=lambda _: _Noop(),

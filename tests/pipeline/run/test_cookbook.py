@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,12 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 @dataclass(frozen=True)
 class Recipe:
-    """shown: the rows of the tables on the page."""
+    """shown: the rows of the tables on the page. query: how to look into shop.db, for a recipe that writes there."""
 
     title: str
     part: dict[str, Any]
     python: str
+    query: str
     shown: list[tuple[str, ...]]
 
 
@@ -50,7 +52,13 @@ def recipes() -> list[Recipe]:
             rows = [line for line in blocks["text"].splitlines() if line.startswith("│")]
             cells = [tuple(cell.strip() for cell in line.strip("│").split("│")) for line in rows]
             found.append(
-                Recipe(section.partition("\n")[0], yaml.safe_load(blocks["yaml"]), blocks.get("python", ""), cells)
+                Recipe(
+                    section.partition("\n")[0],
+                    yaml.safe_load(blocks["yaml"]),
+                    blocks.get("python", ""),
+                    blocks.get("sql", ""),
+                    cells,
+                )
             )
     return found
 
@@ -114,5 +122,8 @@ def test_a_recipe_shows_what_the_page_says(
     display = Tables()
     planned = [plan_flow(spark, pipeline, flow, storage) for flow in pipeline.flows.values()]
     assert run_flows(pipeline, planned, storage, display, Stop()) == 0
+    if recipe.query:
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+            display.table("", [], rows=database.execute(recipe.query).fetchall())
     assert recipe.shown
     assert [row for row in recipe.shown if row not in display.rows] == []
