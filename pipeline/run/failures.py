@@ -12,14 +12,24 @@ from highwater.pipeline.exit_codes import EXIT_DATA_LOSS, EXIT_FAILED, EXIT_USAG
 _OURS: Final = re.compile(r"\bhighwater\.pipeline\.(?:\w+\.)*(\w+Error): (.+)$")
 _PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b(?:: .*)?$")
 _TRACE: Final = "Traceback (most recent call last):"
+_BUILTINS: Final = "builtins"
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
 _JAVA_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
+# What Spark says, and the way out that it does not say.
+_WAYS_OUT: Final = {
+    "Python worker failed to connect back": "a Python worker did not start within 10 s: the host is too busy",
+    "driver worker exited unexpectedly": "Spark's workers may lack protobuf: pip install protobuf",
+}
+
+
 def reason_of(error: BaseException) -> str:
     """One line: the text of the room's own error if there is one, else the last Python error, else Java's first."""
-    return _explain(error)[1]
+    line = _explain(error)[1]
+    hint = next((way_out for text, way_out in _WAYS_OUT.items() if text in line), "")
+    return f"{line.rstrip('.')}; {hint}" if hint else line
 
 
 def exit_code_of(error: BaseException) -> int:
@@ -42,6 +52,8 @@ def _explain(error: BaseException) -> tuple[str, str]:
     traces = [index for index, line in enumerate(lines) if _TRACE in line]
     if traces and (python := [line for line in lines[traces[-1] + 1 :] if _PYTHON_ERROR.match(line)]):
         return type(error).__name__, python[0]
+    if type(error).__module__ == _BUILTINS and not isinstance(error, RuntimeError):
+        return type(error).__name__, f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     messages = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
     if lost := _LOST_TASK.search(messages[0]):
         return type(error).__name__, lost[1]

@@ -138,6 +138,8 @@ class _Reader:
         path = ""
         if format_name == TOPIC_FORMAT:
             options = {**self._cluster, **options}
+            if "resumeFrom" in options:
+                options["resumeFrom"] = self._database_url(options["resumeFrom"])
             _check_options(part, options, is_stream=is_stream)
         elif format_name in FILE_FORMATS:
             path = self._path(part.text("path"))

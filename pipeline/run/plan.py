@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text, plural
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.pool import POOL
+from highwater.pipeline.progress.resume import resume_offsets
 from highwater.pipeline.run.model import TOPIC_FORMAT, Flow, Named, Pipeline, PythonFunction, Query, Source, Sql
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
 from highwater.pipeline.run.storage import Storage, keeping_its_start
@@ -46,7 +48,11 @@ def topic_positions(source: Source) -> list[TopicPosition]:
             there = positions.partitions(must_exist=True)
             first, end = positions.edge(EARLIEST, there.next), positions.edge(LATEST, there.next)
             starting = options.starting
-            start = first if starting == Edge(EARLIEST) else positions.starting().next
+            start: Mapping[TopicPartition, int] = first
+            if options.resume_from:
+                start = {**first, **resume_offsets(options.resume_from, client).next}
+            elif starting != Edge(EARLIEST):
+                start = positions.starting().next
     except PipelineError as error:
         # The class stays: it says whether a topic is missing, a broker is down or records are gone.
         error.args = (f"{source.origin}: sources.{source.name}: {error}",)

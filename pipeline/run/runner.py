@@ -148,8 +148,9 @@ def run_flows(pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, 
     display.last_progress()
     for run in runs:
         display.say(_answer(run, time.monotonic() - started_s))
+    log = _kept_log(pipeline, storage) if failures else storage.log
     for name, failure in failures.items():
-        display.error(f"flow {name}: {reason_of(failure)} (Spark's log: {storage.log})")
+        display.error(f"flow {name}: {reason_of(failure)} (Spark's log: {log})")
     if failures:
         return min(map(exit_code_of, failures.values()))
     return EXIT_INTERRUPTED if stop.at_once.is_set() else EXIT_OK
@@ -170,6 +171,16 @@ def _begin(
             raise SettingsError(f"{flow.origin}: flows.{flow.name}: {reason_of(error)}") from error
         display.progress(flow.name, runs[-1].progress.line())
     return runs
+
+
+def _kept_log(pipeline: Pipeline, storage: Storage) -> Path:
+    """Where Spark's log is after the run: that of a trial is copied out of what is deleted."""
+    if pipeline.storage is not None or not storage.log.exists():
+        return storage.log
+    descriptor, path = tempfile.mkstemp(prefix=f"highwater-{pipeline.name}-", suffix=".log")
+    with os.fdopen(descriptor, "wb") as copy:
+        copy.write(storage.log.read_bytes())
+    return Path(path)
 
 
 def _answer(run: FlowRun, seconds: float) -> str:

@@ -35,8 +35,11 @@ class Storage:
         return self.folder / "checkpoints" / flow
 
     def with_first_offsets(self, flow: str, source: str, options: Mapping[str, str]) -> dict[str, str]:
-        """The options of a stream of topics, with a file of this flow that keeps where it began."""
-        return keeping_its_start(options, self.folder / "first-offsets" / flow / f"{source}.json")
+        """The options of a stream of topics, with a file of this flow that keeps where it began.
+
+        It is in the checkpoint: whoever deletes one deletes the other.
+        """
+        return keeping_its_start(options, self.checkpoint(flow) / "first-offsets" / f"{source}.json")
 
     def progress_of(self, flow: str) -> tuple[int, list[dict[str, Any]]] | None:
         """The last finished batch of a flow, and where its sources stand; None before the first one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -35,10 +36,13 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 @dataclass(frozen=True)
 class Recipe:
-    """shown: the rows of the tables on the page. query: how to look into shop.db, for a recipe that writes there."""
+    """parts: run one after the other, each without the checkpoint of the one before. shown: the rows on the page.
+
+    query: looks into shop.db, for a recipe that writes there.
+    """
 
     title: str
-    part: dict[str, Any]
+    parts: list[dict[str, Any]]
     python: str
     query: str
     shown: list[tuple[str, ...]]
@@ -54,7 +58,7 @@ def recipes() -> list[Recipe]:
             found.append(
                 Recipe(
                     section.partition("\n")[0],
-                    yaml.safe_load(blocks["yaml"]),
+                    [yaml.safe_load(text) for language, text in BLOCK.findall(section) if language == "yaml"],
                     blocks.get("python", ""),
                     blocks.get("sql", ""),
                     cells,
@@ -114,14 +118,15 @@ def test_a_recipe_shows_what_the_page_says(
     for name in ("orders.jsonl", "payments.jsonl", "customers.csv"):
         (tmp_path / name).symlink_to(EXAMPLES / name)
     (tmp_path / "steps.py").write_text(recipe.python)
-    pipeline = pipeline_of(with_part(head, recipe.part), broker, tmp_path)
-    for topic in pipeline.trial:
-        if topic.name not in head["trial"]:
-            make_topic(topic, broker)
-    storage = Storage(tmp_path / "storage")
-    display = Tables()
-    planned = [plan_flow(spark, pipeline, flow, storage) for flow in pipeline.flows.values()]
-    assert run_flows(pipeline, planned, storage, display, Stop()) == 0
+    storage, display = Storage(tmp_path / "storage"), Tables()
+    for part in recipe.parts:
+        shutil.rmtree(storage.folder, ignore_errors=True)
+        pipeline = pipeline_of(with_part(head, part), broker, tmp_path)
+        for topic in pipeline.trial:
+            if topic.name not in head["trial"]:
+                make_topic(topic, broker)
+        planned = [plan_flow(spark, pipeline, flow, storage) for flow in pipeline.flows.values()]
+        assert run_flows(pipeline, planned, storage, display, Stop()) == 0
     if recipe.query:
         with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
             display.table("", [], rows=database.execute(recipe.query).fetchall())

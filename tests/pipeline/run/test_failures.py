@@ -41,6 +41,12 @@ ZeroDivisionError: division by zero
             5,
         ),
         (RuntimeError(""), "RuntimeError", 5),
+        (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", 5),
+        (
+            RuntimeError("The driver worker exited unexpectedly (crashed)."),
+            "The driver worker exited unexpectedly (crashed); Spark's workers may lack protobuf: pip install protobuf",
+            5,
+        ),
     ],
 )
 def test_the_useful_line_and_the_code(error: Exception, line: str, code: int) -> None:

@@ -1,4 +1,4 @@
-"""The command as a person calls it: the example, mistakes that Spark finds, a stop between two batches."""
+"""The command as a person calls it: the example, a restart, records that are gone, a stop between two batches."""
 
 from __future__ import annotations
 
@@ -103,35 +103,6 @@ def test_sql_and_python_steps_go_on_where_they_were(tmp_path: Path, topics: Topi
     assert "done: total: 30 rows in, 1 rows out to the console" in second.stdout
     again = run(file, "--dry-run", BROKER=topics.address)
     assert "goes on after batch 1 at steps-0 30, steps-1 30" in again.stdout
-
-
-@pytest.mark.parametrize(
-    ("flow", "code", "message"),
-    [
-        ("sql: SELECT valeu FROM numbers", 2, r":8: flows\.out: \[UNRESOLVED_COLUMN.*valeu.*`value`"),
-        ("sql: SELECT * FROM number", 2, r":8: flows\.out: there is no source or view number; did you mean numbers\?"),
-        ("sql: SELECT count(*) FROM numbers", 2, r":8: flows\.out: .*output mode"),
-        ("sql: SELECT 1 AS one", 2, r":8: flows\.out: reads no stream"),
-        ("sql: 'SELECT assert_true(false) FROM numbers'", 5, r"flow out: .*ASSERT.*spark\.log"),
-    ],
-)
-def test_what_spark_finds_is_one_line(tmp_path: Path, topics: Topics, flow: str, code: int, message: str) -> None:
-    topics.create(name := f"wrong-{abs(hash(flow))}")
-    topics.produce(name, 5)
-    file = write(
-        tmp_path, SOURCE.replace("TOPIC", name) + f"flows:\n  out:\n    {flow}\n    sink: {{format: console}}\n"
-    )
-    done = run(file, BROKER=topics.address)
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert (done.returncode, len(errors)) == (code, 1), done.stderr
-    assert re.search(message, errors[0]), errors[0]
-
-
-def test_a_topic_that_is_missing_is_named_with_its_line(tmp_path: Path, topics: Topics) -> None:
-    file = write(tmp_path, SOURCE.replace("TOPIC", "none") + "flows:\n  out: {from: numbers, sink: {format: noop}}\n")
-    done = run(file, BROKER=topics.address)
-    assert done.returncode == 2
-    assert "pipeline.yaml:5: sources.numbers: topic none does not exist" in done.stderr
 
 
 def test_records_that_are_gone_have_an_exit_code_of_their_own(tmp_path: Path, topics: Topics) -> None:
