@@ -5,8 +5,10 @@ Imports are late so that --help is fast.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,6 +23,17 @@ app = typer.Typer(no_args_is_help=True, help="Figures of thousands of runs as Pa
 
 Lake = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The directory of the lake.")]
 DEFAULT_LAKE = Path("lake")
+
+
+class Format(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class EngineKind(StrEnum):
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 @contextmanager
@@ -158,3 +171,49 @@ def verify(lake: Lake = DEFAULT_LAKE) -> None:
             raise typer.Exit(EXIT_INVALID)
         runs = sum(len(group.runs) for group in groups)
         typer.echo(f"{lake}: {plural(runs, 'run')} in {plural(len(files), 'file')}, all as the manifest says")
+
+
+@app.command()
+def query(
+    question: Annotated[
+        str | None, typer.Argument(metavar="[QUESTION]", help="Q1 … Q12, or its name; --list shows them.")
+    ] = None,
+    lake: Lake = DEFAULT_LAKE,
+    parameters: Annotated[
+        list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the question; repeatable.")
+    ] = None,
+    sql: Annotated[
+        str | None, typer.Option("--sql", metavar="FILE|-", help="Answer the SELECT in this file in the place of one.")
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Show the questions, their parameters, and the tables.")
+    ] = False,
+    format_: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
+    engine: Annotated[EngineKind, typer.Option(help="DuckDB in this process, or Spark.")] = EngineKind.LOCAL,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master, for --engine spark.")] = "local[2]",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
+    ] = None,
+) -> None:
+    """Answer a question: one sentence, then the rows. A statement only reads, and reaches nothing but the lake."""
+    with lake_errors():
+        from highwater.bench.commands import lake_output
+        from highwater.bench.commands.common import pairs_of
+        from highwater.bench.errors import UsageError
+        from highwater.bench.lake.asking import ask_lake, asked_sql
+        from highwater.bench.lake.manifest import Manifest
+        from highwater.bench.lake.questions import question_named
+
+        if list_:
+            typer.echo(lake_output.catalogue())
+            return
+        if (question is None) == (sql is None):
+            raise UsageError("give one question, or one statement with --sql; --list shows the questions")
+        given = pairs_of(parameters, "--param")
+        asked = question_named(question) if question is not None else asked_sql(_statement(sql or ""))
+        answer = ask_lake(Manifest(lake), asked, given, engine.value, master, pairs_of(conf, "--conf"))
+        typer.echo(lake_output.text_of(answer, format_.value), nl=False)
+
+
+def _statement(place: str) -> str:
+    return sys.stdin.read() if place == "-" else Path(place).read_text("utf-8")

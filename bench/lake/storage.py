@@ -120,11 +120,15 @@ def sweep(manifest: Manifest, groups: Iterable[Group]) -> int:
 
 
 def dataset_of(lake: Path, table: str, groups: Iterable[Group]) -> Any:
-    """The rows of a table. A column that a file does not have is null."""
+    """The rows of a table. A column that a file does not have is null. Raises UsageError for a file that is missing."""
+    groups = list(groups)
     paths = [str(lake / file.path) for group in groups for file in group.files if file.table == table]
     if not paths:
         return pyarrow.dataset.dataset(SCHEMAS[table].empty_table())
-    return pyarrow.dataset.dataset(paths, schema=SCHEMAS[table], format="parquet")
+    try:
+        return pyarrow.dataset.dataset(paths, schema=SCHEMAS[table], format="parquet")
+    except OSError as error:
+        raise UsageError(damaged(lake, groups, error)) from None
 
 
 def rows_of(lake: Path, table: str, group: Group, run: str | None = None, columns: list[str] | None = None) -> pa.Table:

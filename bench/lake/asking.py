@@ -1,0 +1,96 @@
+"""Asks a lake: opens an engine, runs the SQL of a question, and makes the sentence of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from highwater.bench.errors import UsageError
+from highwater.bench.lake.answers import sentence
+from highwater.bench.lake.engine import Engine, parameters_in
+from highwater.bench.lake.manifest import Manifest
+from highwater.bench.lake.questions import Parameter, Question, Sentence
+from highwater.bench.lake.steps import STEPS
+
+_ROWS = "{rows} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An engine that is open on a lake, and how much is in it."""
+
+    engine: Engine
+    lake: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a question: its sentence, then rows with these columns."""
+
+    question: Question
+    parameters: Mapping[str, str]
+    sentence: str
+    columns: list[str]
+    rows: list[dict[str, Any]]
+
+
+@contextmanager
+def opened(
+    manifest: Manifest, engine: str = "local", master: str = "local[2]", settings: Mapping[str, str] | None = None
+) -> Iterator[Connection]:
+    """Open the engine `local` or `spark`. Raises UsageError when the lake cannot be read."""
+    runs = manifest.runs()
+    lake = {"runs": len(runs), "trials": sum(run.trials for run, _ in runs.values())}
+    if engine == "local":
+        from highwater.bench.lake.local import LocalEngine
+
+        yield Connection(LocalEngine(manifest), lake)
+        return
+    from highwater.bench.lake.on_spark import SparkEngine, session
+
+    with session(master, settings) as spark:
+        yield Connection(SparkEngine(manifest, spark), lake)
+
+
+def ask_lake(
+    manifest: Manifest,
+    question: Question,
+    given: Mapping[str, str],
+    engine: str = "local",
+    master: str = "local[2]",
+    settings: Mapping[str, str] | None = None,
+) -> Answer:
+    """Open an engine and ask; once more if a compaction removed files meanwhile. Raises UsageError."""
+    question.values(question.texts(given))  # wrong parameters are told before an engine starts
+    while True:
+        before = manifest.groups()
+        try:
+            with opened(manifest, engine, master, settings) as connection:
+                return ask(connection, question, given)
+        except UsageError:
+            if manifest.groups() == before:
+                raise
+
+
+def ask(connection: Connection, question: Question, given: Mapping[str, str]) -> Answer:
+    """given: parameters as text. Raises UsageError."""
+    texts = question.texts(given)
+    values = question.values(texts)
+    table = connection.engine.query(question.sql, values)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    columns: list[str] = table.column_names
+    if question.then is not None:
+        rows = STEPS[question.then](rows, values)
+        columns = list(rows[0]) if rows else []
+    shown = {name: str(values[name]) if question.is_metric(name) else text for name, text in texts.items()}
+    return Answer(question, texts, sentence(question, rows, shown, connection.lake), columns, rows)
+
+
+def asked_sql(sql: str) -> Question:
+    """A statement of the user as a question whose parameters must be given. Raises UsageError for an empty one."""
+    if not sql.strip():
+        raise UsageError("--sql: there is no statement")
+    parameters = tuple(Parameter(name, "text", None, f"a value for :{name}") for name in parameters_in(sql))
+    return Question("the statement", "", parameters, (Sentence(_ROWS),), "no rows", None, sql)

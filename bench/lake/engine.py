@@ -1,0 +1,69 @@
+"""What an engine is: SQL over the tables of a lake in, an Arrow table out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from highwater.bench.errors import UsageError
+
+Parameters = Mapping[str, str | float | None]
+
+# Strings, quoted names and comments, in which nothing is a parameter; a cast; a parameter.
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)", re.DOTALL)
+
+_RAISED: Final = re.compile(r"\w+(Error|Exception|Invalid): ")
+_TABLE: Final = re.compile(r"\b(table|view)\b", re.IGNORECASE)
+
+
+class Engine(Protocol):
+    """An engine that is open on a lake. Its tables cannot be changed, and it reaches no other files."""
+
+    def query(self, sql: str, parameters: Parameters) -> pa.Table:
+        """One SELECT, with `:name` for parameters. Raises UsageError in one line."""
+
+
+def parameters_in(sql: str) -> list[str]:
+    """The names of the parameters of a statement, each once."""
+    return list(dict.fromkeys(match[1] for match in _TOKEN.finditer(sql) if match[1]))
+
+
+def with_markers(sql: str, marker: str) -> str:
+    """The statement with `marker` before the names of parameters, in place of the colon."""
+    return _TOKEN.sub(lambda match: f"{marker}{match[1]}" if match[1] else match[0], sql)
+
+
+def given_for(sql: str, parameters: Parameters) -> dict[str, str | float | None]:
+    """The parameters that a statement has. Raises UsageError for one that is not given."""
+    wanted = parameters_in(sql)
+    if missing := [name for name in wanted if name not in parameters]:
+        raise UsageError(f"the statement has :{missing[0]}; give its value: --param {missing[0]}=VALUE")
+    return {name: parameters[name] for name in wanted}
+
+
+def one_line(error: Exception, tables: Collection[str]) -> UsageError:
+    """The line of an engine's error that says what is wrong with a statement."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    # A traceback of Spark's Python ends with what was raised.
+    raised = [line for line in lines if _RAISED.match(line)]
+    text = (raised[-1] if "Python worker" in lines[0] and raised else lines[0]).rstrip(".")
+    hint = f"; tables are {', '.join(sorted(tables))}" if _TABLE.search(text) else ""
+    return UsageError(f"the statement cannot be answered: {text}{hint}")
+
+
+def plain_types(table: pa.Table) -> pa.Table:
+    """Whole numbers as int64, other numbers as float64: engines choose different widths for the same result."""
+    columns = []
+    for field, column in zip(table.schema, table.columns, strict=True):
+        kind = field.type
+        if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
+            kind = pa.int64()
+        elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+            kind = pa.float64()
+        elif pa.types.is_large_string(kind) or pa.types.is_null(kind):
+            kind = pa.string()
+        columns.append(column.cast(kind))
+    return pa.table(columns, names=table.column_names)

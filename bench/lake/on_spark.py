@@ -1,0 +1,127 @@
+"""The engine for large lakes: Spark SQL over the same files, with the same functions.
+
+A statement stands in the FROM clause of a SELECT of ours, so that Spark's grammar takes nothing but a query; files as
+tables (``select * from parquet.`/path` ``) are switched off, and functions that call Java are refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from highwater.bench.errors import UsageError
+from highwater.bench.lake import storage
+from highwater.bench.lake.engine import Parameters, given_for, one_line, plain_types
+from highwater.bench.lake.functions import FUNCTIONS, Function
+from highwater.bench.lake.manifest import Manifest
+from highwater.bench.lake.tables import SCHEMAS
+from highwater.common.package_archive import write_archive
+from highwater.spark_loadgen.java import find_java
+
+_TYPES: Final = {pa.float64(): "double", pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string"}
+# What the functions import, for executors on other hosts.
+_FOLDERS: Final = ("common", "spark_loadgen", "bench/analysis", "bench/lake")
+_CALLS_JAVA: Final = re.compile(r"\b(reflect|java_method|try_reflect)\b", re.IGNORECASE)
+_SETTINGS: Final = {
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.ignoreDataLocality": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.adaptive.enabled": "true",
+}
+
+
+class SparkEngine:
+    """Spark SQL, open on a lake."""
+
+    def __init__(self, manifest: Manifest, spark: SparkSession) -> None:
+        """spark: a session with the settings of `session`. Raises UsageError when the lake cannot be read."""
+        self._lake: Path = manifest.directory
+        self._groups = manifest.groups()
+        self._spark = spark
+        for function in FUNCTIONS:
+            spark.udf.register(function.name, _udf(function))
+        spark.sql(
+            "create or replace temporary function pair(x double, y double) returns array<double> return array(x, y)"
+        )
+        for table, schema in SCHEMAS.items():
+            paths = [
+                str((self._lake / file.path).absolute())
+                for group in self._groups
+                for file in group.files
+                if file.table == table
+            ]
+            shape = from_arrow_schema(schema)
+            try:
+                frame = spark.read.schema(shape).parquet(*paths) if paths else spark.createDataFrame([], shape)
+            except PySparkException as error:
+                raise UsageError(storage.damaged(self._lake, self._groups, error)) from None
+            frame.createOrReplaceTempView(table)
+
+    def query(self, sql: str, parameters: Parameters) -> pa.Table:
+        values = given_for(sql, parameters)
+        if (found := _CALLS_JAVA.search(sql)) is not None:
+            raise UsageError(f"a lake can only be read: {found[1]} calls Java")
+        statement = f"select * from (\n{sql.strip().rstrip(';')}\n) as asked"
+        try:
+            return plain_types(self._spark.sql(statement, args=values).toArrow())
+        except PySparkException as error:
+            if "FAILED_READ_FILE" in str(error) or "FILE_NOT_EXIST" in str(error):
+                raise UsageError(storage.damaged(self._lake, self._groups, error)) from None
+            raise one_line(error, SCHEMAS) from None
+
+
+@contextmanager
+def session(master: str = "local[2]", settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
+    """A Spark session for lakes, and the package for executors on other hosts. Raises LoadSetupError without Java."""
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-lake-")))
+        java = find_java(os.environ, scratch)
+        os.environ["JAVA_HOME"] = str(java.home)
+        if master.startswith("local"):
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        chosen = {
+            "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+            **_SETTINGS,
+            **(settings or {}),
+        }
+        spark = SparkSession.builder.master(master).appName("highwater-lake").config(map=dict(chosen)).getOrCreate()
+        stack.callback(spark.stop)
+        spark.sparkContext.setLogLevel("OFF")
+        if not master.startswith("local"):
+            spark.sparkContext.addPyFile(str(write_archive(scratch, "highwater-lake", _FOLDERS)))
+        yield spark
+
+
+def _udf(function: Function) -> Any:
+    def apply(*arguments: pa.Array) -> pa.Array:
+        # 99.9 is a decimal in Spark's SQL.
+        return function.of(*(given.cast(kind) for given, kind in zip(arguments, function.arguments, strict=True)))
+
+    with warnings.catch_warnings():
+        # Its kind could be told from annotations, if the number of its arguments were fixed.
+        warnings.filterwarnings("ignore", "It is preferred to specify type hints", UserWarning)
+        return arrow_udf(apply, _sql_type(function.result), ArrowUDFType.SCALAR)
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    return f"array<{_sql_type(kind.value_type)}>" if pa.types.is_list(kind) else _TYPES[kind]

@@ -1,0 +1,161 @@
+"""The questions that come with Highwater: SQL files with parameters and a sentence as answer.
+
+The head of a file consists of comments: `title`, `param NAME (KIND) = DEFAULT: MEANING` (without a default it must be
+given; `none` is no value), `answer: SENTENCE` (and before it `answer if first.COLUMN = VALUE: SENTENCE`),
+`nothing: SENTENCE` for a result without rows, and `then: STEP` for a function that turns the rows of the SQL into those
+of the answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from highwater.bench.errors import UsageError
+from highwater.bench.metrics import metric
+from highwater.bench.units import parse_duration_ns, parse_percent
+from highwater.common.nearest import did_you_mean
+
+_FOLDER: Final = Path(__file__).parent / "questions"
+_HEAD: Final = re.compile(r"-- (?P<what>title|answer|nothing|then|param)\b(?P<about>[^:]*): (?P<text>.*)")
+_PARAMETER: Final = re.compile(r" (?P<name>\w+)(?: \((?P<kind>\w+)\))?(?: = (?P<default>.+))?")
+_CONDITION: Final = re.compile(r" if first\.(?P<column>\w+) = (?P<value>.+)")
+_NO_VALUE: Final = "none"
+# Parameters that name a metric.
+_METRICS: Final = frozenset({"metric", "objective", "best"})
+
+Value = str | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a question. `default` is None if it must be given."""
+
+    name: str
+    kind: str
+    default: str | None
+    meaning: str
+
+    def value_of(self, text: str) -> Value:
+        """What SQL gets. Raises UsageError for a text that is none of its kind."""
+        if text == _NO_VALUE:
+            return None
+        try:
+            if self.name in _METRICS:
+                return metric(text).name
+            match self.kind:
+                case "duration":
+                    return float(parse_duration_ns(text))
+                case "percent":
+                    return parse_percent(text)
+                case "date":
+                    return date.fromisoformat(text).isoformat()
+        except ValueError as error:
+            raise UsageError(f"--param {self.name}: {error}") from None
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence with {fields}; with a condition, only if the first row has this value in that column."""
+
+    text: str
+    column: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question as it stands in its file."""
+
+    name: str
+    title: str
+    parameters: tuple[Parameter, ...]
+    answers: tuple[Sentence, ...]
+    nothing: str
+    then: str | None
+    sql: str
+
+    def texts(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Every parameter as text: what was given, else its default. Raises UsageError."""
+        known = [parameter.name for parameter in self.parameters]
+        for name in given:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
+                raise UsageError(f"{self.name} has no parameter {name}{hint}")
+        missing = [item for item in self.parameters if item.default is None and item.name not in given]
+        if missing:
+            name = missing[0].name
+            raise UsageError(f"{self.name} needs {missing[0].meaning}: --param {name}={name.upper()}")
+        return {item.name: given.get(item.name, item.default or "") for item in self.parameters}
+
+    def is_metric(self, parameter: str) -> bool:
+        """Whether a parameter of this question names a metric."""
+        return parameter in _METRICS and bool(self.title)
+
+    def values(self, texts: Mapping[str, str]) -> dict[str, Value]:
+        """The parameters for SQL. Raises UsageError."""
+        return {item.name: item.value_of(texts[item.name]) for item in self.parameters}
+
+
+@cache
+def questions() -> Mapping[str, Question]:
+    """Every question by its short name: Q1, Q2, …"""
+    found = [question_of(path.stem, path.read_text("utf-8")) for path in sorted(_FOLDER.glob("*.sql"))]
+    return {question.name: question for question in found}
+
+
+def question_named(name: str) -> Question:
+    """Q3, q3 or noise-by-host. Raises UsageError with the nearest name."""
+    known = questions()
+    number = re.fullmatch(r"[qQ]?0*(\d+)", name)
+    short = f"Q{number[1]}" if number is not None else name
+    by_words = {path.stem.partition("-")[2]: f"Q{int(path.stem[1:3])}" for path in _FOLDER.glob("*.sql")}
+    found = known.get(by_words.get(short, short))
+    if found is None:
+        hint = did_you_mean(name, [*by_words, *known])
+        raise UsageError(f"{name} is no question{hint or '; highwater bench lake query --list shows them'}")
+    return found
+
+
+def question_of(stem: str, text: str) -> Question:
+    """Read a file. Raises ValueError for a head that is none."""
+    titles, nothing, then = [], [], []
+    parameters, answers = [], []
+    for line in text.splitlines():
+        match = _HEAD.fullmatch(line)
+        if match is None:
+            continue
+        about, said = match["about"], match["text"]
+        match match["what"]:
+            case "title":
+                titles.append(said)
+            case "nothing":
+                nothing.append(said)
+            case "then":
+                then.append(said)
+            case "answer":
+                condition = _CONDITION.fullmatch(about)
+                if about and condition is None:
+                    raise ValueError(f"{stem}: {about.strip()} is no condition")
+                answers.append(Sentence(said, condition["column"], condition["value"]) if condition else Sentence(said))
+            case "param":
+                named = _PARAMETER.fullmatch(about)
+                if named is None:
+                    raise ValueError(f"{stem}: {about.strip()} is no parameter")
+                parameters.append(Parameter(named["name"], named["kind"] or "text", named["default"], said))
+    (title,), (no_rows,) = _only(titles), _only(nothing)
+    return Question(
+        f"Q{int(stem[1:3])}", title, tuple(parameters), tuple(answers), no_rows, then[0] if then else None, text
+    )
+
+
+def _only(found: Sequence[str]) -> Sequence[str]:
+    if len(found) != 1:
+        raise ValueError(f"one line was expected, and there are {len(found)}")
+    return found

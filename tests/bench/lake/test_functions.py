@@ -1,0 +1,95 @@
+"""Functions of SQL against raw values: percentiles of merged histograms, and statistics that do not depend on order."""
+
+from __future__ import annotations
+
+import math
+import random
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from highwater.bench.analysis.statistics import a_a_bound, coefficient_of_variation
+from highwater.bench.lake.functions import FUNCTIONS, merged_histogram, rank_correlation
+from highwater.spark_loadgen import Histogram
+from highwater.spark_loadgen.histogram import HIGHEST_VALUE_NS, bucket_indices
+
+OF = {function.name: function.of for function in FUNCTIONS}
+CASES = 1200
+
+
+def split_at_random(values: np.ndarray, chooser: random.Random) -> list[np.ndarray]:
+    """Values of several trials, some without any."""
+    places = sorted(chooser.randrange(len(values) + 1) for _ in range(chooser.randrange(6)))
+    return np.split(values, places)
+
+
+def test_percentiles_are_those_of_the_raw_values_at_the_resolution_of_buckets() -> None:
+    chooser, generator = random.Random(23), np.random.default_rng(23)
+    buckets, counts, percentiles, expected = [], [], [], []
+    for _ in range(CASES):
+        size = chooser.choice((1, 2, 3, 10, 100, 5000))
+        values = np.exp(generator.normal(chooser.uniform(2, 26), chooser.uniform(0, 3), size)).astype(np.int64)
+        parts = [Histogram.of_values(part) for part in split_at_random(values, chooser)]
+        percentile = chooser.choice((0.0, 50.0, 90.0, 99.0, 99.9, 99.99, 100.0, chooser.uniform(0, 100)))
+        buckets.append([part.indices.astype(np.int32) for part in parts])
+        counts.append([part.counts for part in parts])
+        percentiles.append(percentile)
+        # The rank that HdrHistogram takes, in the sorted raw values.
+        rank = min(size, max(1, int(percentile * size / 100 + 0.5)))
+        expected.append(int(np.sort(np.minimum(values, HIGHEST_VALUE_NS))[rank - 1]))
+    found = OF["hdr_percentile"](
+        pa.array(buckets, pa.list_(pa.list_(pa.int32()))),
+        pa.array(counts, pa.list_(pa.list_(pa.int64()))),
+        pa.array(percentiles, pa.float64()),
+    )
+    assert np.array_equal(bucket_indices(np.array(found.to_pylist())), bucket_indices(np.array(expected)))
+
+
+def test_histograms_are_merged_exactly_whatever_their_counts() -> None:
+    huge = (1 << 53) + 1
+    merged = merged_histogram(
+        pa.array([[1, 5], [5], []], pa.list_(pa.int32())), pa.array([[1, huge], [2], []], pa.list_(pa.int64()))
+    )
+    assert (merged.indices.tolist(), merged.counts.tolist()) == ([1, 5], [1, huge + 2])
+    with pytest.raises(ValueError, match="not of the same histograms"):
+        merged_histogram(pa.array([[1], [2, 3]], pa.list_(pa.int32())), pa.array([[1, 2], [3]], pa.list_(pa.int64())))
+
+
+def test_a_group_without_histograms_has_no_percentile() -> None:
+    buckets = pa.chunked_array([pa.array([None, []], pa.list_(pa.list_(pa.int32())))])
+    counts = pa.chunked_array([pa.array([None, []], pa.list_(pa.list_(pa.int64())))])
+    assert OF["hdr_percentile"](buckets, counts, pa.array([50.0, 50.0])).to_pylist() == [None, None]
+    assert OF["hdr_count"](buckets, counts).to_pylist() == [0, 0]
+
+
+def test_statistics_are_those_of_reports_in_any_order() -> None:
+    chooser = random.Random(5)
+    groups = [[chooser.lognormvariate(0, 1) for _ in range(chooser.randrange(1, 30))] for _ in range(300)]
+    shuffled = [[*group, None] for group in groups]
+    for group in shuffled:
+        chooser.shuffle(group)
+    for name, of in (("median_of", median), ("variation_of", coefficient_of_variation), ("noise_bound", a_a_bound)):
+        results = [OF[name](pa.array(given, pa.list_(pa.float64()))).to_pylist() for given in (groups, shuffled)]
+        assert results[0] == results[1], name
+        expected = [of(sorted(group)) for group in groups]
+        assert results[0] == expected, name
+
+
+def test_no_values_make_no_number() -> None:
+    nothing = pa.array([None, [], [None]], pa.list_(pa.float64()))
+    for name in ("median_of", "variation_of", "noise_bound"):
+        assert OF[name](nothing).to_pylist() == [None, None, None]
+    assert OF["median_of"](pa.array([[math.inf]], pa.list_(pa.float64()))).to_pylist() == [None]
+
+
+def test_rank_correlation_is_spearmans() -> None:
+    rising = [(float(number), float(number) ** 3) for number in range(6)]
+    assert rank_correlation(rising) == pytest.approx(1.0)
+    assert rank_correlation([(x, -y) for x, y in rising]) == pytest.approx(-1.0)
+    # 1 − 6·Σd²/(n(n²−1)) of the ranks 2 1 4 3 5 is 0.8.
+    assert rank_correlation(list(zip([1.0, 2, 3, 4, 5], [20.0, 10, 40, 30, 50], strict=True))) == pytest.approx(0.8)
+    assert rank_correlation(rising[:4]) is None
+    assert rank_correlation([(1.0, y) for _, y in rising]) is None
+    assert rank_correlation([*rising, (None, 1.0), None]) == rank_correlation(list(reversed(rising)))
