@@ -6,17 +6,18 @@ Imports are late so that --help is fast.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, named_extra, one_line_errors
 
 if TYPE_CHECKING:
     from highwater.bench.results import ResultComparison, RunResult
 
-_Side = typer.Argument(metavar="DIR[:CELL]", help="A result directory, or one cell of it.")
+_Side = typer.Argument(metavar="DIR[:CELL]", help="A result directory (with --lake: a run), or one cell of it.")
 
 
 def compare(
@@ -24,6 +25,10 @@ def compare(
     head: Annotated[str, _Side],
     metric: Annotated[
         list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be given several times.")
+    ] = None,
+    lake: Annotated[
+        Path | None,
+        typer.Option("--lake", metavar="DIR", help="The two are ids of runs in this lake, or parts of ids."),
     ] = None,
     allow_env_diff: Annotated[
         bool, typer.Option("--allow-env-diff", help="Compare although the two environments differ.")
@@ -49,8 +54,8 @@ def compare(
         from highwater.bench.metrics import metric as known_metric
 
         names = [known_metric(name).name for name in metric or []]
-        base_run, base_cell = side_named(base)
-        head_run, head_cell = side_named(head)
+        side = side_named if lake is None else partial(_side_of_lake, lake)
+        (base_run, base_cell), (head_run, head_cell) = side(base), side(head)
         try:
             found = compared(base_run, head_run, base_cell, head_cell, names or None)
         except ValueError as error:
@@ -85,11 +90,21 @@ def side_named(text: str) -> tuple[RunResult, str | None]:
     return RunResult(Path(path)), cell
 
 
+def _side_of_lake(lake: Path, text: str) -> tuple[RunResult, str | None]:
+    """A run of a lake and the cell of it that `RUN:CELL` names. Raises UsageError."""
+    with named_extra():
+        from highwater.bench.lake.manifest import Manifest
+        from highwater.bench.lake.runs import result_of
+
+        run, _, cell = text.partition(":")
+        return result_of(Manifest(lake), run), cell or None
+
+
 def _changed_since(*results: RunResult) -> Iterator[str]:
     """A line for each directory whose files are not as its run left them."""
     from highwater.bench.results import checksums
 
-    for result in {result.directory.resolve(): result for result in results}.values():
+    for result in {result.directory.resolve(): result for result in results if result.has_files}.values():
         found = list(checksums.disagreements(result.directory, ended=result.manifest.status == "done"))
         if found:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, named_extra, one_line_errors
 
 if TYPE_CHECKING:
     from highwater.bench.history.detection import Detection
@@ -25,6 +25,9 @@ app = typer.Typer(no_args_is_help=True, help="Results over time, and where they 
 _History = Annotated[Path, typer.Option("--history", metavar="DIR", help="The directory of the history.")]
 _Workload = Annotated[str | None, typer.Option(metavar="NAME", help="The series of this workload.")]
 _Environment = Annotated[str | None, typer.Option(metavar="KEY", help="The series of this environment key or prefix.")]
+_Lake = Annotated[
+    Path | None, typer.Option("--lake", metavar="DIR", help="Take the runs from this lake, in the place of a history.")
+]
 _DEFAULT_HISTORY = Path("history")
 
 
@@ -60,6 +63,7 @@ def add(
 @app.command("list")
 def list_(
     history: _History = _DEFAULT_HISTORY,
+    lake: _Lake = None,
     everything: Annotated[bool, typer.Option("--all", help="Show every metric, not only the headline ones.")] = False,
     otava: Annotated[
         str | None, typer.Option(metavar="PATH", help="Apache Otava's program; default: the one that is installed.")
@@ -73,11 +77,10 @@ def list_(
     with one_line_errors():
         from highwater.bench.history.detection import Rules, detect, shown_columns
         from highwater.bench.history.otava import otava_present
-        from highwater.bench.history.series import all_series
 
         rules = Rules.of_file(None)
         found = []
-        for series in all_series(history):
+        for series in _series(history, lake):
             columns = series.columns() if everything else shown_columns(series, rules, brief=True)
             found.append((series, columns, detect(series, rules, columns, partial(otava_present, otava))))
         if as_json:
@@ -86,12 +89,14 @@ def list_(
         for item in found:
             _print_series(*item)
         if not found:
-            typer.echo(f"{history}: nothing kept yet; begin with: highwater bench history add DIR")
+            verb = "history" if lake is None else "lake"
+            typer.echo(f"{lake or history}: nothing kept yet; begin with: highwater bench {verb} add DIR")
 
 
 @app.command()
 def changes(
     history: _History = _DEFAULT_HISTORY,
+    lake: _Lake = None,
     workload: _Workload = None,
     environment: _Environment = None,
     metric: Annotated[
@@ -118,7 +123,6 @@ def changes(
         from highwater.bench.exit_codes import EXIT_REGRESSION
         from highwater.bench.history.detection import Rules, detect
         from highwater.bench.history.otava import otava_command
-        from highwater.bench.history.series import chosen
         from highwater.bench.metrics import metric as known_metric
         from highwater.common.units import plural
 
@@ -127,7 +131,7 @@ def changes(
             floor_ratio=None if magnitude is None else _percent(magnitude),
             metrics=[known_metric(name).name for name in metric or []],
         )
-        series = chosen(history, workload, environment)
+        series = _chosen(history, lake, workload, environment)
         detection = detect(series, rules, rules.columns(series), partial(otava_command, otava))
         found = detection.changes
         if as_json:
@@ -150,6 +154,7 @@ def ack(
     ],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why the change is accepted.")],
     history: _History = _DEFAULT_HISTORY,
+    lake: _Lake = None,
     workload: _Workload = None,
     environment: _Environment = None,
 ) -> None:
@@ -158,13 +163,34 @@ def ack(
         from datetime import UTC, datetime
 
         from highwater.bench.errors import UsageError
-        from highwater.bench.history.series import Acknowledgement, chosen
+        from highwater.bench.history.series import Acknowledgement
 
         if not reason.strip():
             raise UsageError("--reason: say why the change is accepted")
-        series = chosen(history, workload, environment)
+        series = _chosen(history, lake, workload, environment)
         series.acknowledge(Acknowledgement(metric, place, reason, datetime.now(UTC).isoformat(timespec="seconds")))
         typer.echo(f"{series.path}: {metric} at {place}: {reason}")
+
+
+def _series(history: Path, lake: Path | None) -> Sequence[Series]:
+    """Every series of a history, or of a lake if one is named. Raises UsageError."""
+    if lake is None:
+        from highwater.bench.history.series import all_series
+
+        return list(all_series(history))
+    with named_extra():
+        from highwater.bench.lake.manifest import Manifest
+        from highwater.bench.lake.series import series_of
+
+        return series_of(Manifest(lake))
+
+
+def _chosen(history: Path, lake: Path | None, workload: str | None, environment: str | None) -> Series:
+    from highwater.bench.history.series import chosen, chosen_of
+
+    if lake is None:
+        return chosen(history, workload, environment)
+    return chosen_of(_series(history, lake), lake, workload, environment)
 
 
 def _percent(text: str) -> float:

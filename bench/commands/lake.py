@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, Quiet, one_line_errors
+from highwater.bench.commands.common import AsJson, Quiet, named_extra, one_line_errors
 
 if TYPE_CHECKING:
     from highwater.bench.lake.adding import Addition
@@ -39,17 +39,8 @@ class EngineKind(StrEnum):
 @contextmanager
 def lake_errors() -> Iterator[None]:
     """Errors in one line each; a package that is missing is named with its extra."""
-    with one_line_errors():
-        from highwater.bench.errors import UsageError
-
-        try:
-            yield
-        except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in ("duckdb", "pyarrow"):
-                raise
-            raise UsageError(
-                f"a lake needs {error.name}, which is not installed: pip install 'highwater[lake]'"
-            ) from None
+    with one_line_errors(), named_extra():
+        yield
 
 
 @app.command()

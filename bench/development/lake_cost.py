@@ -1,9 +1,9 @@
 """What a lake costs: time to add runs, size, and the time of each question, in Markdown.
 
-`python -m highwater.bench.development.lake_cost TEMPLATE --work DIR --runs 100 --runs 1000` makes runs from the real
-result directory TEMPLATE (`lake_runs`), adds them, compacts the lake and asks every question twice: cold, with an
-engine that was just opened, and hot. `--copies 10` also asks a lake of ten times the last number of runs, whose files
-are copies with other run ids.
+`python -m highwater.bench.development.lake_cost TEMPLATE --work DIR --runs 100 --copies 10 --copies 100` makes runs
+from the real result directory TEMPLATE (`lake_runs`), adds them, compacts the lake and asks every question twice: cold,
+with an engine that was just opened, and hot. Lakes of ten and a hundred times as many runs have copies of its files
+with other run ids. Result directories that are in DIR already are used again.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class Cost:
     runs: int
     how: str
     add_s: float | None
+    add_cpu_s: float | None
     kib_a_trial: float
     kib_of_seconds_a_trial: float
     compact_s: float | None
@@ -51,38 +52,46 @@ class Cost:
 
 def main(
     template: Annotated[Path, typer.Argument(help="A result directory with finished trials and consumers.")],
-    work: Annotated[Path, typer.Option(help="A new folder for the runs and the lakes.")],
-    runs: Annotated[list[int], typer.Option(help="How many runs; repeatable, rising.")],
-    copies: Annotated[int, typer.Option(help="Also a lake of as many copies of the largest one.")] = 0,
+    work: Annotated[Path, typer.Option(help="A folder for the runs and the lakes.")],
+    runs: Annotated[int, typer.Option(help="How many runs are made and added.")] = 100,
+    copies: Annotated[list[int] | None, typer.Option(help="Also a lake of as many copies; repeatable.")] = None,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
 ) -> None:
     """Print the cost of lakes."""
-    work.mkdir(parents=True)
     load = os.getloadavg()
-    began = time.monotonic()
-    maker = RunMaker(template, work / "results")
-    directories = [maker.make(number, max(runs)) for number in range(max(runs))]
-    typer.echo(f"{len(directories)} result directories made in {time.monotonic() - began:.0f} s", err=True)
-    costs = []
-    for many in runs:
-        costs.append(_added(work / f"lake{many}", directories[:: max(runs) // many][:many], engine))
-        typer.echo(str(costs[-1]), err=True)
-    if copies:
-        costs.append(_copied(work / f"lake{max(runs)}", work / "copies", copies, engine))
+    results = work / "results"
+    if not results.is_dir():
+        work.mkdir(parents=True, exist_ok=True)
+        maker = RunMaker(template, results)
+        for number in range(runs):
+            maker.make(number, runs)
+    directories = sorted(results.glob("run*"))
+    step = len(directories) / runs
+    lake = work / f"lake{runs}-{engine}"
+    costs = [_added(lake, [directories[int(number * step)] for number in range(runs)], engine)]
+    costs += [_copied(lake, work / f"lake{runs}x{many}-{engine}", many, engine) for many in copies or []]
     for line in _page(costs, engine, load, os.getloadavg()):
         typer.echo(line)
 
 
 def _added(lake: Path, directories: list[Path], engine: str) -> Cost:
     manifest = Manifest(lake)
-    began = time.monotonic()
+    began, cpu_s = time.monotonic(), _cpu_s()
     found = list(add(manifest, directories))
-    add_s = time.monotonic() - began
+    add_s, add_cpu_s = time.monotonic() - began, _cpu_s() - cpu_s
     if any(item.outcome != "added" for item in found):
         raise SystemExit(f"not added: {next(item for item in found if item.outcome != 'added')}")
     began = time.monotonic()
     compact(manifest)
-    return _asked(manifest, engine, "added", add_s, time.monotonic() - began)
+    compact_s = time.monotonic() - began
+    cost = _asked(manifest, engine, "added")
+    return replace(cost, add_s=add_s, add_cpu_s=add_cpu_s, compact_s=compact_s)
+
+
+def _cpu_s() -> float:
+    """Of this process, and of all that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def _copied(lake: Path, folder: Path, copies: int, engine: str) -> Cost:
@@ -93,7 +102,7 @@ def _copied(lake: Path, folder: Path, copies: int, engine: str) -> Cost:
         for copy in range(copies):
             with storage.incoming(folder) as place, manifest.locked():
                 _copy(lake, group, copy, place, manifest)
-    return _asked(manifest, engine, f"{copies} copies", None, None)
+    return _asked(manifest, engine, f"{copies} copies")
 
 
 def _copy(lake: Path, group: Group, copy: int, place: Path, manifest: Manifest) -> None:
@@ -114,22 +123,27 @@ def _copy(lake: Path, group: Group, copy: int, place: Path, manifest: Manifest) 
     manifest.append(Group(*group.place, made, tuple(files)))
 
 
-def _asked(manifest: Manifest, engine: str, how: str, add_s: float | None, compact_s: float | None) -> Cost:
+def _asked(manifest: Manifest, engine: str, how: str) -> Cost:
     groups = manifest.groups()
     files = [file for group in groups for file in group.files]
     trials = sum(run.trials for group in groups for run in group.runs)
     of_seconds = sum(file.bytes for file in files if file.table == "seconds")
     asked: dict[str, tuple[float, float]] = {}
-    for name in questions():
+    if engine == "local":
+        for name in questions():
+            with opened(manifest, engine) as connection:
+                asked[name] = _time(connection, name), _time(connection, name)
+    else:
         with opened(manifest, engine) as connection:
-            asked[name] = _time(connection, name), _time(connection, name)
+            asked = {name: (_time(connection, name), _time(connection, name)) for name in questions()}
     return Cost(
         trials // TRIALS,
         how,
-        add_s,
+        None,
+        None,
         (sum(file.bytes for file in files) - of_seconds) / trials / 1024,
         of_seconds / trials / 1024,
-        compact_s,
+        None,
         len(files),
         asked,
     )
@@ -146,15 +160,17 @@ def _time(connection: Connection, name: str) -> float:
 def _page(costs: list[Cost], engine: str, before: tuple[float, ...], after: tuple[float, ...]) -> Iterator[str]:
     yield f"{os.cpu_count()} CPUs; load average {before[0]:.1f} before, {after[0]:.1f} after; engine {engine}."
     yield ""
-    yield "| runs × trials | how | add | KiB a trial | seconds, KiB a trial | compact | files |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| runs × trials | how | add | CPU of it | KiB a trial | seconds, KiB a trial | compact | files |"
+    yield "|---|---|---|---|---|---|---|---|"
     for cost in costs:
-        add_s, compact_s = (
-            "–" if seconds is None else f"{significant(seconds)} s" for seconds in (cost.add_s, cost.compact_s)
+        add_s, add_cpu_s, compact_s = (
+            "–" if seconds is None else f"{significant(seconds)} s"
+            for seconds in (cost.add_s, cost.add_cpu_s, cost.compact_s)
         )
         yield (
-            f"| {count_text(cost.runs)} × {TRIALS} | {cost.how} | {add_s} | {significant(cost.kib_a_trial)} | "
-            f"{significant(cost.kib_of_seconds_a_trial)} | {compact_s} | {cost.files} |"
+            f"| {count_text(cost.runs)} × {TRIALS} | {cost.how} | {add_s} | {add_cpu_s} | "
+            f"{significant(cost.kib_a_trial)} | {significant(cost.kib_of_seconds_a_trial)} | {compact_s} | "
+            f"{cost.files} |"
         )
     yield ""
     yield "| question (cold / hot) | " + " | ".join(f"{count_text(cost.runs)} runs" for cost in costs) + " |"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -137,6 +137,7 @@ class Series:
             hint = f'did you mean "{near}"?' if near else "its first line names them"
             raise UsageError(f"{acknowledgement.column} is no metric of {self.path}; {hint}")
         acknowledgement = replace(acknowledgement, place=self._in_full(acknowledgement.place))
+        self.directory.mkdir(parents=True, exist_ok=True)
         with self._acknowledged_path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({name: getattr(acknowledgement, name) for name in Acknowledgement.__slots__}) + "\n")
 
@@ -244,17 +245,22 @@ def chosen(history: Path, workload: str | None, environment: str | None) -> Seri
     """The one series that matches. Raises UsageError when none or several match."""
     if not history.is_dir():
         raise UsageError(f"{history}: no such history; begin one with: highwater bench history add DIR")
+    return chosen_of(list(all_series(history)), history, workload, environment)
+
+
+def chosen_of(series: Sequence[Series], place: Path, workload: str | None, environment: str | None) -> Series:
+    """The one of these series of `place` that matches. Raises UsageError when none or several match."""
     found = [
-        series
-        for series in all_series(history)
-        if workload in (None, series.workload)
-        if environment is None or series.environment.startswith(environment) or series.directory.name == environment
+        one
+        for one in series
+        if workload in (None, one.workload)
+        if environment is None or one.environment.startswith(environment) or one.directory.name == environment
     ]
     if len(found) == 1:
         return found[0]
-    known = ", ".join(f"{series.workload} in {series.environment}" for series in (found or all_series(history)))
+    known = ", ".join(f"{one.workload} in {one.environment}" for one in (found or series))
     raise UsageError(
-        f"{history}: {'several series' if found else 'no such series'}; name one with --workload and --environment "
+        f"{place}: {'several series' if found else 'no such series'}; name one with --workload and --environment "
         f"({known or 'there is none'})"
     )
 

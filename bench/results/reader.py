@@ -168,7 +168,29 @@ class RunResult:
             if environment_path.is_file()
             else unknown
         )
+        self._given: Mapping[str, BaseModel | None] | None = None
         self.trials = list(self._load_trials())
+
+    @classmethod
+    def of_models(
+        cls,
+        directory: Path,
+        manifest: Manifest,
+        environment: Environment,
+        summaries: Iterable[TrialSummary],
+        analysis: Analysis | None,
+    ) -> RunResult:
+        """A result whose models are kept elsewhere: it has no other files, and `directory` is a name."""
+        made = cls.__new__(cls)
+        made.directory, made.manifest, made.environment = directory, manifest, environment
+        made._salvage, made._given = None, {"analysis.json": analysis}
+        made.trials = [TrialResult(directory / "trials" / summary.trial_id, summary) for summary in summaries]
+        return made
+
+    @property
+    def has_files(self) -> bool:
+        """Whether it was read from a directory."""
+        return self._given is None
 
     def strict(self) -> RunResult:
         """The same trials, whose further files raise ResultDirectoryError when they are damaged."""
@@ -288,6 +310,9 @@ class RunResult:
         return found.model_copy(update={"probes": probes})
 
     def _optional(self, model: type[M], name: str) -> M | None:
+        if self._given is not None:
+            given = self._given.get(name)
+            return given if isinstance(given, model) else None
         path = self.directory / name
         return _taken(self._salvage, lambda: parse_file(model, path), None) if path.is_file() else None
 

@@ -150,6 +150,7 @@ def test_every_question_has_its_answer(local: Connection, lake: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_answers_are_the_same_on_spark_to_the_bit(lake: Path, local: Connection, tmp_path: Path) -> None:
     with opened(Manifest(lake), "spark", "local[2]", {"spark.driver.memory": "1g"}) as spark:
         for name in questions():

@@ -1,0 +1,125 @@
+"""Histories and comparisons from a lake are those of the directories that are in it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from highwater.bench.cli import app
+from highwater.bench.compare import compare
+from highwater.bench.errors import UsageError
+from highwater.bench.history import series as kept
+from highwater.bench.lake import adding
+from highwater.bench.lake.manifest import Manifest
+from highwater.bench.lake.runs import result_of
+from highwater.bench.lake.series import series_of
+from highwater.bench.results import RunResult, TrialSummary
+from tests.bench.lake.small_lake import write_run
+
+
+def slower(summary: TrialSummary) -> TrialSummary:
+    return summary.model_copy(update={"achieved_per_s": summary.achieved_per_s * 0.8})
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("series")
+    matrix: dict[str, list[str | int | float | bool]] = {"storage.target": ["default", "hdd"]}
+    return [
+        write_run(folder / "a", 1, analysed=True, trials=4),
+        write_run(folder / "b", 2, analysed=True, trials=4, change=slower),
+        write_run(folder / "c", 3, name="disks", axes=matrix),
+    ]
+
+
+@pytest.fixture(scope="module")
+def lake(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    lake = tmp_path_factory.mktemp("series-lake") / "lake"
+    assert {item.outcome for item in adding.add(Manifest(lake), runs, processes=1)} == {"added"}
+    return lake
+
+
+def test_a_history_from_a_lake_is_that_of_its_directories(runs: list[Path], lake: Path, tmp_path: Path) -> None:
+    for run in runs:
+        kept.add(RunResult(run), tmp_path, branch="", commit=None, new_environment=True)
+    theirs = {(one.workload, one.environment): one for one in kept.all_series(tmp_path)}
+    ours = {(one.workload, one.environment): one for one in series_of(Manifest(lake))}
+    assert ours.keys() == theirs.keys()
+    for key, series in ours.items():
+        assert series.rows() == theirs[key].rows()
+        assert set(series.columns()) == set(theirs[key].columns())
+        assert series.facts() == theirs[key].facts()
+        assert series.noise() == theirs[key].noise()
+    assert any(one.noise() for one in ours.values())
+
+
+def test_a_comparison_of_runs_of_a_lake_is_that_of_their_directories(runs: list[Path], lake: Path) -> None:
+    manifest = Manifest(lake)
+    ids = {Path(run.source): name for name, (run, _) in manifest.runs().items()}
+    of_lake = compare(result_of(manifest, ids[runs[0]]), result_of(manifest, ids[runs[1]]))
+    of_files = compare(RunResult(runs[0]), RunResult(runs[1]))
+    assert (of_lake.metrics, of_lake.answer, of_lake.environment) == (
+        of_files.metrics,
+        of_files.answer,
+        of_files.environment,
+    )
+    assert of_lake.base.environment_key == of_files.base.environment_key
+    assert not result_of(manifest, ids[runs[0]]).has_files
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_commands_take_a_lake(runs: list[Path], lake: Path, tmp_path: Path) -> None:
+    compared = run("compare", "--lake", lake, "20260301", "20260302", "--json")
+    assert compared.exit_code == 0, compared.output
+    assert json.loads(compared.output)["base"]["directory"].startswith(f"{lake}/20260301T090000Z-quickstart-")
+    listed = run("history", "list", "--lake", lake)
+    assert listed.exit_code == 0
+    assert "quickstart  environment" in listed.output
+    copy = tmp_path / "lake"
+    shutil.copytree(lake, copy)
+    changes = run("history", "changes", "--lake", copy, "--workload", "quickstart")
+    assert (changes.exit_code, changes.output) == (
+        0,
+        f"{changes.output.split(':')[0]}: too few: 2 runs; change points need 7\n",
+    )
+    arguments = ("history", "ack", "--lake", copy, "--workload", "quickstart", "--reason", "known")
+    done = run(*arguments, "produce.achieved_per_s", "2026-03-02")
+    assert done.exit_code == 0, done.output
+    (series,) = (one for one in series_of(Manifest(copy)) if one.workload == "quickstart")
+    assert [item.reason for item in series.acknowledgements()] == ["known"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("compare", "2026", "20260301"), "2026 is part of the ids of 3 runs ("),
+        (("compare", "20260399", "20260301"), "has no run 20260399"),
+        (("history", "changes"), "several series; name one with --workload and --environment"),
+        (("history", "changes", "--workload", "none"), "no such series; name one with"),
+    ],
+)
+def test_a_wrong_call_gets_one_line(lake: Path, arguments: tuple[str, ...], said: str) -> None:
+    done = run(*arguments, "--lake", lake)
+    assert done.exit_code == 2
+    assert said in done.output
+    assert len(done.output.splitlines()) == 1
+
+
+def test_a_damaged_file_is_named(runs: list[Path], lake: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "lake"
+    shutil.copytree(lake, copy)
+    manifest = Manifest(copy)
+    name, (_, group) = next(iter(manifest.runs().items()))
+    path = copy / next(file.path for file in group.files if file.table == "trials")
+    octets = bytearray(path.read_bytes())
+    octets[-20] ^= 1
+    path.write_bytes(octets)
+    with pytest.raises(UsageError, match=f"{path}: is damaged; its digest is not that of the manifest"):
+        result_of(manifest, name)
