@@ -74,6 +74,7 @@ SANS_IO = (
     "bench/gate/reasoning.py",
     "bench/lake/answers.py",
     "bench/lake/functions.py",
+    "bench/lake/merging.py",
     "bench/lake/rows.py",
     "bench/lake/tables.py",
     "bench/metrics.py",

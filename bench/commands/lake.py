@@ -208,3 +208,36 @@ def query(
 
 def _statement(place: str) -> str:
     return sys.stdin.read() if place == "-" else Path(place).read_text("utf-8")
+
+
+@app.command()
+def timeline(
+    workload: Annotated[str, typer.Argument(metavar="WORKLOAD", help="The workload.")],
+    lake: Lake = DEFAULT_LAKE,
+    metric: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="produce_response, produce_service, send_delay, e2e_response, txn_commit."),
+    ] = "produce_response",
+    format_: Annotated[Format, typer.Option("--format", help="How the rows are printed.")] = Format.TABLE,
+    engine: Annotated[EngineKind, typer.Option(help="DuckDB in this process, or Spark.")] = EngineKind.LOCAL,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master, for --engine spark.")] = "local[2]",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
+    ] = None,
+) -> None:
+    """Percentiles of each second since T0, over all usable trials of a workload: all their histograms are added up."""
+    with lake_errors():
+        from highwater.bench.commands import lake_output
+        from highwater.bench.commands.common import pairs_of
+        from highwater.bench.errors import UsageError
+        from highwater.bench.lake.asking import opened, time_line
+        from highwater.bench.lake.manifest import Manifest
+        from highwater.bench.results import LATENCY_METRICS
+        from highwater.common.nearest import did_you_mean
+
+        known = (*LATENCY_METRICS, "txn_commit")
+        if metric not in known:
+            raise UsageError(f"--metric: {metric} is none of {', '.join(known)}{did_you_mean(metric, known)}")
+        with opened(Manifest(lake), engine.value, master, pairs_of(conf, "--conf")) as connection:
+            answer = time_line(connection, workload, metric)
+        typer.echo(lake_output.text_of(answer, format_.value), nl=False)

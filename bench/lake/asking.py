@@ -8,13 +8,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from highwater.bench.errors import UsageError
-from highwater.bench.lake.answers import sentence
+from highwater.bench.lake.answers import cell_text, sentence
 from highwater.bench.lake.engine import Engine, parameters_in
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.questions import Parameter, Question, Sentence
 from highwater.bench.lake.steps import STEPS
 
 _ROWS = "{rows} rows"
+_PERCENTILES = (50.0, 99.0, 99.9, 100.0)
+_SECONDS = Question(
+    "timeline",
+    "Percentiles of each second over all usable trials of a workload",
+    (),
+    (Sentence("{param.metric} of {param.workload} is worst in second {param.second} since T0: p99 {param.p99_ns}"),),
+    "the lake has no seconds of {param.metric} of {param.workload} (add keeps them unless it is told --no-seconds)",
+    None,
+    """select s.second, s.buckets, s.counts
+    from seconds s
+    join trials t on t.run = s.run and t.trial_id = s.trial_id
+    join runs r on r.run = s.run
+    where r.workload = :workload and s.metric = :metric and t.usable and t.role = 'measure'""",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,16 @@ def ask_lake(
         except UsageError:
             if manifest.groups() == before:
                 raise
+
+
+def time_line(connection: Connection, workload: str, metric: str) -> Answer:
+    """Percentiles of each second over all usable trials of a workload. Raises UsageError."""
+    given: dict[str, str] = {"workload": workload, "metric": metric}
+    table = connection.engine.percentiles(_SECONDS.sql, given, ["second"], _PERCENTILES)
+    rows: list[dict[str, Any]] = sorted(table.to_pylist(), key=lambda row: int(row["second"]))
+    worst = max(rows, key=lambda row: int(row["p99_ns"]), default={})
+    shown = given | {name: cell_text(worst, name) for name in ("second", "p99_ns") if worst}
+    return Answer(_SECONDS, given, sentence(_SECONDS, rows, shown, connection.lake), table.column_names, rows)
 
 
 def ask(connection: Connection, question: Question, given: Mapping[str, str]) -> Answer:

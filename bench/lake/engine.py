@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -24,6 +24,14 @@ class Engine(Protocol):
 
     def query(self, sql: str, parameters: Parameters) -> pa.Table:
         """One SELECT, with `:name` for parameters. Raises UsageError in one line."""
+
+    def percentiles(
+        self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
+    ) -> pa.Table:
+        """Histograms merged by the columns `by`: count and percentiles of each sum, sorted by `by`.
+
+        sql: a SELECT of `by`, `buckets` and `counts`. Raises UsageError in one line.
+        """
 
 
 def parameters_in(sql: str) -> list[str]:

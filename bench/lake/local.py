@@ -6,6 +6,7 @@ statement can reach is therefore the tables of the lake, and they cannot be writ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from highwater.bench.lake import storage
 from highwater.bench.lake.engine import Parameters, given_for, one_line, plain_types, with_markers
 from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
+from highwater.bench.lake.merging import percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
 
 _CLOSED: Final[dict[str, str | bool | int | float | list[str]]] = {
@@ -58,6 +60,11 @@ class LocalEngine:
             if (what := _damaged_file(error)) is not None:
                 raise UsageError(storage.damaged(self._lake, self._groups, what)) from None
             raise one_line(error, SCHEMAS) from None
+
+    def percentiles(
+        self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
+    ) -> pa.Table:
+        return percentiles_of(self.query(sql, parameters), by, percentiles)
 
     def _create(self, function: Function) -> None:
         self._connection.create_function(

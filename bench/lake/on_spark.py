@@ -11,22 +11,24 @@ import re
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import LongType, StructField, StructType
 
 from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
 from highwater.bench.lake.engine import Parameters, given_for, one_line, plain_types
 from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
+from highwater.bench.lake.merging import COUNT, merged_in_parts, percentile_column, percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
 from highwater.common.package_archive import write_archive
 from highwater.spark_loadgen.java import find_java
@@ -77,16 +79,42 @@ class SparkEngine:
             frame.createOrReplaceTempView(table)
 
     def query(self, sql: str, parameters: Parameters) -> pa.Table:
+        try:
+            return plain_types(self._frame(sql, parameters).toArrow())
+        except PySparkException as error:
+            raise self._told(error) from None
+
+    def percentiles(
+        self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
+    ) -> pa.Table:
+        def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for part in merged_in_parts((pa.Table.from_batches([batch]) for batch in batches if batch.num_rows), by):
+                yield from part.to_batches()
+
+        def finish(rows: pa.Table) -> pa.Table:
+            return percentiles_of(rows, by, percentiles)
+
+        try:
+            frame = self._frame(sql, parameters).select(*by, "buckets", "counts")
+            keys = [field for field in frame.schema.fields if field.name in by]
+            figures = [COUNT, *map(percentile_column, percentiles)]
+            shape = StructType([*keys, *(StructField(name, LongType()) for name in figures)])
+            parts = frame.mapInArrow(merge, frame.schema)
+            return plain_types(parts.groupBy(*by).applyInArrow(finish, shape).orderBy(*by).toArrow())
+        except PySparkException as error:
+            raise self._told(error) from None
+
+    def _frame(self, sql: str, parameters: Parameters) -> DataFrame:
         values = given_for(sql, parameters)
         if (found := _CALLS_JAVA.search(sql)) is not None:
             raise UsageError(f"a lake can only be read: {found[1]} calls Java")
         statement = f"select * from (\n{sql.strip().rstrip(';')}\n) as asked"
-        try:
-            return plain_types(self._spark.sql(statement, args=values).toArrow())
-        except PySparkException as error:
-            if "FAILED_READ_FILE" in str(error) or "FILE_NOT_EXIST" in str(error):
-                raise UsageError(storage.damaged(self._lake, self._groups, error)) from None
-            raise one_line(error, SCHEMAS) from None
+        return self._spark.sql(statement, args=values)
+
+    def _told(self, error: PySparkException) -> UsageError:
+        if "FAILED_READ_FILE" in str(error) or "FILE_NOT_EXIST" in str(error):
+            return UsageError(storage.damaged(self._lake, self._groups, error))
+        return one_line(error, SCHEMAS)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 
 from highwater.bench.analysis.statistics import a_a_bound, coefficient_of_variation
 from highwater.bench.lake.functions import FUNCTIONS, merged_histogram, rank_correlation
+from highwater.bench.lake.merging import BUCKETS, COUNTS, merged, merged_in_parts, percentiles_of
 from highwater.spark_loadgen import Histogram
 from highwater.spark_loadgen.histogram import HIGHEST_VALUE_NS, bucket_indices
 
@@ -93,3 +94,38 @@ def test_rank_correlation_is_spearmans() -> None:
     assert rank_correlation(rising[:4]) is None
     assert rank_correlation([(1.0, y) for _, y in rising]) is None
     assert rank_correlation([*rising, (None, 1.0), None]) == rank_correlation(list(reversed(rising)))
+
+
+def test_parts_may_be_merged_in_any_order_and_again() -> None:
+    chooser, generator = random.Random(11), np.random.default_rng(11)
+    raw: dict[tuple[str, int], list[int]] = {}
+    keys, histograms = [], []
+    for _ in range(200):
+        key = (chooser.choice("ab"), chooser.randrange(3))
+        values = np.exp(generator.normal(14, 1, chooser.randrange(50))).astype(np.int64)
+        keys.append(key)
+        histograms.append(Histogram.of_values(values))
+        raw.setdefault(key, []).extend(values.tolist())
+    rows = pa.table(
+        {
+            "cell": [cell for cell, _ in keys],
+            "second": pa.array([second for _, second in keys], pa.int64()),
+            "buckets": pa.array([item.indices.astype(np.int32) for item in histograms], BUCKETS),
+            "counts": pa.array([item.counts for item in histograms], COUNTS),
+        }
+    )
+    by = ["cell", "second"]
+    whole = merged(rows, by)
+    shuffled = rows.take(pa.array(chooser.sample(range(rows.num_rows), rows.num_rows)))
+    (in_parts,) = merged_in_parts([shuffled.slice(place, 7) for place in range(0, rows.num_rows, 7)], by)
+    assert in_parts.equals(whole)
+    assert list(merged_in_parts([], by)) == []
+    found = percentiles_of(rows, by, [50.0, 99.9]).to_pylist()
+    assert [(row["cell"], row["second"]) for row in found] == sorted(raw)
+    for row in found:
+        expected = Histogram.of_values(raw[row["cell"], row["second"]])
+        assert (row["count"], row["p50_ns"], row["p99_9_ns"]) == (
+            expected.count,
+            expected.percentile(50),
+            expected.percentile(99.9),
+        )

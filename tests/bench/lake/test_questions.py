@@ -15,7 +15,7 @@ from highwater.bench.cli import app
 from highwater.bench.errors import UsageError
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.lake import adding, compacting, steps
-from highwater.bench.lake.asking import Answer, Connection, ask, asked_sql, opened
+from highwater.bench.lake.asking import Answer, Connection, ask, asked_sql, opened, time_line
 from highwater.bench.lake.engine import parameters_in, with_markers
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.questions import question_named, question_of, questions
@@ -162,6 +162,8 @@ def test_answers_are_the_same_on_spark_to_the_bit(lake: Path, local: Connection,
         )
         given = {"m": "send_delay"}
         assert ask(spark, statement, given).rows == ask(local, statement, given).rows
+        one, other = (time_line(connection, "quickstart", "produce_response") for connection in (local, spark))
+        assert (one.rows, one.columns, one.sentence) == (other.rows, other.columns, other.sentence)
         for sql in (
             "drop view runs",
             f"insert overwrite directory '{tmp_path}/out' using csv select run from runs",
@@ -246,6 +248,23 @@ def test_the_command_prints_the_answer_first(lake: Path, tmp_path: Path) -> None
     listed = run(lake, "--list")
     assert listed.output.startswith("Q1   One figure of a workload over time\n")
     assert "hdr_percentile(array_agg(buckets)" in listed.output
+
+
+def test_a_time_line_adds_up_the_seconds_of_all_trials(lake: Path, local: Connection) -> None:
+    answer = time_line(local, "quickstart", "produce_response")
+    assert [row["second"] for row in answer.rows] == list(range(6))
+    statement = asked_sql(
+        "select second, hdr_percentile(array_agg(s.buckets), array_agg(s.counts), 99.0) as p99_ns "
+        "from seconds s join trials t on t.run = s.run and t.trial_id = s.trial_id "
+        "where s.metric = 'produce_response' and t.role = 'measure' group by second order by second"
+    )
+    asked = ask(local, statement, {})
+    assert [(row["second"], row["p99_ns"]) for row in answer.rows] == [tuple(row.values()) for row in asked.rows]
+    assert answer.sentence.startswith("produce_response of quickstart is worst in second ")
+    nothing = CliRunner().invoke(app, ["lake", "timeline", "none", "--lake", str(lake)])
+    assert "the lake has no seconds of produce_response of none" in " ".join(nothing.output.split())
+    wrong = CliRunner().invoke(app, ["lake", "timeline", "quickstart", "--metric", "produce", "--lake", str(lake)])
+    assert (wrong.exit_code, len(wrong.output.splitlines())) == (2, 1)
 
 
 @pytest.mark.parametrize(
