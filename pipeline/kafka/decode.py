@@ -59,11 +59,16 @@ def decode(
     view = memoryview(data)
     batches = read_batches(view, of)
     wanted = batches.last_offset >= start_offset
+    begins_behind = False
     if end_offset is not None:
+        # Compaction can have removed all that was between the last wanted batch and this one.
+        begins_behind = bool((batches.base_offset >= end_offset).any())
         wanted &= batches.base_offset < end_offset
     batches = batches.where(wanted)
     check_crcs(view, batches, of)
     next_offset = int(batches.last_offset[-1]) + 1 if len(batches) else start_offset
+    if begins_behind and end_offset is not None:
+        next_offset = end_offset
     read = batches
 
     visible = ~batches.is_control & (batches.record_count > 0)

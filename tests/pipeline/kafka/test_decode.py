@@ -166,6 +166,15 @@ def test_offsets_of_compacted_batches_come_from_the_records() -> None:
     assert read(data).next_offset == 9
 
 
+def test_a_range_of_which_nothing_is_left_is_read() -> None:
+    data = batch_of(5, base_offset=0) + batch_of(5, base_offset=100)
+    assert read(data, 0, 50).next_offset == 50
+    assert read(data, 7, 50).next_offset == 50
+    assert read(data, 7, 50).rows.num_rows == 0
+    # The batches may still come, as long as none behind the range is there.
+    assert read(batch_of(5, base_offset=0), 0, 50).next_offset == 5
+
+
 def test_the_schema_is_that_of_sparks_connector() -> None:
     decoded = decode(batch_of(1), topic="t", partition=3, start_offset=0)
     assert decoded.rows.schema == pa.schema(
