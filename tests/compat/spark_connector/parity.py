@@ -164,7 +164,7 @@ class Parity:
 
     def run(self) -> None:
         for options in BATCHES:
-            self._compare("a batch", options, *(self._rows(self._batch(each, options)) for each in FORMATS))
+            self._compare("a batch", options, *(self._read(each, options) for each in FORMATS))
         for options in REFUSED:
             self._expect_refusals(options, *(self._is_refused(self._batch, each, options) for each in FORMATS))
         for number, options in enumerate(STREAMS):
@@ -212,9 +212,13 @@ class Parity:
     def _batch(self, name: str, options: Options) -> DataFrame:
         return self._spark.read.format(name).options(**_with_broker(self._topics, options)).load()
 
-    def _rows(self, frame: DataFrame) -> list[Any]:
-        """The types of the columns, and then the rows."""
-        return [frame.schema.simpleString(), *by_offset(frame.toArrow().to_pylist())]
+    def _read(self, name: str, options: Options) -> list[Any]:
+        """The types of the columns, and then the rows; the error if there is one."""
+        try:
+            frame = self._batch(name, options)
+            return [frame.schema.simpleString(), *by_offset(frame.toArrow().to_pylist())]
+        except PySparkException as error:
+            return [f"{name} fails: {str(error)[-600:]}"]
 
     def _stream(self, name: str, options: Options) -> DataFrame:
         frame = self._spark.readStream.format(name).options(**_with_broker(self._topics, options)).load()
