@@ -51,6 +51,9 @@ class Dialect(ABC):
     progress_types: ClassVar[tuple[str, str]] = ("varchar(200)", "text")
     """Of the name of a sink, and of end offsets."""
     table_options: ClassVar[str] = ""
+    lock: ClassVar[str] = " for update"
+    """Ends a select that locks its rows until the transaction ends."""
+    unless_there: ClassVar[str] = "on conflict do nothing"
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -122,12 +125,17 @@ class Dialect(ABC):
 
     def locked_progress(self, cursor: Cursor, name: str) -> Progress | None:
         """Lock the row of a name until the transaction ends, waiting for others to let go, and return it."""
-        self.insert_placeholder(cursor, name)
-        return self.progress(cursor, name, lock=" for update")
+        # What is not there cannot be locked.
+        values = (name, *_row(Progress("", _NO_BATCH, ())))
+        self.insert_unless_there(cursor, PROGRESS_TABLE, ("name", *_FIELDS), values)
+        return self.progress(cursor, name, lock=self.lock)
 
-    @abstractmethod
-    def insert_placeholder(self, cursor: Cursor, name: str) -> None:
-        """Insert the row of a name if it is missing: what is not there cannot be locked."""
+    def insert_unless_there(self, cursor: Cursor, table: str, columns: Sequence[str], values: Sequence[object]) -> None:
+        """Insert a row of one of our tables unless its key is there; wait for another who inserts the same."""
+        marks = ", ".join([self.mark] * len(values))
+        cursor.execute(
+            f"insert into {self.quoted(table)} ({', '.join(columns)}) values ({marks}) {self.unless_there}", values
+        )
 
     def progress(self, cursor: Cursor, name: str, lock: str = "") -> Progress | None:
         """Raises ProgressError if the row is damaged."""
@@ -147,12 +155,6 @@ class Dialect(ABC):
             f"update {self.quoted(PROGRESS_TABLE)} set {marks} where name = {self.mark}",
             (*_row(progress), name),
         )
-
-    def placeholder(self, name: str) -> tuple[str, tuple[object, ...]]:
-        """The statement and the values of a row that stores no batch."""
-        marks = ", ".join([self.mark] * (len(_FIELDS) + 1))
-        statement = f"insert into {self.quoted(PROGRESS_TABLE)} (name, {', '.join(_FIELDS)}) values ({marks})"
-        return statement, (name, *_row(Progress("", _NO_BATCH, ())))
 
     # Names
 

@@ -66,6 +66,7 @@ class Mysql(Dialect):
     has_nan = False
     has_infinity = False
     quote = "`"
+    unless_there = "on duplicate key update name = name"
     progress_types = ("varchar(200) character set utf8mb4 collate utf8mb4_bin", "longtext")
     table_options = " engine=InnoDB default character set utf8mb4"
     accepted: ClassVar = {
@@ -204,10 +205,6 @@ class Mysql(Dialect):
 
     def is_same_key_twice(self, error: Exception) -> bool:
         return isinstance(error, pymysql.err.IntegrityError) and error.args[0] == _DUPLICATE
-
-    def insert_placeholder(self, cursor: Cursor, name: str) -> None:
-        statement, values = self.placeholder(name)
-        cursor.execute(f"{statement} on duplicate key update name = name", values)
 
 
 def _literals(column: Column, values: pa.Array) -> pa.Array:

@@ -125,7 +125,3 @@ class Postgresql(Dialect):
     def is_same_key_twice(self, error: Exception) -> bool:
         """The stage has no key of its own; the move finds it."""
         return isinstance(error, psycopg.errors.CardinalityViolation)
-
-    def insert_placeholder(self, cursor: Cursor, name: str) -> None:
-        statement, values = self.placeholder(name)
-        cursor.execute(f"{statement} on conflict do nothing", values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 
@@ -27,6 +27,7 @@ class Sqlite(Dialect):
     errors = (sqlite3.Error,)
     has_nan = False
     mark = "?"
+    lock = ""  # `begin immediate` has locked the file
     accepted: ClassVar = {
         **dict.fromkeys(_WHOLE, _NUMBERS),
         kinds.FLOAT: frozenset({"real", "numeric", "blob"}),
@@ -104,15 +105,6 @@ class Sqlite(Dialect):
 
     def is_same_key_twice(self, error: Exception) -> bool:
         return isinstance(error, sqlite3.IntegrityError) and "highwater_stage" in str(error)
-
-    def locked_progress(self, cursor: Cursor, name: str) -> Any:
-        """`begin immediate` has locked the file."""
-        self.insert_placeholder(cursor, name)
-        return self.progress(cursor, name)
-
-    def insert_placeholder(self, cursor: Cursor, name: str) -> None:
-        statement, values = self.placeholder(name)
-        cursor.execute(f"{statement} on conflict do nothing", values)
 
 
 def _parts(table: str) -> tuple[str, str]:

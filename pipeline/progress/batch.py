@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
@@ -50,6 +50,26 @@ class Progress:
     def after(cls, batch: BatchOf, target: str = "") -> Progress:
         """What is stored when this batch is written."""
         return cls(batch.query_id, batch.batch_id, batch.end_offsets, target)
+
+
+def progress_to_json(progress: Progress) -> dict[str, Any]:
+    """As markers and files keep it. Databases have a column for each field."""
+    return {
+        "version": progress.schema_version,
+        "query": progress.query_id,
+        "batch": progress.batch_id,
+        "target": progress.target,
+        "ends": [each.to_json_object() for each in progress.end_offsets],
+    }
+
+
+def progress_from_json(fields: Any) -> Progress:
+    """What `progress_to_json` returned. Raises ProgressError."""
+    try:
+        ends = offsets_from_text(json.dumps(fields["ends"]))
+        return Progress(str(fields["query"]), int(fields["batch"]), ends, str(fields["target"]), int(fields["version"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProgressError(f"the stored progress is damaged: {type(error).__name__}") from None
 
 
 def offsets_to_text(sources: Sequence[Offsets]) -> str:

@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition
-from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.model import CommittedOffset
-from highwater.pipeline.progress.batch import Progress, ProgressError, offsets_from_text, offsets_to_text
+from highwater.pipeline.progress.batch import Progress, ProgressError, progress_from_json, progress_to_json
 
 _PIECE_CHARACTERS: Final = 4000
 """Brokers refuse metadata above offset.metadata.max.bytes, which is 4096."""
@@ -26,16 +25,7 @@ _PIECE: Final = re.compile(r"highwater marker (\d+)/(\d+) (.*)", re.DOTALL)
 
 def to_marker(progress: Progress, topic: str, partitions: int) -> dict[TopicPartition, CommittedOffset]:
     """What to commit. Raises ProgressError if the topic has too few partitions for the offsets of all sources."""
-    text = json.dumps(
-        {
-            "version": progress.schema_version,
-            "query": progress.query_id,
-            "batch": progress.batch_id,
-            "target": progress.target,
-            "ends": json.loads(offsets_to_text(progress.end_offsets)),
-        },
-        separators=(",", ":"),
-    )
+    text = json.dumps(progress_to_json(progress), separators=(",", ":"))
     if len(text) > _PIECE_CHARACTERS:
         text = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     pieces = [text[at : at + _PIECE_CHARACTERS] for at in range(0, len(text), _PIECE_CHARACTERS)]
@@ -68,13 +58,6 @@ def from_marker(committed: Mapping[TopicPartition, CommittedOffset]) -> Progress
     try:
         if not text.startswith("{"):
             text = zlib.decompress(base64.b64decode(text, validate=True)).decode()
-        fields = json.loads(text)
-        return Progress(
-            str(fields["query"]),
-            int(fields["batch"]),
-            offsets_from_text(json.dumps(fields["ends"])),
-            str(fields["target"]),
-            int(fields["version"]),
-        )
-    except (ValueError, KeyError, TypeError, binascii.Error, zlib.error, SettingsError, ProgressError) as error:
+        return progress_from_json(json.loads(text))
+    except (ValueError, binascii.Error, zlib.error, ProgressError) as error:
         raise ProgressError(f"the marker at {topic}-0 is damaged: {type(error).__name__}") from None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.files.batches import last_stored
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError
 from highwater.pipeline.kafka.offsets import Offsets
@@ -16,22 +18,32 @@ from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import from_marker
 
 _GROUP: Final = "group:"
+_PARQUET: Final = "parquet:"
 
 
 def resume_offsets(text: str, client: Client) -> Offsets:
     """Return where to go on by the stored progress that `text` names.
 
     `group:NAME` is the marker of a group on the cluster of `client`; `sqlite:PATH#NAME`, `postgresql://…#NAME` and
-    `mysql://…#NAME` are what the sink NAME has stored in a database. Raises SettingsError for a text of another form,
-    ProgressError if there is no such progress, or if it does not say where to go on, and DatabaseError.
+    `mysql://…#NAME` are what the sink NAME has stored in a database, `parquet:FOLDER` what one has stored with files.
+    Raises SettingsError for a text of another form, ProgressError if there is no such progress, or if it does not say
+    where to go on, and DatabaseError.
     """
-    shown, progress = _read(text, client)
+    text, progress = _read(text, client)
     try:
         if progress is None:
             raise ProgressError("nothing is stored there; look for a slip in the name")
         return merged(progress.end_offsets)
     except ProgressError as error:
-        raise ProgressError(f"resumeFrom={shown}: {error}") from None
+        raise ProgressError(f"resumeFrom={text}: {error}") from None
+
+
+def shown(text: str) -> str:
+    """The text for messages, without the password of a database. Raises SettingsError as `resume_offsets` does."""
+    if text.startswith((_GROUP, _PARQUET)):
+        return text
+    url, _, name = text.rpartition("#")
+    return f"{read_address(url).shown}#{name}"
 
 
 def _read(text: str, client: Client) -> tuple[str, Progress | None]:
@@ -39,10 +51,15 @@ def _read(text: str, client: Client) -> tuple[str, Progress | None]:
     group = text.removeprefix(_GROUP)
     if text.startswith(_GROUP) and group:
         return text, _of_group(group, client)
+    folder = text.removeprefix(_PARQUET)
+    if text.startswith(_PARQUET) and folder:
+        return text, last_stored(Path(folder))
     url, hash_sign, name = text.rpartition("#")
     if not hash_sign or not name:
-        raise SettingsError(f"resumeFrom: write {_GROUP}NAME, or the URL of a database with #NAME at its end")
-    return f"{read_address(url).shown}#{name}", stored_progress(url, name)
+        raise SettingsError(
+            f"resumeFrom: write {_GROUP}NAME, {_PARQUET}FOLDER, or the URL of a database with #NAME at its end"
+        )
+    return shown(text), stored_progress(url, name)
 
 
 def _of_group(group: str, client: Client) -> Progress | None:

@@ -24,7 +24,7 @@ from highwater.pipeline.errors import DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.progress.resume import resume_offsets
+from highwater.pipeline.progress.resume import resume_offsets, shown
 from highwater.pipeline.source import first_offsets
 from highwater.pipeline.source.group_commits import GroupCommits
 from highwater.pipeline.source.limits import Delay, at_most
@@ -89,7 +89,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         found = {of: offset for of, offset in stored.next.items() if self._options.topics.include(of)}
         if not found:
             there = ", ".join(sorted(stored.topics()))
-            raise SettingsError(f"resumeFrom={text} has offsets of {there} alone, and this stream reads none of these")
+            raise SettingsError(
+                f"resumeFrom={shown(text)} has offsets of {there} alone, and this stream reads none of these"
+            )
         topics = {topic for topic, _ in found}
         return Offsets(found, {topic: each for topic, each in stored.ids.items() if topic in topics})
 

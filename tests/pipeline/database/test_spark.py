@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from highwater.pipeline.progress.resume import resume_offsets
 from highwater.pipeline.source import register
 from tests.broker.running import running_broker
 from tests.pipeline.database.tables import Database
+from tests.pipeline.queries import forget_last_commit, orders, run
 from tests.pipeline.source.topics import Topics
 from tests.pipeline.spark_session import spark_session
 
@@ -36,24 +36,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
     with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
         yield Topics(broker.address)
-
-
-def orders(spark: SparkSession, topics: Topics, topic: str, start: str = "earliest") -> DataFrame:
-    options = {"kafka.bootstrap.servers": topics.address, "subscribe": topic, "startingOffsets": start}
-    frame = spark.readStream.format("highwater").options(**options, maxOffsetsPerTrigger="40").load()
-    return frame.selectExpr("partition", "offset", "timestamp", "string(value) as word")
-
-
-def run(frame: DataFrame, checkpoint: Path, write: Callable[[DataFrame, int], None]) -> None:
-    query = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
-    query.trigger(availableNow=True).start().awaitTermination()
-
-
-def forget_last_commit(checkpoint: Path) -> None:
-    """As a kill between the commit of the sink and Spark's own leaves it."""
-    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def test_every_record_once(spark: SparkSession, topics: Topics, database: Database, tmp_path: Path) -> None:
@@ -85,8 +67,7 @@ def test_every_record_once(spark: SparkSession, topics: Topics, database: Databa
         run(orders(spark, topics, topic), tmp_path / "wrong", again.write)
     with Client(settings_of({"kafka.bootstrap.servers": topics.address})) as client:
         offsets = resume_offsets(f"{database.url}#results", client)
-    start = json.dumps(offsets.to_json_object())
-    run(orders(spark, topics, topic, start), tmp_path / "checkpoint", again.write)
+    run(orders(spark, topics, topic, offsets), tmp_path / "checkpoint", again.write)
     assert database.sql("select count(*) from results")[0][0] == 112
 
 

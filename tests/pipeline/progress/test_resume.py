@@ -12,7 +12,7 @@ from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.settings import settings_of
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import to_marker
-from highwater.pipeline.progress.resume import merged, resume_offsets
+from highwater.pipeline.progress.resume import merged, resume_offsets, shown
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
 
@@ -40,7 +40,7 @@ def test_a_group_without_a_marker(client: Client) -> None:
 
 @pytest.mark.parametrize("text", ["group:", "group", "", "gruop:sink", "earliest", "sqlite:progress.db"])
 def test_texts_that_name_nothing(client: Client, text: str) -> None:
-    with pytest.raises(SettingsError, match="resumeFrom: write group:NAME, or the URL of a database"):
+    with pytest.raises(SettingsError, match="resumeFrom: write group:NAME, parquet:FOLDER, or the URL of a database"):
         resume_offsets(text, client)
 
 
@@ -57,3 +57,9 @@ def test_two_sources_that_read_the_same_partition_differently() -> None:
 def test_a_query_without_topics() -> None:
     with pytest.raises(ProgressError, match="read no topic"):
         merged([Offsets({})])
+
+
+def test_messages_have_no_password() -> None:
+    assert shown("mysql://u:s%2Fcret@h/d#sink") == "mysql://u@h/d#sink"
+    assert shown("group:sink") == "group:sink"
+    assert shown("parquet:/tmp/out") == "parquet:/tmp/out"

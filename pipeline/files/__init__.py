@@ -1,0 +1,1 @@
+"""A micro-batch into files."""

@@ -1,0 +1,214 @@
+"""The sink for foreachBatch that makes a folder of Parquet files of each micro-batch, exactly once.
+
+A batch is written below `_writing/`, flushed to the disk, and renamed to `query=<id>/batch=<id>` as a whole: readers
+see all of it or nothing. Its `_SUCCESS` holds the progress. Readers pass over names that begin with an underscore.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import pyarrow as pa
+from pyarrow import parquet
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from highwater.common.nearest import did_you_mean
+from highwater.pipeline.crash_points import CrashPoint, reach
+from highwater.pipeline.errors import PipelineError, SettingsError
+from highwater.pipeline.files.batches import SUCCESS, batch_folder, last_stored, success_text
+from highwater.pipeline.progress.batch import BatchOf, Progress
+from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
+from highwater.pipeline.progress.rule import Decision, decide
+
+_WRITING: Final = "_writing"
+_LOCK: Final = "_lock"
+_LOCK_WAIT_S: Final = 60
+_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+_POLL_S: Final = 0.05
+_ONCE: Final = OncePerBatch()
+
+
+class FilesError(PipelineError):
+    """A folder cannot be written. Nothing of the batch is visible."""
+
+
+class Sink:
+    """Each micro-batch exactly once as `query=<id>/batch=<id>/*.parquet` in a folder that all executors share."""
+
+    def __init__(self, directory: str | Path, *, compression: str = "zstd", first_batch: int = 0) -> None:
+        """Raises SettingsError.
+
+        compression: a codec of Parquet, such as zstd, snappy, gzip or none.
+        first_batch: where a sink begins that is added to a running query.
+        """
+        text = str(directory).removeprefix("file://").removeprefix("file:")
+        if "://" in text:
+            raise SettingsError(
+                f"{text}: the sink renames folders, which object stores and HDFS are not asked to do here: "
+                "write to a file system that driver and executors share"
+            )
+        if compression not in _CODECS:
+            raise SettingsError(
+                f"compression={compression} is not known{did_you_mean(compression, _CODECS)}; {', '.join(_CODECS)} are"
+            )
+        self.directory = Path(text).absolute()
+        self._compression = compression
+        self._first_batch = first_batch
+
+    def __repr__(self) -> str:
+        return f"Sink({self.directory})"
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, or nothing if it is stored already: for `writeStream.foreachBatch(sink.write)`.
+
+        Raises PipelineError, with nothing of the batch to be seen. Spark then ends the query, and a restart runs the
+        batch again.
+        """
+        batch = batch_in_hand(frame, batch_id)
+        _ONCE.check(str(self.directory), batch)
+        with _plainly(self.directory), _locked(self.directory):
+            stored = last_stored(self.directory)
+            decision = decide(str(self.directory), stored, batch, first_batch=self._first_batch)
+            if decision is Decision.SKIP:
+                reach(CrashPoint.SINK_SKIPPED)
+            else:
+                reach(CrashPoint.SINK_BEGINS)
+                self._write(frame, batch)
+        _ONCE.done(str(self.directory), batch)
+
+    def _write(self, frame: DataFrame, batch: BatchOf) -> None:
+        unfinished = self.directory / _WRITING
+        shutil.rmtree(unfinished, ignore_errors=True)  # of a driver that was killed
+        # A task of that driver that still runs finds its folder gone, and not this one.
+        writing = unfinished / uuid4().hex
+        writing.mkdir(parents=True)
+        reach(CrashPoint.SINK_BEGUN)
+        self._write_files(frame, writing)
+        reach(CrashPoint.SINK_WRITTEN)
+        _write_flushed(writing / SUCCESS, success_text(self.directory, Progress.after(batch)))
+        _flush_folder(writing)
+        reach(CrashPoint.SINK_BEFORE_COMMIT)
+        finished = batch_folder(self.directory, batch.query_id, batch.batch_id)
+        if not finished.parent.is_dir():
+            finished.parent.mkdir()
+            _flush_folder(self.directory)
+        if finished.is_dir():  # without _SUCCESS, so not of this sink, or of a copy that was broken off
+            shutil.rmtree(finished)
+        writing.rename(finished)
+        _flush_folder(finished.parent)
+        reach(CrashPoint.SINK_COMMITTED)
+
+    def _write_files(self, frame: DataFrame, writing: Path) -> None:
+        """Tasks write and flush. A file of another attempt at a task is not in their answers, and goes."""
+        task = _task(str(writing), self._compression)
+        answers = frame.mapInArrow(task, "name string, bytes long").collect()
+        sizes = {row["name"]: row["bytes"] for row in answers}
+        there = {path.name: path.stat().st_size for path in writing.iterdir()}
+        if missing := [name for name, size in sizes.items() if there.get(name) != size]:
+            raise FilesError(
+                f"{self.directory}: {len(missing)} of {len(sizes)} files that tasks wrote are not to be seen here: "
+                "driver and executors have to share the folder"
+            )
+        for name in there.keys() - sizes.keys():
+            (writing / name).unlink()
+
+
+def _task(folder: str, compression: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        # Unique among the attempts of all tasks, also of a partition that is computed twice.
+        name = f"part-{context.partitionId():05d}-{context.taskAttemptId()}.parquet"
+        size = _write_file(Path(folder, name), batches, compression)
+        if size is not None:
+            yield pa.RecordBatch.from_pydict({"name": [name], "bytes": [size]})
+
+    return write
+
+
+def _write_file(path: Path, batches: Iterator[pa.RecordBatch], compression: str) -> int | None:
+    """Its size in bytes; None if there is no row, and no file."""
+    writer: parquet.ParquetWriter | None = None
+    with _file_on_demand(path) as open_file:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            if writer is None:
+                writer = parquet.ParquetWriter(open_file(), batch.schema, compression=compression)
+            writer.write_batch(batch)
+            reach(CrashPoint.SINK_WRITING)
+        if writer is None:
+            return None
+        writer.close()
+    return path.stat().st_size
+
+
+@contextmanager
+def _file_on_demand(path: Path) -> Iterator[Callable[[], object]]:
+    """A file that is created when it is asked for, and is on the disk at the end."""
+    files = []
+
+    def open_file() -> object:
+        files.append(path.open("xb"))
+        return files[0]
+
+    try:
+        yield open_file
+        for file in files:
+            file.flush()
+            os.fsync(file.fileno())
+    finally:
+        for file in files:
+            file.close()
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """One driver writes at a time. The lock goes with its process."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / _LOCK).open("a") as file:
+        deadline_s = time.monotonic() + _LOCK_WAIT_S
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+            if time.monotonic() > deadline_s:
+                raise FilesError(f"{directory}: another driver has been writing for {_LOCK_WAIT_S} s; stop one of them")
+            time.sleep(_POLL_S)
+        yield
+
+
+@contextmanager
+def _plainly(directory: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FilesError(f"{error.filename or directory} cannot be written: {error.strerror}") from None
+
+
+def _write_flushed(path: Path, text: str) -> None:
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _flush_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
