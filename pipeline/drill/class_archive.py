@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from highwater.common.java import find_java
+from highwater.common.spark_java import Java
 
 JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off -Xlog:cds+dynamic=off"
 """A driver lives for a few rounds: compiling its code for speed costs more than it brings."""
@@ -37,15 +38,14 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def jvm_options(settings: Mapping[str, str], tell: Callable[[str], None]) -> str:
+def jvm_options(java: Java, settings: Mapping[str, str], tell: Callable[[str], None]) -> str:
     """Options for `spark.driver.extraJavaOptions`. The archive is made on first use, and kept in the user's cache.
 
     settings: of the session. A JVM that cannot use the archive starts without it.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "highwater"
-    java = find_java("Spark")
-    release = java.resolve().parent.parent / "release"
-    version = release.read_text("utf-8") if release.exists() else str(java)
+    release = java.home / "release"
+    version = release.read_text("utf-8") if release.exists() else java.source
     spark = importlib.metadata.distribution("pyspark")
     identity = f"{spark.version} {spark.locate_file('pyspark')} {version}"
     name = hashlib.sha256(identity.encode()).hexdigest()[:12]
@@ -53,22 +53,23 @@ def jvm_options(settings: Mapping[str, str], tell: Callable[[str], None]) -> str
     if not archive.exists():
         tell("an archive of Spark's classes is made, once: about a minute")
         cache.mkdir(parents=True, exist_ok=True)
-        _make(archive, settings)
+        _make(archive, java, settings)
     return f"{JVM_OPTIONS} -XX:SharedArchiveFile={archive}"
 
 
-def _make(archive: Path, settings: Mapping[str, str]) -> None:
+def _make(archive: Path, java: Java, settings: Mapping[str, str]) -> None:
     with tempfile.TemporaryDirectory(prefix="class-archive-", dir=archive.parent) as folder:
         made = Path(folder) / archive.name
         options = f"{JVM_OPTIONS} -XX:ArchiveClassesAtExit={made}"
         program = _TRAINING.replace("{settings}", repr({**settings, "spark.driver.extraJavaOptions": options}))
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_DEADLINE_S,
-            check=False,
-        )
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                [sys.executable, "-c", program],
+                env={**os.environ, "JAVA_HOME": str(java.home), "PYSPARK_PYTHON": sys.executable},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_DEADLINE_S,
+                check=False,
+            )
         if made.exists():
             made.rename(archive)

@@ -22,6 +22,7 @@ from highwater.pipeline.drill.model import RANDOM, Moment, Victim
 from highwater.pipeline.drill.outputs import FileOutput, Output, TopicOutput
 from highwater.pipeline.drill.reaching import source_options
 from highwater.pipeline.drill.servers import CommandServer, Server
+from highwater.pipeline.drill.user_file import load
 from highwater.pipeline.drill.verdict import table
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
@@ -140,8 +141,8 @@ def _asked(
     kind = KINDS[kind_name]
     if without and without not in kind.safeguards:
         raise DrillSetupError(f"--without {without}: the safeguards of {sink} are {', '.join(kind.safeguards)}")
-    if query and not Path(query).is_file():
-        raise DrillSetupError(f"--query {query} is no file")
+    if query:
+        load(Path(query), ["transform"])
     properties = _properties(bootstrap_servers, command_config)
     servers: dict[Victim, Server] = {victim: CommandServer(text) for victim, text in commands.items() if text}
     return Asked(
@@ -177,6 +178,7 @@ def _properties(bootstrap_servers: str, command_config: Path | None) -> dict[str
 def output_of(kind: str, sink: str, database: str) -> Callable[[str, Path, Cluster], Output]:
     if kind == kinds.FILE:
         path = Path(sink)
+        load(path, ["write", "read"])
         return lambda name, folder, cluster: FileOutput(kind, path, folder / "output")
     if kind in (kinds.TOPIC_BATCH, kinds.TOPIC_PARTITION):
         return lambda name, folder, cluster: TopicOutput(kind, f"{name}-output", PARTITIONS, cluster)

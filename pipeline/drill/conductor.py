@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +48,8 @@ class Setting:
     output: Output
     launches: Sequence[Launch]
     """Drivers are started with them in turn."""
+    environment: Mapping[str, str]
+    """Of drivers."""
     servers: Mapping[Victim, Server]
     whole_batches: bool
     """The sink promises that no reader ever sees a part of a batch."""
@@ -297,7 +298,7 @@ class Conductor:
         launch = self._setting.launches[number % len(self._setting.launches)]
         folder = self._setting.folder / "drivers"
         folder.mkdir(exist_ok=True)
-        environment = {DIRECTORY_VARIABLE: str(self._setting.folder / "stops"), "PYSPARK_PYTHON": sys.executable}
+        environment = {**self._setting.environment, DIRECTORY_VARIABLE: str(self._setting.folder / "stops")}
         return DriverProcess(launch, environment, folder / f"driver-{number}.log")
 
     def close(self) -> list[Row]:

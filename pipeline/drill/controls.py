@@ -18,8 +18,10 @@ from pyspark.sql.types import StructType
 from highwater.pipeline.drill.kinds import FENCING, FIRST_OFFSETS, MARKER, ROW_LOCK, TOPIC_BATCH, TOPIC_PARTITION
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.kafka.sender import BatchSender
 from highwater.pipeline.progress.rule import Decision
-from highwater.pipeline.sink import partition_transaction
+from highwater.pipeline.sink import batch_transaction, partition_transaction
+from highwater.pipeline.sink.batch_tasks import WriteTask
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.options import read_sink_options
 from highwater.pipeline.sink.partition_transaction import StreamWriter, TaskWritten
@@ -140,6 +142,19 @@ def _fencing(kind: str) -> None:
         "end_transaction",
     ):
         setattr(Client, name, _with_id_of_process(getattr(Client, name)))
+    # Records carry the transactional id as well.
+    if kind == TOPIC_BATCH:
+
+        def task(options: Any, counts: Any, transactional_id: str, *arguments: Any, **named: Any) -> Any:
+            return WriteTask(options, counts, _of_process(transactional_id), *arguments, **named)
+
+        vars(batch_transaction)["WriteTask"] = task
+    else:
+
+        def sender(client: Client, producer: Any, *, transactional_id: str) -> Any:
+            return BatchSender(client, producer, transactional_id=_of_process(transactional_id))
+
+        vars(partition_transaction)["BatchSender"] = sender
 
 
 _PATCHED: Final = "_ids_of_processes"
@@ -148,9 +163,13 @@ _PATCHED: Final = "_ids_of_processes"
 
 def _with_id_of_process(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(client: Client, transactional_id: str, *arguments: Any, **named: Any) -> Any:
-        return method(client, f"{transactional_id}-{os.getpid()}", *arguments, **named)
+        return method(client, _of_process(transactional_id), *arguments, **named)
 
     return call
+
+
+def _of_process(transactional_id: str) -> str:
+    return f"{transactional_id}-{os.getpid()}"
 
 
 _TAKE_AWAY: Final[dict[str, Callable[[str], None]]] = {MARKER: _marker, ROW_LOCK: _row_lock, FENCING: _fencing}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from highwater.common.errors import MissingDependencyError
+from highwater.common.spark_java import Java, find_spark_java
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.class_archive import jvm_options
 from highwater.pipeline.drill.cluster import Cluster
@@ -126,6 +130,7 @@ def _run(
         output = None
         conductor = None
         try:
+            java = _java(scratch)
             output = asked.make_output(name, scratch, cluster)
             setting = Setting(
                 name=name,
@@ -133,7 +138,8 @@ def _run(
                 cluster=cluster,
                 source={**source, "subscribe": name},
                 output=output,
-                launches=_launches(asked, scratch, tell),
+                launches=_launches(asked, java, scratch, tell),
+                environment=_environment(asked, java),
                 servers=servers,
                 whole_batches=kind.whole_batches,
                 without=asked.without,
@@ -178,16 +184,30 @@ def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list
     return list(asked.victims) or [victim for victim in Victim if not cannot.get(victim)]
 
 
-def _launches(asked: Asked, scratch: Path, tell: Callable[[str], None]) -> list[Launch]:
+def _launches(asked: Asked, java: Java, scratch: Path, tell: Callable[[str], None]) -> list[Launch]:
     local = scratch / "spark"
     local.mkdir()
     settings = {**_SETTINGS, "spark.local.dir": str(local), "spark.sql.warehouse.dir": str(local / "warehouse")}
-    settings["spark.driver.extraJavaOptions"] = jvm_options(settings, tell)
+    settings["spark.driver.extraJavaOptions"] = jvm_options(java, settings, tell)
     return [Launch(master, settings, asked.transform) for master in ([asked.master] if asked.master else _ON_THIS_HOST)]
 
 
 def _interrupt(_number: int, _frame: object) -> None:
     raise KeyboardInterrupt
+
+
+def _java(scratch: Path) -> Java:
+    try:
+        return find_spark_java(os.environ, scratch)
+    except MissingDependencyError as error:
+        raise DrillSetupError(str(error)) from None
+
+
+def _environment(asked: Asked, java: Java) -> dict[str, str]:
+    """Of drivers."""
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable) if asked.master else sys.executable
+    found = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": python}
+    return found if asked.master else {**found, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def _is_violated(results: Sequence[RoundResult]) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.drill.errors import DrillSetupError
 
 
-class UserFileError(PipelineError):
+class UserFileError(DrillSetupError):
     """The file cannot be used. The text names it, and says what it lacks."""
 
 
