@@ -228,16 +228,16 @@ class Conductor:
         self._stops.release()
 
     def _await_successor(self, state: _RoundState) -> None:
-        """Until the second driver's sink has the batch: everybody else waits, so that a passage is its own."""
-        before = self._passages_of_sinks()
+        """Until the sink of the second driver has the batch."""
+        firsts = {process_id for ghost in self._ghosts for process_id in ghost.process_ids}
+        before = len(self._stops.journal())
         deadline_s = time.monotonic() + _REACH_DEADLINE_S
-        while self._passages_of_sinks() == before and time.monotonic() < deadline_s:
+        while time.monotonic() < deadline_s:
             self._running_driver(state)
+            later = self._stops.journal()[before:]
+            if any(point.name.startswith("SINK") and process_id not in firsts for point, process_id in later):
+                return
             time.sleep(_POLL_S)
-
-    def _passages_of_sinks(self) -> int:
-        passages = self._stops.passages()
-        return sum(count for point, count in passages.items() if point.name.startswith("SINK"))
 
     def _replace_driver(self, kill: Callable[[], None] | None) -> None:
         """The old one may do its last deeds until the end of the round."""

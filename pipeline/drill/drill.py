@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -145,10 +145,13 @@ def _run(
                 without=asked.without,
             )
             conductor = Conductor(setting, rng, tell)
-            tries = int(left * _ROUNDS_TRIED) + 2
-            for plan in plan_rounds(moments, victims, tries, rng):
-                number = len(results.rounds) + 1
-                result = conductor.round(number, plan)
+            done = len(results.rounds)
+            # The same plan again, from where it was left.
+            order = random.Random(f"{asked.seed} {asked.kind}")
+            plans = plan_rounds(moments, victims, done + int(left * _ROUNDS_TRIED) + 2, order)[done:]
+            plans[0] = replace(plans[0], begins_query=True)
+            for plan in plans:
+                result = conductor.round(len(results.rounds) + 1, plan)
                 results.add(result)
                 tell(_line(result))
                 left -= result.reached

@@ -49,6 +49,11 @@ class DriverProcess:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def process_ids(self) -> set[int]:
+        """Its own, and those of all processes that it was seen to have."""
+        return {self.pid, *self._family}
+
     def ready(self) -> None:
         """Raises DrillSetupError if it refuses the user's file, DrillError if no session comes."""
         if self._jvm is not None:

@@ -45,7 +45,11 @@ class Stops:
             for found in self._folder.glob(pattern):
                 found.unlink(missing_ok=True)
 
+    def journal(self) -> list[tuple[CrashPoint, int]]:
+        """Each passage of a place since the drill began, with the process."""
+        lines = [line.split() for line in (self._folder / PASSED).read_text("ascii").splitlines()]
+        return [(CrashPoint(name), int(process_id)) for name, process_id in lines]
+
     def passages(self) -> Counter[CrashPoint]:
         """How often each place was passed since the drill began."""
-        lines = (self._folder / PASSED).read_text("ascii").splitlines()
-        return Counter(CrashPoint(line.split()[0]) for line in lines)
+        return Counter(point for point, _ in self.journal())

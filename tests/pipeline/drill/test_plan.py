@@ -39,6 +39,11 @@ def test_the_same_seed_makes_the_same_plan() -> None:
     assert first != other
 
 
+def test_a_longer_plan_begins_as_the_shorter_one() -> None:
+    """A drill that was stopped goes on in its plan."""
+    assert plan_rounds(MOMENTS, ALL, 50, random.Random(3)) == plan_rounds(MOMENTS, ALL, 90, random.Random(3))[:50]
+
+
 def test_a_query_begins_where_its_first_offsets_are_the_moment_and_after_many_rounds() -> None:
     plans = plan_rounds(MOMENTS, ALL, 100, random.Random(5))
     assert plans[0].begins_query
