@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from highwater.common.units import parse_scaled
@@ -16,8 +17,11 @@ DEAD_LETTER_PREFIX: Final = "dlq."
 """The default prefix of KIP-1191."""
 WHEEL: Final = "hw.delay.wheel"
 """Records that are due in less than the least level, in a partition for each tenth of a second."""
-WHEEL_SLOTS: Final = 10
+WHEEL_MS: Final = 1000
+"""Up to so long a record can wait there."""
 WHEEL_SLOT_MS: Final = 100
+WHEEL_SLOTS: Final = 16
+"""More than a second has: what comes late still finds no record of the next turn before it."""
 _RETRY: Final = ".retry"
 _PARKED: Final = ".retry.parked"
 # librdkafka's expressions know no (?:…).
@@ -56,9 +60,8 @@ def check_levels(levels_ms: Iterable[int]) -> tuple[int, ...]:
     levels = tuple(sorted(set(levels_ms)))
     if not levels:
         raise SettingsError("at least one level of delay is needed")
-    longest_ms = WHEEL_SLOTS * WHEEL_SLOT_MS
-    if levels[0] > longest_ms:
-        raise SettingsError(f"the least level is {delay_text(levels[0])}: it must be {delay_text(longest_ms)} or less")
+    if levels[0] > WHEEL_MS:
+        raise SettingsError(f"the least level is {delay_text(levels[0])}: it must be {delay_text(WHEEL_MS)} or less")
     return levels
 
 
@@ -71,12 +74,13 @@ def delay_topic(level_ms: int) -> str:
     return DELAY_PREFIX + delay_text(level_ms)
 
 
+@lru_cache(1024)
 def level_of(topic: str) -> int | None:
     """How long a record of this topic waits at most; None if it is no topic in which records wait."""
     found = _WAITING.fullmatch(topic)
     if found is None:
         return None
-    return WHEEL_SLOTS * WHEEL_SLOT_MS if found[1] == "wheel" else parse_delay_ms(found[1])
+    return WHEEL_MS if found[1] == "wheel" else parse_delay_ms(found[1])
 
 
 class GroupTopics(NamedTuple):

@@ -18,20 +18,23 @@ import tempfile
 import time
 import zlib
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Producer
 
+from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging import topics as messaging_topics
 from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.consumer import Delivery, Reject, RetryingConsumer
 from highwater.pipeline.messaging.delay import delay
+from highwater.pipeline.messaging.exchange import Exchange
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS
 from highwater.pipeline.messaging.reading import read_range
-from highwater.pipeline.messaging.record import Record
+from highwater.pipeline.messaging.record import Outgoing, Record
 from highwater.pipeline.messaging.topics import ensure_delay_topics
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import DEADLINE_S, Topics
@@ -80,6 +83,18 @@ def handle(record: Delivery) -> None:
     record.send("results", value, record.key)
 
 
+def commit_in_two_steps() -> None:
+    """Take the promise away, so that the drill can show that it notices."""
+    whole = Exchange.commit
+
+    def commit(self: Exchange, outgoing: Sequence[Outgoing], offsets: Mapping[TopicPartition, int]) -> None:
+        whole(self, outgoing, {})
+        time.sleep(1)
+        whole(self, [], offsets)
+
+    Exchange.commit = commit  # type: ignore[method-assign]
+
+
 def work(bootstrap: str, ordering: Any, name: str) -> None:
     RetryingConsumer(
         *(bootstrap, "ledger", GROUP, handle),
@@ -120,7 +135,9 @@ class Victim:
             self.process.wait()
 
 
-def run(bootstrap: str, ordering: str, rounds: int, directory: Path, seed: int) -> Outcome:
+def run(
+    bootstrap: str, ordering: str, rounds: int, directory: Path, seed: int, *, in_two_steps: bool = False
+) -> Outcome:
     """Raises LedgerError."""
     rng = random.Random(seed)
     topics = Topics(bootstrap)
@@ -129,7 +146,8 @@ def run(bootstrap: str, ordering: str, rounds: int, directory: Path, seed: int) 
     topics.create("on-time", 1, message_timestamp_type="LogAppendTime")
     ensure_delay_topics(messaging_topics.Topics({"bootstrap.servers": bootstrap}), ROCKETMQ_LEVELS_MS)
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
-    worker = ["tests.pipeline.messaging.drill", "--worker", ordering, "--bootstrap", bootstrap, "--name"]
+    worker = ["tests.pipeline.messaging.drill", "--worker", ordering, "--bootstrap", bootstrap]
+    worker += [*(["--in-two-steps"] if in_two_steps else []), "--name"]
     mover = ["highwater", "broker", "delay", "run", "-b", bootstrap, "--name"]
     commands = [[*worker, "w1"], [*worker, "w2"], [*mover, "m1"]]
     written, due, kills = 0, dict[bytes, int](), 0
@@ -210,15 +228,20 @@ def main() -> None:
     parser.add_argument("--bootstrap", help="a broker that runs already, with none of the drill's topics")
     parser.add_argument("--worker", choices=("none", "key"), help=argparse.SUPPRESS)
     parser.add_argument("--name", help=argparse.SUPPRESS)
+    parser.add_argument("--in-two-steps", action="store_true", help="a control: write records and offsets one by one")
     options = parser.parse_args()
     if options.worker:
+        if options.in_two_steps:
+            commit_in_two_steps()
         work(options.bootstrap, options.worker, options.name)
         return
     with tempfile.TemporaryDirectory() as name, ExitStack() as stack:
         bootstrap = options.bootstrap
         if bootstrap is None:
             bootstrap = stack.enter_context(running_broker(Path(name, "log"))).address
-        outcome = run(bootstrap, options.ordering, options.rounds, Path(name), options.seed)
+        outcome = run(
+            bootstrap, options.ordering, options.rounds, Path(name), options.seed, in_two_steps=options.in_two_steps
+        )
         print(f"{options.ordering}: {outcome}: 0 lost, 0 twice, 0 early")  # noqa: T201 - a command
 
 

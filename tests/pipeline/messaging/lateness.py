@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.clock import now_ms
@@ -25,6 +25,7 @@ from highwater.pipeline.messaging.exchange import record_of
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
 
+_PARTITIONS: Final = 3
 _TICK_S: Final = 0.01
 _SPREAD_MS: Final = (500, 8000)
 
@@ -48,7 +49,8 @@ def measure(bootstrap: str, rate: int, seconds: int) -> list[int]:
     """How many ms after its time each record reached a reader of committed records."""
     settings = {"group.id": "lateness", "isolation.level": "read_committed", "auto.offset.reset": "earliest"}
     consumer = Consumer({"bootstrap.servers": bootstrap, "fetch.wait.max.ms": 20, **settings})
-    consumer.subscribe(["late"])
+    # To join a group takes seconds, in which records would be late for another reason.
+    consumer.assign([TopicPartition("late", number, 0) for number in range(_PARTITIONS)])
     thread = threading.Thread(target=produce, args=(bootstrap, rate, seconds))
     thread.start()
     late: list[int] = []
@@ -67,10 +69,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=1000, help="records a second")
     parser.add_argument("--seconds", type=int, default=30)
-    parser.add_argument("--name", default="lateness")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, running_broker(Path(name, "log")) as broker:
-        Topics(broker.address).create("late", 3)
+        Topics(broker.address).create("late", _PARTITIONS)
         command = ["highwater", "broker", "delay", "run", "-b", broker.address, "--name", "m"]
         mover = subprocess.Popen([sys.executable, "-m", *command], stdout=subprocess.PIPE, text=True)
         try:

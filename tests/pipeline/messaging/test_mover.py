@@ -15,7 +15,7 @@ from highwater.pipeline.messaging import topics as messaging_topics
 from highwater.pipeline.messaging.clock import now_ms
 from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.errors import MessagingError
-from highwater.pipeline.messaging.levels import WHEEL
+from highwater.pipeline.messaging.levels import WHEEL, WHEEL_SLOTS
 from highwater.pipeline.messaging.mover import Mover
 from highwater.pipeline.messaging.record import Outgoing
 from tests.pipeline.source.topics import DEADLINE_S, Topics
@@ -57,7 +57,7 @@ def test_records_are_delivered_when_they_are_due(topics: Topics) -> None:
     found = [{each["key"]: each["value"] for each in row["headers"]} for row in rows]
     assert [int(each[headers.DUE_MS]) for each in found] == [due[row["value"]] for row in rows]
     assert topics.committed("highwater-mover", "hw.delay.1s") > 0
-    assert any(topics.committed("highwater-mover", WHEEL, slot) > 0 for slot in range(10))
+    assert any(topics.committed("highwater-mover", WHEEL, slot) > 0 for slot in range(WHEEL_SLOTS))
 
 
 def test_what_cannot_be_delivered_does_not_hold_up_others(topics: Topics) -> None:
@@ -92,7 +92,7 @@ def steps(*movers: Mover) -> None:
 def test_moved_records_are_deleted_later(topics: Topics) -> None:
     topics.create("trimmed", 1)
     mover = Mover({"bootstrap.servers": topics.address}, name="only", keep_ms=1)
-    slots = [(WHEEL, slot) for slot in range(10)]
+    slots = [(WHEEL, slot) for slot in range(WHEEL_SLOTS)]
     admin = messaging_topics.Topics({"bootstrap.servers": topics.address})
     before = admin.starts(slots)
     try:
