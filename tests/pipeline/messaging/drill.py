@@ -44,6 +44,7 @@ GROUP: Final = "worker"
 _KEYS: Final = 12
 _PARTITIONS: Final = 3
 _SETTLE_S: Final = 180.0
+_AT_WORK_S: Final = 20.0
 _PER_ROUND: Final = 60
 
 
@@ -60,6 +61,8 @@ class Outcome(NamedTuple):
     dead: int
     delayed: int
     kills: int
+    at_work: int
+    """Kills of processes that had begun to work, and were not still starting."""
 
 
 # In the consumers' processes
@@ -72,6 +75,7 @@ def chance(value: bytes, attempt: int) -> int:
 
 def handle(record: Delivery) -> None:
     value = record.value or b""
+    print(value, flush=True)  # noqa: T201 - the drill sees by it that this process is at work
     found = chance(value, record.attempt)
     if found < 3:
         raise Reject("never")
@@ -117,8 +121,13 @@ class Victim:
         self.start()
 
     def start(self) -> None:
+        self._size_bytes = self._log.stat().st_size if self._log.exists() else 0
         with self._log.open("ab") as log:
             self.process = subprocess.Popen([sys.executable, "-m", *self._command], stdout=log, stderr=log)
+
+    def is_at_work(self) -> bool:
+        """Whether it has said anything since its start."""
+        return self._log.stat().st_size > self._size_bytes
 
     def kill(self) -> None:
         if self.process.poll() is not None:
@@ -150,7 +159,7 @@ def run(
     worker += [*(["--in-two-steps"] if in_two_steps else []), "--name"]
     mover = ["highwater", "broker", "delay", "run", "-b", bootstrap, "--name"]
     commands = [[*worker, "w1"], [*worker, "w2"], [*mover, "m1"]]
-    written, due, kills = 0, dict[bytes, int](), 0
+    written, due, kills, at_work = 0, dict[bytes, int](), 0, 0
     with ExitStack() as stack:
         victims = []
         for command in commands:
@@ -166,8 +175,12 @@ def run(
                 due[value] = due_ms
             if producer.flush(DEADLINE_S):
                 raise LedgerError("the load could not be written")
-            time.sleep(rng.uniform(0.1, 2.5))
             for victim in rng.sample(victims, rng.choice((1, 1, 2))):
+                deadline_s = time.monotonic() + _AT_WORK_S
+                while not victim.is_at_work() and time.monotonic() < deadline_s:
+                    time.sleep(0.01)
+                at_work += victim.is_at_work()
+                time.sleep(rng.uniform(0, 0.8))
                 victim.kill()
                 victim.start()
                 kills += 1
@@ -175,7 +188,7 @@ def run(
         wait_until(lambda: len(_read(bootstrap, "on-time")) >= len(due), "the delayed ones", _SETTLE_S)
     handled, dead = _check(bootstrap, written, ordering)
     _check_times(bootstrap, due)
-    return Outcome(rounds, written, handled, dead, len(due), kills)
+    return Outcome(rounds, written, handled, dead, len(due), kills, at_work)
 
 
 def _read(bootstrap: str, name: str) -> list[Record]:
