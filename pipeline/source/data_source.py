@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -14,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.columns import schema_of
+from highwater.pipeline.registry.decoding import Formats
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.options import EXACTLY_ONCE, read_sink_options
 from highwater.pipeline.sink.partition_transaction import BatchWriter, StreamWriter
@@ -25,20 +28,37 @@ from highwater.pipeline.source.stream import StreamReader
 class HighwaterDataSource(DataSource):
     """Register it with `spark.dataSource.register`, or with `register` of this package, which does more."""
 
+    _formats: Formats | None = None
+    """Resolved once."""
+
     @classmethod
     def name(cls) -> str:
         return "highwater"
 
     def schema(self) -> StructType:
         """Of the columns that the options ask for. Raises SettingsError for options that fit no read."""
-        schema: StructType = from_arrow_schema(schema_of(self._options_of_either_kind().columns))
+        options = self._with_formats(self._options_of_either_kind())
+        columns = options.columns
+        arrow = schema_of(columns) if options.formats is None else options.formats.schema_of(columns)
+        schema: StructType = from_arrow_schema(arrow, prefer_timestamp_ntz=True)
         return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return BatchReader(read_options(self.options, is_stream=False))
+        return BatchReader(self._options(is_stream=False))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return StreamReader(read_options(self.options, is_stream=True))
+        return StreamReader(self._options(is_stream=True))
+
+    def _options(self, *, is_stream: bool) -> Options:
+        return self._with_formats(read_options(self.options, is_stream=is_stream))
+
+    def _with_formats(self, options: Options) -> Options:
+        """Spark pickles this source after it has asked for the schema: readers have the same schemas of values."""
+        if options.formats is None:
+            return options
+        if self._formats is None:
+            self._formats = options.formats.resolved()
+        return replace(options, formats=self._formats)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         options = read_sink_options(self.options)
@@ -72,4 +92,4 @@ class FilteringDataSource(HighwaterDataSource):
     """The same for sessions in which spark.sql.python.filterPushdown.enabled is true."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return FilteringBatchReader(read_options(self.options, is_stream=False))
+        return FilteringBatchReader(self._options(is_stream=False))

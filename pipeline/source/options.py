@@ -15,6 +15,8 @@ from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, check_columns
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
+from highwater.pipeline.registry import client as registry
+from highwater.pipeline.registry.decoding import KINDS, ColumnFormat, Formats
 from highwater.pipeline.source.offsets import read_assignment
 
 Value = TypeVar("Value")
@@ -91,6 +93,8 @@ class Options:
     """The file in which a stream keeps where it began; empty for none."""
     resume_from: str
     """The stored progress of a sink at which a stream without a checkpoint begins; empty for none."""
+    formats: Formats | None
+    """Of keys and values that a registry has the schemas of."""
 
 
 _FETCH_SIZES: Final = ("max.partition.fetch.bytes", "fetch.max.bytes")
@@ -109,6 +113,8 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 """Kafka's names of what this client does not have. They change no record, so that a query of the connector runs on."""
+_FORMATTED: Final = ("key", "value")
+_OF_FORMATS: Final = ("subject", "onError", "message")
 _NAMES: Final = (
     "subscribe",
     "subscribePattern",
@@ -138,6 +144,8 @@ _NAMES: Final = (
     "commitOffsets",
     "initialOffsetsLocation",
     "resumeFrom",
+    *(f"{column}.{name}" for column in _FORMATTED for name in ("format", *_OF_FORMATS)),
+    *(f"{registry.PREFIX}{name}" for name in registry.NAMES),
     "kafka.isolation.level",
     *(f"{PREFIX}{name}" for name in sorted({*settings.NAMES, *_FETCH_SIZES, *_WITHOUT_EFFECT})),
 )
@@ -212,6 +220,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
         commit_offsets=take.text("commitOffsets"),
         initial_offsets_location=_local_file(take),
         resume_from=take.text("resumeFrom"),
+        formats=_formats(take),
     )
     if is_stream:
         _check_start_can_be_kept(found)
@@ -366,6 +375,40 @@ def _columns(take: _Taker) -> tuple[str, ...]:
     if has_headers:
         raise SettingsError("columns and includeHeaders exclude each other; name headers among columns")
     return check_columns([name.strip() for name in take.text("columns").split(",") if name.strip()])
+
+
+def _formats(take: _Taker) -> Formats | None:
+    named = {name: f"{registry.PREFIX}{name}" for name in registry.NAMES}
+    properties = {name: take.text(option) for name, option in named.items() if option in take}
+    asked = [column for column in _FORMATTED if f"{column}.format" in take]
+    if not asked:
+        for column in _FORMATTED:
+            for name in _OF_FORMATS:
+                if f"{column}.{name}" in take:
+                    raise SettingsError(f"{column}.{name} needs {column}.format, one of {', '.join(KINDS)}")
+        return None
+    if not properties.get("url"):
+        raise SettingsError(f"{asked[0]}.format needs {registry.PREFIX}url, the address of a schema registry")
+    columns = tuple(
+        ColumnFormat(
+            column,
+            take.choice(f"{column}.format", KINDS),
+            take.text(f"{column}.subject") or _subject(take, column),
+            take.choice(f"{column}.onError", ("fail", "null")) == "null",
+            take.text(f"{column}.message"),
+        )
+        for column in asked
+    )
+    return Formats(registry.RegistrySettings(tuple(sorted(properties.items()))), columns)
+
+
+def _subject(take: _Taker, column: str) -> str:
+    """As serialisers name it by default (TopicNameStrategy)."""
+    topics = _topics(take)
+    names = {*topics.names, *(topic for topic, _ in topics.partitions)}
+    if len(names) != 1:
+        raise SettingsError(f"{column}.format: several topics can be read; name the schema with {column}.subject")
+    return f"{names.pop()}-{column}"
 
 
 def _fetch_bytes(take: _Taker) -> int:

@@ -11,6 +11,7 @@ from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import DataLossError
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.reader import LostError, OffsetRange, UnreadableError, read_range
+from highwater.pipeline.registry.decoding import Decoder
 from highwater.pipeline.source.options import Options
 
 _GONE: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, ErrorCode.inconsistent_topic_id)
@@ -22,6 +23,7 @@ def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
     Raises DataLossError if the log begins after the range does, or the topic was deleted, unless failOnDataLoss=false:
     then what is there is read. Raises RecordsError, ClientError and UnreadableError.
     """
+    decoder = None if options.formats is None else Decoder(options.formats)
     with POOL.borrow(options.settings) as client:
         while wanted.start_offset < wanted.end_offset:
             try:
@@ -33,10 +35,10 @@ def read(wanted: OffsetRange, options: Options) -> Iterator[Any]:
                     fetch_bytes=options.fetch_bytes,
                     patience_ms=options.poll_timeout_ms,
                 ):
-                    wanted = wanted._replace(start_offset=decoded.next_offset)
+                    part, wanted = wanted, wanted._replace(start_offset=decoded.next_offset)
                     reach(CrashPoint.SOURCE_READING)
                     if decoded.rows.num_rows:
-                        yield decoded.rows
+                        yield decoded.rows if decoder is None else decoder.rows(decoded.rows, part)
             except LostError as error:
                 if options.fail_on_data_loss:
                     raise DataLossError(str(error)) from None

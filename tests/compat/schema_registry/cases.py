@@ -82,10 +82,10 @@ def stand() -> Iterator[Stand]:
 
 
 @cache
-def shared() -> tuple[str, SchemaRegistryClient]:
-    """The address of a broker, and a client of a registry on it, for the cases that break nothing."""
+def shared() -> tuple[str, Registry]:
+    """The address of a broker, and a registry on it, for the cases that break nothing."""
     made = _temporary.enter_context(stand())
-    return made.address, client_of(made.registry())
+    return made.address, made.registry()
 
 
 def clean_up() -> None:
@@ -129,7 +129,8 @@ def produced_and_consumed(address: str, topic: str, serialize: Any, deserialize:
 
 @case
 def avro_records_go_through() -> None:
-    address, client = shared()
+    address, registry = shared()
+    client = client_of(registry)
     values = [{"id": number, "paid": number % 2 == 0, "note": None} for number in range(_RECORDS)]
     serialize = AvroSerializer(client, AVRO)
     found = produced_and_consumed(address, "avro", serialize, AvroDeserializer(client), values)
@@ -138,7 +139,8 @@ def avro_records_go_through() -> None:
 
 @case
 def json_records_go_through() -> None:
-    address, client = shared()
+    address, registry = shared()
+    client = client_of(registry)
     values = [{"id": number, "paid": number % 2 == 0} for number in range(_RECORDS)]
     serialize = JSONSerializer(JSON, client)
     deserialize = JSONDeserializer(JSON, schema_registry_client=client)
@@ -147,7 +149,8 @@ def json_records_go_through() -> None:
 
 @case
 def protobuf_records_go_through() -> None:
-    address, client = shared()
+    address, registry = shared()
+    client = client_of(registry)
     values = []
     for number in range(_RECORDS):
         value = Struct()
@@ -160,7 +163,7 @@ def protobuf_records_go_through() -> None:
 
 @case
 def an_incompatible_schema_is_a_conflict() -> None:
-    _, client = shared()
+    client = client_of(shared()[1])
     client.set_compatibility("orders-value", "BACKWARD")
     client.register_schema("orders-value", Schema(AVRO, "AVRO"))
     client.register_schema("orders-value", Schema(AVRO_WIDER, "AVRO"))

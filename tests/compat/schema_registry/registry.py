@@ -33,7 +33,7 @@ class Registry:
     def __init__(self, bootstrap_servers: str, directory: Path) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._directory = directory
-        (self._port,) = free_ports(1)
+        self._port, self._management_port = free_ports(2)
         self.url = f"http://127.0.0.1:{self._port}"
         if KARAPACE_SOURCES not in os.environ:
             self.url += "/apis/ccompat/v7"
@@ -64,11 +64,18 @@ class Registry:
 
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()
-        return next((line for line in reversed(lines) if " ERROR " in line), lines[-1] if lines else "it said nothing")
+        causes = [line for line in lines if " ERROR " in line or line.startswith("Caused by")]
+        return " ".join(causes[-3:] or lines[-1:])
 
     def _apicurio(self) -> tuple[list[str], Mapping[str, str], Path]:
         directory = _apicurio_directory()
-        command = [str(_java()), "-Xmx384m", "-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={self._port}"]
+        settings = {
+            "quarkus.http.host": "127.0.0.1",
+            "quarkus.http.port": self._port,
+            "quarkus.management.host": "127.0.0.1",
+            "quarkus.management.port": self._management_port,
+        }
+        command = [str(_java()), "-Xmx384m", *(f"-D{name}={value}" for name, value in settings.items())]
         environment = {
             "APICURIO_STORAGE_KIND": "kafkasql",
             "APICURIO_KAFKASQL_BOOTSTRAP_SERVERS": self._bootstrap_servers,

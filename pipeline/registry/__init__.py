@@ -1,0 +1,1 @@
+"""Values in Avro, Protobuf and JSON Schema as columns, with the schemas of a registry."""

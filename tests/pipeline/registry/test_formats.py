@@ -1,0 +1,191 @@
+"""Avro, Protobuf and JSON Schema: types of columns, and values written by the libraries that applications use."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pytest
+from google.protobuf import any_pb2, type_pb2  # type: ignore[import-untyped]
+
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.registry.avro_format import AvroFormat
+from highwater.pipeline.registry.json_format import JsonFormat
+from highwater.pipeline.registry.protobuf_format import ProtobufFormat
+from highwater.pipeline.registry.wire import UnreadableValueError, split, split_message_path
+
+NOON = datetime(2026, 11, 25, 12, tzinfo=UTC)
+AVRO: dict[str, Any] = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "note", "type": ["null", "string"], "default": None},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", "precision": 8, "scale": 2}},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+        {"name": "before", "type": "State"},
+        {"name": "lines", "type": {"type": "array", "items": {"type": "record", "name": "Line", "fields": [
+            {"name": "price", "type": "double"}]}}},
+        {"name": "tags", "type": {"type": "map", "values": "int"}},
+    ],
+}  # fmt: skip
+ORDER = {
+    "id": 7,
+    "note": None,
+    "at": NOON,
+    "day": date(2026, 11, 25),
+    "amount": Decimal("12.50"),
+    "state": "PAID",
+    "before": "NEW",
+    "lines": [{"price": 1.5}],
+    "tags": {"a": 1},
+}
+
+
+def avro_bytes(schema: dict[str, Any], value: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
+    return out.getvalue()
+
+
+def test_avro_values_fit_their_type() -> None:
+    text = json.dumps(AVRO)
+    found = AvroFormat(text)
+    value = found.decode(avro_bytes(AVRO, ORDER), text)
+    (row,) = pa.array([value], found.type).to_pylist()
+    assert row == {**ORDER, "tags": [("a", 1)]}
+    assert found.type.field("at").type == pa.timestamp("us", tz="UTC")
+    assert found.type.field("amount").type == pa.decimal128(8, 2)
+
+
+def test_avro_resolves_the_writers_schema() -> None:
+    """A value of an older schema has the default of a new field, and a dropped field is gone."""
+    older = {"type": "record", "name": "Order", "fields": [*AVRO["fields"][:1], {"name": "old", "type": "string"}]}
+    newer = {"type": "record", "name": "Order", "fields": AVRO["fields"][:2]}
+    payload = avro_bytes(older, {"id": 1, "old": "x"})
+    assert AvroFormat(json.dumps(newer)).decode(payload, json.dumps(older)) == {"id": 1, "note": None}
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ([{"name": "a", "type": ["int", "string"]}], "the value.a is a union of 2 types"),
+        ([{"name": "next", "type": ["null", "Order"]}], "the value.next has the type Order, which contains itself"),
+    ],
+)
+def test_avro_without_a_type_of_columns_is_refused(fields: list[Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        AvroFormat(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+
+
+def test_damaged_avro_is_one_error() -> None:
+    text = json.dumps(AVRO)
+    with pytest.raises(UnreadableValueError, match="no Avro of its schema"):
+        AvroFormat(text).decode(b"\x02", text)
+
+
+PROTOBUF = """syntax = "proto3";
+package shop;
+import "google/protobuf/timestamp.proto";
+import "shop/money.proto";
+message Order {
+  int64 id = 1;
+  optional string note = 2;
+  repeated double prices = 3;
+  google.protobuf.Timestamp at = 4;
+  enum State { NEW = 0; PAID = 1; }
+  State state = 5;
+  map<string, int32> tags = 6;
+  Money total = 7;
+  bytes raw = 8;
+  uint64 big = 9;
+}
+"""
+MONEY = 'syntax = "proto3";\npackage shop;\nmessage Money { string currency = 1; }\n'
+
+
+def test_protobuf_values_fit_their_type() -> None:
+    found = ProtobufFormat(PROTOBUF, {"shop/money.proto": MONEY})
+    # id 7, prices [1.5], at 1 s, state PAID, tags {a: 1}, total {EUR}, big 2^64 - 1, by the rules of the encoding.
+    payload = (
+        b"\x08\x07\x1a\x08\x00\x00\x00\x00\x00\x00\xf8\x3f\x22\x02\x08\x01\x28\x01\x32\x05\x0a\x01a\x10\x01"
+        b"\x3a\x05\x0a\x03EUR\x48" + b"\xff" * 9 + b"\x01"
+    )
+    value = found.decode(b"\x00" + payload, PROTOBUF)
+    (row,) = pa.array([value], found.type).to_pylist()
+    assert row == {
+        "id": 7,
+        "note": None,
+        "prices": [1.5],
+        "at": datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC),
+        "state": "PAID",
+        "tags": [("a", 1)],
+        "total": {"currency": "EUR"},
+        "raw": b"",
+        "big": Decimal(2**64 - 1),
+    }
+
+
+def test_protobuf_that_contains_itself_or_is_another_message() -> None:
+    with pytest.raises(SettingsError, match=r"the value.next is a T, which contains itself"):
+        ProtobufFormat('syntax = "proto3"; message T { T next = 1; }', {})
+    two = 'syntax = "proto3"; message A { int32 a = 1; } message B { int32 b = 1; }'
+    with pytest.raises(UnreadableValueError, match="it is a B, and not a A"):
+        ProtobufFormat(two, {}).decode(b"\x02\x02", two)
+
+
+def test_protobuf_as_a_descriptor_in_base64() -> None:
+    """As confluent-kafka's serialiser registers it."""
+    text = base64.b64encode(type_pb2.DESCRIPTOR.serialized_pb).decode()
+    found = ProtobufFormat(text, {}, "Option")
+    # The fifth message of its file.
+    payload = b"\x02\x08" + type_pb2.Option(name="x", value=any_pb2.Any(type_url="t", value=b"v")).SerializeToString()
+    assert found.decode(payload, text) == {"name": "x", "value": {"type_url": "t", "value": b"v"}}
+
+
+def test_protobuf_imports_stay_in_their_folder() -> None:
+    with pytest.raises(SettingsError, match="outside of its folder"):
+        ProtobufFormat('syntax = "proto3"; message A { int32 a = 1; }', {"../../evil.proto": ""})
+
+
+JSON = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "id": {"type": "integer"},
+            "price": {"type": ["number", "null"]},
+            "lines": {"type": "array", "items": {"type": "object", "properties": {"ok": {"type": "boolean"}}}},
+            "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    }
+)
+
+
+def test_json_values_fit_their_type() -> None:
+    found = JsonFormat(JSON)
+    value = found.decode(b'{"id": 1, "price": 2, "lines": [{"ok": true}, {}], "tags": {"a": "b"}, "more": 1}', JSON)
+    (row,) = pa.array([value], found.type).to_pylist()
+    assert row == {"id": 1, "price": 2.0, "lines": [{"ok": True}, {"ok": None}], "tags": [("a", "b")]}
+
+
+def test_json_that_does_not_fit() -> None:
+    with pytest.raises(UnreadableValueError, match="it has str where its schema says int64"):
+        JsonFormat(JSON).decode(b'{"id": "1"}', JSON)
+    with pytest.raises(SettingsError, match=r"the value.a has no single type in its JSON schema"):
+        JsonFormat('{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}')
+
+
+def test_what_stands_before_a_value() -> None:
+    assert split(b"\x00\x00\x00\x01\x00rest") == (256, b"rest")
+    assert split_message_path(b"\x00rest") == ((0,), b"rest")
+    assert split_message_path(b"\x04\x02\x00rest") == ((1, 0), b"rest")
+    with pytest.raises(UnreadableValueError, match="no serialiser of a registry wrote it"):
+        split(b'{"id": 1}')
