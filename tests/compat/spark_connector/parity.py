@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -217,7 +218,7 @@ class Parity:
         try:
             frame = self._batch(name, options)
             return [frame.schema.simpleString(), *by_offset(frame.toArrow().to_pylist())]
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             return [f"{name} fails: {str(error)[-600:]}"]
 
     def _stream(self, name: str, options: Options) -> DataFrame:
@@ -230,7 +231,7 @@ class Parity:
     def _is_refused(self, make: Any, name: str, options: Options) -> bool:
         try:
             make(name, options).isStreaming or make(name, options).toArrow()
-        except (PySparkException, ValueError):
+        except (PySparkException, Py4JJavaError, ValueError):
             return True
         return False
 
