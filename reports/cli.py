@@ -21,11 +21,18 @@ USAGE_ERROR = 2
 _WATCH_S: Final = 60
 # How soon the page shows that the run has ended.
 _LOOK_S: Final = 2
+# Browsers read the page of live figures again so often.
+_LIVE_RELOAD_S: Final = 3
 DAMAGED = 4
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory made by `highwater bench run`.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="A result directory of bench run, or a --state directory of bench telemetry live."
+        ),
+    ],
     head: Annotated[
         Path | None, typer.Argument(metavar="[HEAD]", help="A second result directory: compare HEAD with DIR.")
     ] = None,
@@ -59,6 +66,7 @@ def report(
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
     from highwater.reports.facets import FacetKeys, UnknownFactorError
+    from highwater.reports.live import holds_live_figures
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 
     if most is not None and not markdown:
@@ -68,6 +76,9 @@ def report(
     if watch and (head is not None or markdown):
         raise _failed("--watch works with the page of one directory only")
     last = head or directory
+    if head is None and holds_live_figures(directory):
+        _live(directory, out or directory / "live.html", watch=watch)
+        return
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
     try:
@@ -91,6 +102,32 @@ def report(
         more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
         typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
         raise typer.Exit(DAMAGED)
+
+
+def _live(directory: Path, path: Path, *, watch: bool) -> None:
+    """Write the page of live figures; `watch`: again whenever they change, until the trial has ended."""
+    from highwater.bench.errors import UsageError
+    from highwater.reports import page
+    from highwater.reports.live import live_document
+
+    written = None
+    if watch:
+        typer.echo(path)
+        os.nice(19)
+    while True:
+        try:
+            document, stamp, ended = live_document(directory)
+        except UsageError as error:
+            raise _failed(str(error)) from error
+        goes_on = watch and not ended
+        if stamp != written:
+            _write(path, page.render(document, _LIVE_RELOAD_S if goes_on else None))
+            written = stamp
+        if not goes_on:
+            break
+        time.sleep(_LOOK_S)
+    if not watch:
+        typer.echo(path)
 
 
 def _watch(directory: Path, path: Path, facets: FacetKeys) -> None:

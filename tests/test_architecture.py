@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "bench.history",
         "bench.metrics",
         "bench.results",
+        "bench.telemetry",
         "common",
     ),
     FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),

@@ -123,7 +123,7 @@ def final(
 
 
 def _print_trial(trial: StoredTrial) -> None:
-    from highwater.bench.display.telemetry_text import trial_lines
+    from highwater.bench.telemetry.wording import trial_lines
 
     for line in trial_lines(trial):
         typer.echo(line)

@@ -7,26 +7,38 @@ from typing import Any
 
 from highwater.bench.metrics import metric, value_text
 from highwater.bench.telemetry.store import StoredTrial
+from highwater.bench.workload.slo import parse_bound
 from highwater.common.units import duration_ns_text, percent_text, plural, rate_text, wait_text
 
+# A bound that is far away is no bound that somebody works towards.
+_HEADROOM_TOLD_MAX = 10.0
 _STATES = {
     "waiting": "the measured phase has not begun",
     "open": "no objective that is known while the load runs",
     "held": "objectives held",
-    "missed": "OBJECTIVES MISSED",
+    "missed": "objectives MISSED",
 }
 
 
 def trial_lines(trial: StoredTrial) -> Iterator[str]:
     """The state in one line, one line for each objective, one for what the figures rest on."""
     figures = trial.figures
-    name = f"{trial.note.run}, {trial.note.trial_id}" if trial.note is not None else trial.name
-    over = "final" if figures["ended"] else f"after {figures['measured_s']} s of the measured phase"
-    yield f"{name}: {_STATES[figures['state']]}, {over}"
+    yield f"{title_of(trial)}: {state_text(trial)}"
     for objective in figures["objectives"]:
         yield f"  {objective_line(objective, ended=figures['ended'])}"
     yield f"  {_rates(figures)}"
     yield f"  {evidence_line(trial)}"
+
+
+def title_of(trial: StoredTrial) -> str:
+    return f"{trial.note.run}, {trial.note.trial_id}" if trial.note is not None else trial.name
+
+
+def state_text(trial: StoredTrial) -> str:
+    """`objectives held, after 42 s of the measured phase`."""
+    figures = trial.figures
+    over = "final" if figures["ended"] else f"after {figures['measured_s']} s of the measured phase"
+    return f"{_STATES[figures['state']]}, {over}"
 
 
 def objective_line(objective: Mapping[str, Any], *, ended: bool = False) -> str:
@@ -50,6 +62,12 @@ def objective_line(objective: Mapping[str, Any], *, ended: bool = False) -> str:
     return f"{head}: {verdict}; {', '.join(parts)}"
 
 
+def bound_ns(objective: Mapping[str, Any]) -> float | None:
+    """The bound of an objective about a latency; None for others."""
+    bound = parse_bound(objective["bound"])
+    return bound.value if bound.unit == "ns" else None
+
+
 def evidence_line(trial: StoredTrial) -> str:
     """What the figures rest on, and what is missing."""
     figures = trial.figures
@@ -68,7 +86,7 @@ def evidence_line(trial: StoredTrial) -> str:
 
 def _headroom(objective: Mapping[str, Any]) -> str:
     ratio = objective["headroom_ratio"]
-    if ratio is None:
+    if ratio is None or ratio > _HEADROOM_TOLD_MAX:
         return ""
     return f" (headroom {percent_text(ratio)})" if ratio >= 0 else f" ({percent_text(-ratio)} beyond the bound)"
 
