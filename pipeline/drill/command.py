@@ -57,6 +57,10 @@ def run_drill(
             metavar="URL", envvar="HIGHWATER_DATABASE", help="Of the database; may be in HIGHWATER_DATABASE, unseen."
         ),
     ] = "",
+    directory: Annotated[
+        str,
+        typer.Option(metavar="FOLDER", help="Where a Parquet sink gets its folder. Default: temporary."),
+    ] = "",
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds have to count.")] = 40,
     points: Annotated[str, typer.Option(metavar="NAME,...", help="Crash points, and `random`. Default: all.")] = "",
     victims: Annotated[
@@ -93,6 +97,7 @@ def run_drill(
             command_config,
             query,
             database,
+            directory,
             rounds,
             points,
             victims,
@@ -125,6 +130,7 @@ def _asked(
     command_config: Path | None,
     query: str,
     database: str,
+    directory: str,
     rounds: int,
     points: str,
     victims: str,
@@ -150,7 +156,7 @@ def _asked(
         rounds=rounds,
         seed=seed,
         out=out,
-        make_output=output_of(kind_name, sink, database),
+        make_output=output_of(kind_name, sink, database, directory),
         properties=properties,
         source=source_options(properties) if properties else {},
         servers=servers,
@@ -175,13 +181,17 @@ def _properties(bootstrap_servers: str, command_config: Path | None) -> dict[str
     return {**{line.name: line.value for line in lines}, "bootstrap.servers": bootstrap_servers}
 
 
-def output_of(kind: str, sink: str, database: str) -> Callable[[str, Path, Cluster], Output]:
+def output_of(kind: str, sink: str, database: str, directory: str = "") -> Callable[[str, Path, Cluster], Output]:
     if kind == kinds.FILE:
         path = Path(sink)
         load(path, ["write", "read"])
         return lambda name, folder, cluster: FileOutput(kind, path, folder / "output")
     if kind in (kinds.TOPIC_BATCH, kinds.TOPIC_PARTITION):
         return lambda name, folder, cluster: TopicOutput(kind, f"{name}-output", PARTITIONS, cluster)
+    if kind == kinds.PARQUET:
+        from highwater.pipeline.drill.parquet_output import ParquetOutput
+
+        return lambda name, folder, cluster: ParquetOutput(kind, (Path(directory) if directory else folder) / name)
     if not database and kind != kinds.SQLITE:
         raise DrillSetupError(f"--sink {kind} needs --database URL, such as {kind}://USER@HOST:PORT/DATABASE")
     scheme = database.partition(":")[0]

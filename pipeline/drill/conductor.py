@@ -27,6 +27,7 @@ _REACH_DEADLINE_S: Final = 120.0
 _STILL_DEADLINE_S: Final = 120.0
 """Records are lost if no row came for so long, whatever was started again meanwhile."""
 _SUCCESSOR_HEAD_START_S: Final = 3.0
+_SUCCESSOR_LOCKED_OUT_S: Final = 8.0
 _LAST_DEEDS_S: Final = 3.0
 _RANDOM_WITHIN_S: Final = 2.0
 _OUTAGE_S: Final = 1.0
@@ -228,15 +229,18 @@ class Conductor:
         self._stops.release()
 
     def _await_successor(self, state: _RoundState) -> None:
-        """Until the sink of the second driver has the batch."""
+        """Until the sink of the second driver has the batch, or waits for a lock that the first holds."""
         firsts = {process_id for ghost in self._ghosts for process_id in ghost.process_ids}
         before = len(self._stops.journal())
         deadline_s = time.monotonic() + _REACH_DEADLINE_S
         while time.monotonic() < deadline_s:
             self._running_driver(state)
             later = self._stops.journal()[before:]
-            if any(point.name.startswith("SINK") and process_id not in firsts for point, process_id in later):
+            of_second = [point.name for point, process_id in later if process_id not in firsts]
+            if any(name.startswith("SINK") for name in of_second):
                 return
+            if of_second:
+                deadline_s = min(deadline_s, time.monotonic() + _SUCCESSOR_LOCKED_OUT_S)
             time.sleep(_POLL_S)
 
     def _replace_driver(self, kill: Callable[[], None] | None) -> None:

@@ -11,6 +11,7 @@ FILE: Final = "file"
 SQLITE: Final = "sqlite"
 POSTGRESQL: Final = "postgresql"
 MARIADB: Final = "mariadb"
+PARQUET: Final = "parquet"
 TOPIC_BATCH: Final = "topic-batch"
 TOPIC_PARTITION: Final = "topic-partition"
 
@@ -42,6 +43,8 @@ KINDS: Final[dict[str, Kind]] = {
     SQLITE: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS)),
     POSTGRESQL: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS), has_server=True),
     MARIADB: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS), has_server=True),
+    # A batch that is written again replaces itself, so that a missing look at its progress does not show.
+    PARQUET: Kind(_ALL, (FIRST_OFFSETS,)),
     TOPIC_BATCH: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS)),
     TOPIC_PARTITION: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS), whole_batches=False),
 }

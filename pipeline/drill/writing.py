@@ -82,6 +82,12 @@ def _to_database(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
     return _by_batch(frame, spec, sink.write, _with_columns)
 
 
+def _to_parquet(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
+    from highwater.pipeline.files.parquet import Sink
+
+    return _by_batch(frame, spec, Sink(spec.sink.target["directory"]).write, _with_columns)
+
+
 def _to_topic_by_batch(frame: DataFrame, spec: QuerySpec) -> DataStreamWriter:
     from highwater.pipeline.sink.batch_transaction import Sink
 
@@ -107,6 +113,7 @@ _BEGIN: Final[dict[str, Begin]] = {
     kinds.SQLITE: _to_database,
     kinds.POSTGRESQL: _to_database,
     kinds.MARIADB: _to_database,
+    kinds.PARQUET: _to_parquet,
     kinds.TOPIC_BATCH: _to_topic_by_batch,
     kinds.TOPIC_PARTITION: _to_topic_by_partition,
 }

@@ -1,0 +1,40 @@
+"""Folders of Parquet files that a sink of a drill writes, read by pyarrow as other programs would."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from pyarrow import parquet
+
+from highwater.pipeline.drill.errors import DrillSetupError
+from highwater.pipeline.drill.ledger import Row
+from highwater.pipeline.drill.model import SinkSpec
+from highwater.pipeline.drill.names import BATCH_COLUMN
+
+
+class ParquetOutput:
+    """A folder that the drill makes."""
+
+    def __init__(self, kind: str, directory: Path) -> None:
+        """Raises DrillSetupError if it cannot be made."""
+        try:
+            directory.mkdir(parents=True)
+        except OSError as error:
+            raise DrillSetupError(f"{directory} cannot be made: {error.strerror}") from None
+        self._directory = directory
+        self.spec = SinkSpec(kind, {"directory": str(directory)})
+
+    def rows(self) -> list[Row]:
+        """Of batches that have their `_SUCCESS`."""
+        found = []
+        for success in sorted(self._directory.glob("query=*/batch=*/_SUCCESS")):
+            for file in sorted(success.parent.glob("*.parquet")):
+                table = parquet.ParquetFile(file).read(["key", BATCH_COLUMN])
+                keys, batches = (table.column(name).to_pylist() for name in ("key", BATCH_COLUMN))
+                found += [Row(key, batch) for key, batch in zip(keys, batches, strict=True)]
+        return found
+
+    def remove(self) -> None:
+        """The folder with all files."""
+        shutil.rmtree(self._directory, ignore_errors=True)
