@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import socket
 import subprocess
 import sys
@@ -53,8 +55,10 @@ def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FilteringDataSource)
     if not is_in_one_process(str(context.master)):
-        with tempfile.TemporaryDirectory(prefix="highwater-") as scratch:
-            context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", FOLDERS)))
+        # Executors fetch the file itself with their first task, and those that join later do so then.
+        scratch = tempfile.mkdtemp(prefix="highwater-")
+        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+        context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", FOLDERS)))
         _check_executors(context, (*LIBRARIES, *imports))
     if spark not in _listened_to:
         spark.streams.addListener(FinishedBatches())
