@@ -46,28 +46,21 @@ def milliseconds(duration: datetime.timedelta) -> int:
 
 def decode_request(schema: str, version: int, decoder: Decoder) -> Any:
     """A request of the named schema (kio's spelling, such as "create_topics")."""
-    return _reader(schema, version)(decoder)
+    return _reader(schema, version, EntityType.request)(decoder)
 
 
 def encode_response(schema: str, version: int, answer: Answer) -> bytes:
-    build, write = _writer(schema, version)
-    buffer = io.BytesIO()
-    write(buffer, build(answer))
-    return buffer.getvalue()
+    return _writer(schema, version, EntityType.response)(answer)
 
 
 def encode_request(schema: str, version: int, fields: Answer) -> bytes:
     """What a client sends, written as answers are."""
-    buffer = io.BytesIO()
-    entity_writer(_entity(schema, version, EntityType.request))(
-        buffer, builder(schema, version, EntityType.request)(fields)
-    )
-    return buffer.getvalue()
+    return _writer(schema, version, EntityType.request)(fields)
 
 
 def decode_response(schema: str, version: int, decoder: Decoder) -> Any:
     """What a client reads. A point in time is left as it is sent, in ms, as it may be the -1 of none at all."""
-    return _entity_reader(_entity(schema, version, EntityType.response))(decoder)
+    return _reader(schema, version, EntityType.response)(decoder)
 
 
 @functools.cache
@@ -86,8 +79,8 @@ Read = Callable[[Decoder], Any]
 
 
 @functools.cache
-def _reader(schema: str, version: int) -> Read:
-    return _entity_reader(_entity(schema, version, EntityType.request))
+def _reader(schema: str, version: int, kind: EntityType) -> Read:
+    return _entity_reader(_entity(schema, version, kind))
 
 
 def _entity_reader(entity: type[Any]) -> Read:
@@ -185,8 +178,15 @@ _PRIMITIVES: Final[dict[str, Read]] = {
 
 
 @functools.cache
-def _writer(schema: str, version: int) -> tuple[Callable[[Any], Any], Callable[[io.BytesIO, Any], None]]:
-    return builder(schema, version, EntityType.response), entity_writer(_entity(schema, version, EntityType.response))
+def _writer(schema: str, version: int, kind: EntityType) -> Callable[[Answer], bytes]:
+    build, write = builder(schema, version, kind), entity_writer(_entity(schema, version, kind))
+
+    def write_fields(fields: Answer) -> bytes:
+        buffer = io.BytesIO()
+        write(buffer, build(fields))
+        return buffer.getvalue()
+
+    return write_fields
 
 
 Build = Callable[[Any], Any]
