@@ -56,7 +56,8 @@ def decide(name: str, stored: Progress | None, batch: BatchOf, target: str = "",
         _check_that_it_goes_on(who, stored, batch)
         return Decision.WRITE
     if batch.batch_id <= stored.batch_id:
-        if (beyond := _difference(batch.end_offsets, stored.end_offsets, operator.le)) is not None:
+        beyond = _difference(batch.end_offsets, stored.end_offsets, operator.le)
+        if (beyond := beyond or _not_stored(batch.end_offsets, stored.end_offsets)) is not None:
             raise ProgressError(
                 f"{who}: batch {batch.batch_id} was stored, and now ends with {beyond}: the checkpoint is older than "
                 f"the sink; {_WAYS_OUT}, both with a new checkpoint"
@@ -85,7 +86,8 @@ def _check_that_it_connects(who: str, stored: Progress, batch: BatchOf) -> None:
         )
     if batch.start_offsets is None:
         return
-    if (gap := _difference(batch.start_offsets, stored.end_offsets, operator.eq)) is not None:
+    gap = _difference(batch.start_offsets, stored.end_offsets, operator.eq)
+    if (gap := gap or _not_stored(batch.start_offsets, stored.end_offsets)) is not None:
         raise ProgressError(
             f"{who}: batch {batch.batch_id} begins with {gap}: the checkpoint was changed or is older than the sink; "
             f"{_WAYS_OUT}, both with a new checkpoint"
@@ -111,4 +113,17 @@ def _difference(
                     return f"{partition_name(*of)} {gone} and not at offset {offset}"
             elif not fits(my_source.next[of], offset):
                 return f"{partition_name(*of)} at offset {my_source.next[of]} and not {offset}"
+    return None
+
+
+def _not_stored(mine: Sequence[Offsets], stored: Sequence[Offsets]) -> str | None:
+    """The first partition with records of which the stored offsets know nothing, in words; None if there is none.
+
+    A checkpoint that is older than the sink plans its batches anew, perhaps with partitions that came in between.
+    """
+    for my_source, its_source in zip(mine, stored, strict=True):
+        for of, offset in sorted(my_source.next.items() if its_source.next else ()):
+            ids = my_source.id_of(of[0]), its_source.id_of(of[0])
+            if offset and (of not in its_source.next or (None not in ids and ids[0] != ids[1])):
+                return f"{partition_name(*of)} at offset {offset}, of which nothing is stored"
     return None

@@ -50,6 +50,10 @@ def test_what_is_written_and_what_is_skipped(stored: Progress | None, batch: Bat
         (STORED, BatchOf("query", 8, at(190, 230), at(160, 220)), "has stored batch 5, and this is batch 8"),
         (None, NEXT, "first_batch=6 says that the sink was added"),
         (STORED, dataclasses.replace(REPLAY, end_offsets=at(100, 201)), "orders-1 at offset 201 and not 200"),
+        # An older checkpoint plans batches anew, with a partition or a topic that came in between.
+        (STORED, dataclasses.replace(REPLAY, end_offsets=at(100, 200, 7)), "orders-2 at offset 7, of which nothing is"),
+        (STORED, dataclasses.replace(REPLAY, end_offsets=at(9, 9, topic_id="b")), "orders-0 at offset 9, of which"),
+        (STORED, BatchOf("query", 6, at(150, 200, 9), at(100, 200, 7)), "orders-2 at offset 7, of which nothing is"),
         (STORED, dataclasses.replace(RESUMED, start_offsets=at(0, 0)), "begins with orders-0 at offset 0 and not 100"),
         (STORED, dataclasses.replace(RESUMED, start_offsets=at(100)), "orders-1 without it"),
         (STORED, dataclasses.replace(RESUMED, start_offsets=None), "where it begins is not known"),
