@@ -61,6 +61,7 @@ class Exchange:
         self._who = f"{group}, member {name}" if name else group
         self._on_assign = on_assign
         self._on_revoke = on_revoke
+        self._rebalances = 0
         try:
             self._producer = Producer(_producer_settings(client, group, name))
             self._producer.init_transactions(_START_TIMEOUT_S)
@@ -80,11 +81,21 @@ class Exchange:
 
     def read(self, timeout_s: float, most: int) -> list[Record]:
         """Return what has arrived, after `timeout_s` at the latest. Raises MessagingError."""
+        messages: list[Message] = []
+        wait_s = max(0.0, timeout_s)
         try:
-            first = self._consumer.poll(max(0.0, timeout_s))
-            if first is None:
-                return []
-            return list(self._records([first, *self._consumer.consume(most - 1, 0)]))
+            # One by one: a rebalance between two of them must not leave what came before it, as its partitions may be
+            # another member's now. Their next owner reads it, from what is committed.
+            while len(messages) < most:
+                before = self._rebalances
+                message = self._consumer.poll(wait_s)
+                if self._rebalances != before:
+                    messages.clear()
+                if message is None:
+                    break
+                messages.append(message)
+                wait_s = 0.0
+            return list(self._records(messages))
         except KafkaException as failure:
             raise self._ending(failure) from None
 
@@ -194,10 +205,12 @@ class Exchange:
     # Partitions
 
     def _assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalances += 1
         if self._on_assign is not None:
             self._on_assign([(each.topic, each.partition) for each in partitions])
 
     def _revoked(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self._rebalances += 1
         if self._on_revoke is not None:
             self._on_revoke([(each.topic, each.partition) for each in partitions])
 
