@@ -59,6 +59,7 @@ class Exchange:
         only commits offsets.
         """
         self._who = f"{group}, member {name}" if name else group
+        self._joins = joins
         self._on_assign = on_assign
         self._on_revoke = on_revoke
         self._rebalances = 0
@@ -137,6 +138,9 @@ class Exchange:
         on.
         """
         failures: dict[int, KafkaError] = {}
+        if self._joins and not self._consumer.memberid():
+            # Brokers take offsets without a member for those of an older client, and check no generation.
+            raise NotCommittedError(f"{self._who}: this member has left the group, as it did not ask for so long")
         try:
             self._producer.begin_transaction()
             for index, each in enumerate(outgoing):

@@ -22,7 +22,7 @@ from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Producer
 from highwater.pipeline.kafka.sender import FENCED, FencedError, fenced_text
 from highwater.pipeline.progress.batch import BatchOf, Progress
-from highwater.pipeline.progress.in_hand import batch_in_hand
+from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
 from highwater.pipeline.progress.marker import from_marker, to_marker
 from highwater.pipeline.progress.rule import Decision, decide
 from highwater.pipeline.sink import batch_tasks
@@ -38,6 +38,8 @@ TRIES: Final = 3
 _SERVERS: Final = "kafka.bootstrap.servers"
 _SPECULATION: Final = "spark.speculation"
 _COLUMNS_TARGET: Final = "the topics of the column topic"
+_UNKNOWN_END: Final = "it is not known whether the transaction was committed"
+_ONCE: Final = OncePerBatch()
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -75,6 +77,8 @@ class Sink:
                 "without topic, marker_topic has to name a topic of the cluster, with which the marker is kept"
             )
         self._transactional_id = transactional_id
+        servers = ",".join(f"{host}:{port}" for host, port in self._options.settings.bootstrap_servers)
+        self._name = f"sink {transactional_id} at {servers}"
         self._client = Client(self._options.settings)
         self._producer: Producer | None = None
         self._before: Producer | None = None
@@ -84,7 +88,10 @@ class Sink:
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write the rows once, or nothing if they are there already. Raises PipelineError, or what the query raised."""
-        self._write(frame, batch_in_hand(frame, batch_id))
+        batch = batch_in_hand(frame, batch_id)
+        _ONCE.check(self._name, batch)
+        self._write(frame, batch)
+        _ONCE.done(self._name, batch)
 
     def _write(self, frame: DataFrame, batch: BatchOf | None) -> None:
         if self._fenced:
@@ -240,7 +247,10 @@ class Sink:
             if batch is not None:
                 # The marker will say how it ended.
                 raise
-            raise SinkError(f"it is not known whether the transaction was committed: {lost}") from None
+            raise SinkError(f"{_UNKNOWN_END}: {lost}") from None
+        if batch is None and error is not None and error.is_retriable:
+            # The last of several tries: an earlier one may have ended it.
+            raise SinkError(f"{_UNKNOWN_END}: {error}")
         self._check(error, "the transaction cannot be committed")
 
     def _abort(self) -> None:

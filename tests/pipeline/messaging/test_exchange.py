@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from highwater.pipeline.messaging import exchange
+from highwater.pipeline.messaging.errors import NotCommittedError
 from highwater.pipeline.messaging.exchange import Exchange
 
 
@@ -42,6 +43,9 @@ class FakeClient:
     def __init__(self, _: dict[str, Any]) -> None:
         self.queue: list[FakeMessage | str] = []
 
+    def memberid(self) -> None:
+        """It has left the group."""
+
     def init_transactions(self, _: float) -> None:
         """Nothing was left open."""
 
@@ -57,7 +61,7 @@ class FakeClient:
         return None
 
     def consume(self, _: int, timeout_s: float) -> list[FakeMessage]:
-        return list(iter(lambda: self.poll(timeout_s), None))  # type: ignore[arg-type]
+        return list(iter(lambda: self.poll(timeout_s), None))
 
 
 @pytest.mark.parametrize(
@@ -80,3 +84,10 @@ def test_nothing_is_kept_of_partitions_that_went(
     member.subscribe(["orders"])
     consumer.queue = [FakeMessage(each) if isinstance(each, int) else each for each in queue]
     assert [each.offset for each in member.read(0, 100)] == expected
+
+
+def test_one_who_left_the_group_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchange, "Producer", FakeClient)
+    monkeypatch.setattr(exchange, "Consumer", FakeClient)
+    with pytest.raises(NotCommittedError, match=r"^billing, member one: this member has left the group"):
+        Exchange({}, "billing", "one").commit([], {("orders", 0): 1})

@@ -1,0 +1,84 @@
+"""How the sink of a whole batch ends, with a client that answers by script: nothing twice, nothing in silence."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+from pyspark.sql.types import StringType, StructType
+
+from highwater.pipeline.kafka.model import BrokerError, Producer
+from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.progress.batch import BatchOf, ProgressError
+from highwater.pipeline.sink import batch_transaction
+from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.sink.errors import SinkError
+
+CONF = SimpleNamespace(get=lambda name, default: default)
+FRAME: Any = SimpleNamespace(
+    sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: CONF)),
+    schema=StructType().add("value", StringType()),
+)
+
+
+class ScriptedClient:
+    def __init__(self, end: BrokerError | None) -> None:
+        self._end = end
+
+    def init_producer_id(self, *_: object) -> Producer:
+        return Producer(1, 0)
+
+    def committed_offsets(self, _: str) -> dict[object, object]:
+        return {}
+
+    def add_partitions_to_transaction(self, *_: object) -> dict[object, BrokerError]:
+        return {}
+
+    def add_offsets_to_transaction(self, *_: object) -> None:
+        return None
+
+    commit_offsets_in_transaction = add_partitions_to_transaction
+
+    def end_transaction(self, *_: object, commit: bool) -> BrokerError | None:
+        return self._end if commit else None
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Each time that the rows were written."""
+    found: list[object] = []
+    monkeypatch.setattr(Sink, "_counts", lambda _: {"out": 1})
+
+    def run(*given: object) -> dict[object, int]:
+        found.append(given)
+        return {}
+
+    monkeypatch.setattr(Sink, "_run", run)
+    return found
+
+
+def sink(monkeypatch: pytest.MonkeyPatch, end: BrokerError | None = None) -> Sink:
+    monkeypatch.setattr(batch_transaction, "Client", lambda _: ScriptedClient(end))
+    return Sink("127.0.0.1:9092", "copy", "out")
+
+
+def test_a_frame_whose_commit_may_have_worked_is_not_written_again(
+    monkeypatch: pytest.MonkeyPatch, runs: list[object]
+) -> None:
+    slow = sink(monkeypatch, BrokerError(ErrorCode.concurrent_transactions))
+    with pytest.raises(SinkError, match=r"^it is not known whether the transaction was committed: "):
+        slow.append(FRAME)
+    assert len(runs) == 1
+
+
+def test_a_second_write_of_a_batch_is_not_taken_for_a_replay(
+    monkeypatch: pytest.MonkeyPatch, runs: list[object]
+) -> None:
+    batch = BatchOf("query", 0, (Offsets({("in", 0): 5}),), run_id="run")
+    monkeypatch.setattr(batch_transaction, "batch_in_hand", lambda *_: batch)
+    sink(monkeypatch).write(FRAME, 0)
+    with pytest.raises(ProgressError, match=r"^sink copy at 127\.0\.0\.1:9092 was given batch 0 twice"):
+        sink(monkeypatch).write(FRAME, 0)
+    assert len(runs) == 1
