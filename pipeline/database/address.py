@@ -60,6 +60,8 @@ def read_address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port
+        if "@" in parts.path + parts.fragment:
+            raise ValueError  # a password with / or # in it ends the address, and the rest would be shown
     except ValueError:
         raise SettingsError(
             f"the {scheme} URL cannot be read: write {_FORMS}, with %40 for @, %2F for / and %3A for : in a password"

@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -90,10 +90,12 @@ class Sink:
         unfinished = self.directory / _WRITING
         shutil.rmtree(unfinished, ignore_errors=True)  # of a driver that was killed
         # A task of that driver that still runs finds its folder gone, and not this one.
-        writing = unfinished / uuid4().hex
-        writing.mkdir(parents=True)
+        written, writing = unfinished / uuid4().hex, unfinished / uuid4().hex
+        written.mkdir(parents=True)
         reach(CrashPoint.SINK_BEGUN)
-        self._write_files(frame, writing)
+        sizes = self._write_files(frame, written)
+        writing.mkdir()
+        _take(sizes, written, writing)
         reach(CrashPoint.SINK_WRITTEN)
         _write_flushed(writing / SUCCESS, success_text(self.directory, Progress.after(batch)))
         _flush_folder(writing)
@@ -108,19 +110,25 @@ class Sink:
         _flush_folder(finished.parent)
         reach(CrashPoint.SINK_COMMITTED)
 
-    def _write_files(self, frame: DataFrame, writing: Path) -> None:
-        """Tasks write and flush. A file of another attempt at a task is not in their answers, and goes."""
-        task = _task(str(writing), self._compression)
+    def _write_files(self, frame: DataFrame, written: Path) -> dict[str, int]:
+        """Tasks write and flush. Returns the files of their answers, and the sizes in bytes."""
+        task = _task(str(written), self._compression)
         answers = frame.mapInArrow(task, "name string, bytes long").collect()
         sizes = {row["name"]: row["bytes"] for row in answers}
-        there = {path.name: path.stat().st_size for path in writing.iterdir()}
+        there = {path.name: path.stat().st_size for path in written.iterdir()}
         if missing := [name for name, size in sizes.items() if there.get(name) != size]:
             raise FilesError(
                 f"{self.directory}: {len(missing)} of {len(sizes)} files that tasks wrote are not to be seen here: "
                 "driver and executors have to share the folder"
             )
-        for name in there.keys() - sizes.keys():
-            (writing / name).unlink()
+        return sizes
+
+
+def _take(names: Iterable[str], written: Path, writing: Path) -> None:
+    """Move these files to where no task writes: one that was forgotten may still begin a file beside them."""
+    for name in names:
+        (written / name).rename(writing / name)
+    shutil.rmtree(written, ignore_errors=True)
 
 
 def _task(folder: str, compression: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

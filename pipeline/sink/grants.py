@@ -11,6 +11,8 @@ import secrets
 import socket
 import struct
 import threading
+import time
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple
 
@@ -21,6 +23,7 @@ _TASK: Final = struct.Struct(">i")
 _QUESTION_BYTES: Final = _TOKEN_BYTES + _TASK.size
 _YES, _NO = b"y", b"n"
 _TIMEOUT_S: Final = 30.0
+_LEAST_S: Final = 0.001
 
 
 class GrantAddress(NamedTuple):
@@ -50,6 +53,7 @@ class Grants:
         self._listening = socket.create_server((bind_host, 0))
         self.address = GrantAddress(host, self._listening.getsockname()[1], secrets.token_bytes(_TOKEN_BYTES))
         self._given: set[int] = set()
+        self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="grants", daemon=True)
 
     def __enter__(self) -> Grants:
@@ -69,20 +73,24 @@ class Grants:
                 asking, _ = self._listening.accept()
             except OSError:
                 return
-            with asking:
-                try:
-                    self._answer(asking)
-                except OSError:
-                    continue
+            # A stranger who says nothing must not keep the tasks waiting.
+            threading.Thread(target=self._answer, args=(asking,), name="grant", daemon=True).start()
 
     def _answer(self, asking: socket.socket) -> None:
-        asking.settimeout(_TIMEOUT_S)
+        with asking, suppress(OSError):
+            self._answer_in_time(asking, time.monotonic() + _TIMEOUT_S)
+
+    def _answer_in_time(self, asking: socket.socket, deadline_s: float) -> None:
         question = bytearray()
-        while len(question) < _QUESTION_BYTES and (piece := asking.recv(_QUESTION_BYTES - len(question))):
+        while len(question) < _QUESTION_BYTES:
+            asking.settimeout(max(_LEAST_S, deadline_s - time.monotonic()))
+            if not (piece := asking.recv(_QUESTION_BYTES - len(question))):
+                return
             question += piece
-        if len(question) < _QUESTION_BYTES or not secrets.compare_digest(question[:_TOKEN_BYTES], self.address.token):
+        if not secrets.compare_digest(question[:_TOKEN_BYTES], self.address.token):
             return
         (task,) = _TASK.unpack_from(question, _TOKEN_BYTES)
-        answer = _NO if task in self._given else _YES
-        self._given.add(task)
+        with self._lock:
+            answer = _NO if task in self._given else _YES
+            self._given.add(task)
         asking.sendall(answer)

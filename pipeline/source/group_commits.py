@@ -66,8 +66,9 @@ class GroupCommits:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.bind(f"\0{self._name}")
         self._socket.listen()
-        for work in (self._commit_what_is_due, self._listen):
-            threading.Thread(target=work, name=work.__name__, daemon=True).start()
+        self._committing = threading.Thread(target=self._commit_what_is_due, name="group commits", daemon=True)
+        self._committing.start()
+        threading.Thread(target=self._listen, name="group commits' listener", daemon=True).start()
 
     @property
     def address(self) -> JsonOffsets:
@@ -94,7 +95,8 @@ class GroupCommits:
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._next is None)
+        # Not until nothing is left: a listener's last word may come when nobody commits any more.
+        self._committing.join()
         # A thread that waits in accept() would not notice a close.
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

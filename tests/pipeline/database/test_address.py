@@ -50,6 +50,9 @@ def test_servers() -> None:
         ("sqlite::memory:", "names no file"),
         ("postgresql:results", "lacks its two slashes"),
         ("mysql://u:sec/ret@h:3306/d", "cannot be read: .* with %40 for @"),
+        ("mysql://u:/secret@h:3306/d", "cannot be read: .* %2F for / "),
+        ("postgresql://u:12/secret@h/d", "cannot be read: .* %2F for / "),
+        ("postgresql://u:12#secret@h/d", "cannot be read: .* %2F for / "),
         ("u:secret@h", "names no database"),
     ],
 )

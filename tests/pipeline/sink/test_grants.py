@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import pytest
 
 from highwater.pipeline.errors import ClientError
+from highwater.pipeline.sink import grants as grants_module
 from highwater.pipeline.sink.grants import Grants
+
+DEADLINE_S = 2.0
 
 
 def test_each_task_may_write_once() -> None:
@@ -28,6 +32,15 @@ def test_a_stranger_takes_no_permission() -> None:
         assert not grants.address._replace(token=bytes(16)).ask(0)
         with socket.create_connection((grants.address.host, grants.address.port)) as silent:
             silent.sendall(b"x")
+        assert grants.address.ask(0)
+
+
+def test_a_silent_stranger_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grants_module, "_TIMEOUT_S", DEADLINE_S)
+    with Grants("127.0.0.1", "127.0.0.1") as grants, socket.create_connection(grants.address[:2]), ExitStack() as open_:
+        for _ in range(3):
+            open_.enter_context(socket.create_connection(grants.address[:2])).sendall(b"x")
+        # Each of them would otherwise have the driver's ear for the whole time.
         assert grants.address.ask(0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
 from highwater.pipeline.kafka.settings import Settings, settings_of
 from highwater.pipeline.source.group_commits import COMMITS, Finished, GroupCommits, tell
 from highwater.pipeline.source.listener import FinishedBatches
-from tests.pipeline.source.topics import Topics
+from tests.pipeline.source.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until
 
 QUERY = "7a1c9b6e-0000-0000-0000-000000000000"
@@ -23,6 +24,19 @@ QUERY = "7a1c9b6e-0000-0000-0000-000000000000"
 @pytest.fixture
 def settings(topics: Topics) -> Settings:
     return settings_of({"bootstrap.servers": topics.address, "default.api.timeout.ms": "2000"})
+
+
+def test_a_late_word_does_not_keep_a_query_from_its_end() -> None:
+    commits = GroupCommits(settings_of({"bootstrap.servers": "127.0.0.1:1"}), "late")
+    with commits._changed:
+        commits._is_closed = True
+        commits._changed.notify_all()
+    commits._committing.join(DEADLINE_S)
+    commits._told(Finished({"orders": {"0": 1}}))
+    closing = threading.Thread(target=commits.close, daemon=True)
+    closing.start()
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()
 
 
 @pytest.fixture
