@@ -86,6 +86,7 @@ SANS_IO = (
     "bench/telemetry/notes.py",
     "bench/telemetry/rows.py",
     "bench/telemetry/sums.py",
+    "bench/telemetry/verdicts.py",
     "bench/trials/verdict.py",
     "broker/alone",
     "broker/clock.py",

@@ -41,6 +41,9 @@ def live(
         Path, typer.Option("--state", metavar="DIR", help="Where figures and the stream's checkpoint are kept.")
     ],
     topic: Topic = "hw.telemetry",
+    verdicts: Annotated[
+        str, typer.Option(metavar="NAME", help="The topic that gets a verdict of each objective in each closed second.")
+    ] = "hw.verdicts",
     control_config: ControlConfig = None,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[2]",
     every: Annotated[str, typer.Option(metavar="DURATION", help="How often figures are written.")] = "2s",
@@ -59,6 +62,7 @@ def live(
             control,
             state,
             topic=topic,
+            verdicts=verdicts,
             control_config=control_config,
             master=master,
             every_s=parse_duration_ns(every) / 1e9,

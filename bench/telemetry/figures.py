@@ -41,7 +41,7 @@ class SecondFigures:
     """One second since T0, of all tasks, and the hosts in it (the known fields of HostSample).
 
     closed: every task has told it, or it is older than the watermark. A figure of a closed second changes only if
-    records of it are told late. objectives: metric -> its value in this second alone.
+    records of it are told late. objectives: metric -> its value in this second alone; met: whether that is in bounds.
     """
 
     second: int
@@ -58,6 +58,7 @@ class SecondFigures:
     latencies: Mapping[str, Mapping[str, float]]
     hosts: Mapping[str, Mapping[str, float]]
     objectives: Mapping[str, float | None]
+    met: Mapping[str, bool | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class _View:
     def second(self, second: int) -> SecondFigures:
         windows, sums = self._windows, self.sums
         cpu = sums.cpu.get(second)
+        objectives = {name: self.in_second(name, second) for name, _ in self.bounds if is_live(name)}
         return SecondFigures(
             second=second,
             phase=self._phase(second),
@@ -218,7 +220,12 @@ class _View:
                 if second in series
             },
             hosts={host: samples[second] for host, samples in sorted(sums.hosts.items()) if second in samples},
-            objectives={name: self.in_second(name, second) for name, _ in self.bounds if is_live(name)},
+            objectives=objectives,
+            met={
+                name: None if (value := objectives[name]) is None else bound.met(value)
+                for name, bound in self.bounds
+                if name in objectives
+            },
         )
 
     def _phase(self, second: int) -> Literal["warmup", "measure", "drain"]:

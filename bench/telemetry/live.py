@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from highwater.bench.telemetry.figures import second_figures, trial_figures
 from highwater.bench.telemetry.store import Changed, Store
 from highwater.bench.telemetry.sums import Sums, TrialSums
+from highwater.bench.telemetry.verdicts import new_verdicts
 from highwater.pipeline.progress.batch import BatchOf, Progress
 from highwater.pipeline.progress.rule import Decision, decide
 
@@ -55,4 +56,5 @@ class Live:
         behind_s = None
         if sums.trial is not None and (told := sums.told_by_all()):
             behind_s = self._now_s() - (sums.trial.t0_unix_ns / 1e9 + told)
-        return Changed(sums, second_figures(sums, seconds), trial_figures(sums), behind_s)
+        of_seconds, of_trial = second_figures(sums, seconds), trial_figures(sums)
+        return Changed(sums, of_seconds, of_trial, behind_s, new_verdicts(sums, of_seconds, of_trial))

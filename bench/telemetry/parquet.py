@@ -37,10 +37,11 @@ SCHEMA: Final = pa.schema(
         ("latencies", pa.map_(pa.string(), _LATENCY)),
         ("hosts", pa.map_(pa.string(), _NUMBERS)),
         ("objectives", _NUMBERS),
+        ("met", pa.map_(pa.string(), pa.bool_())),
     ]
 )
 """Of rows that describe the same second of a trial, the one of the highest batch counts."""
-_MAPS: Final = ("latencies", "hosts", "objectives")
+_MAPS: Final = ("latencies", "hosts", "objectives", "met")
 
 
 class ParquetSink:

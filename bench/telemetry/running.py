@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from highwater.bench.telemetry.reading import sums_in_one_process
 from highwater.bench.telemetry.store import Changed, Store, StoredTrial
 from highwater.bench.telemetry.sums import Sums
 from highwater.bench.telemetry.topics import make_topic
+from highwater.bench.telemetry.verdict_topic import PARTITIONS, VerdictTopic
 from highwater.bench.workload.command_config import read_command_config
 from highwater.pipeline.errors import PipelineError
 from highwater.spark_loadgen.histogram import Histogram
@@ -33,6 +35,7 @@ def run_live(
     state: Path,
     *,
     topic: str,
+    verdicts: str,
     control_config: Path | None,
     master: str,
     every_s: float,
@@ -41,11 +44,15 @@ def run_live(
 ) -> None:
     """Run the stream until Ctrl-C, or until it has read what is there. Raises UsageError.
 
-    on_trial: called for each trial that changed, every few micro-batches and when it has ended.
+    verdicts: the topic that gets them. on_trial: called for each trial that changed, every few micro-batches and when
+    it has ended.
     """
     source = control_topic(control, topic, control_config)
     source.kafka_properties()  # refuses what the stream could not use
+    if verdicts == topic:
+        raise UsageError(f"--verdicts {verdicts} is the topic that load tasks publish to; name another one")
     make_topic(control, source.connection, topic)
+    make_topic(control, source.connection, verdicts, PARTITIONS)
     state.mkdir(parents=True, exist_ok=True)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -60,14 +67,22 @@ def run_live(
             signal.signal(number, lambda *_: stop.set())  # Spark has put its own in place
         store.claim(f"{topic} at {control}")
         live = Live(store, [ParquetSink(state)])
-        query = start_live(spark, source, live, state, every_s=every_s, once=once, on_batch=_teller(store, on_trial))
-        try:
-            while not stop.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
-                pass
-        except StreamingQueryException as error:
-            raise UsageError(f"the stream ended: {_reason(error)}") from error
-        finally:
-            query.stop()
+        tell = _teller(store, on_trial)
+        with VerdictTopic(replace(source, topic=verdicts), store) as verdict_topic:
+            verdict_topic.send_new()  # what the process before this one stored and did not send
+
+            def on_batch(changed: Sequence[Changed]) -> None:
+                verdict_topic.send_new()
+                tell(changed)
+
+            query = start_live(spark, source, live, state, every_s=every_s, once=once, on_batch=on_batch)
+            try:
+                while not stop.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]
+                    pass
+            except StreamingQueryException as error:
+                raise UsageError(f"the stream ended: {_reason(error)}") from error
+            finally:
+                query.stop()
 
 
 def sum_up(control: str, *, topic: str, control_config: Path | None, engine: str, master: str) -> Sums:

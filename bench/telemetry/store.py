@@ -6,10 +6,11 @@ The job writes; the live page and the terminal read. A reader sees whole micro-b
 from __future__ import annotations
 
 import json
+import secrets
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,11 +18,12 @@ from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.figures import SecondFigures, TrialFigures
 from highwater.bench.telemetry.notes import EndNote, MeasureNote, TrialNote, decode_note, encode_note
 from highwater.bench.telemetry.sums import TaskRow, TrialSums
+from highwater.bench.telemetry.verdicts import Verdict
 from highwater.pipeline.progress.batch import Progress, offsets_from_text, offsets_to_text
 from highwater.spark_loadgen.histogram import Histogram
 
 FILE: Final = "live.sqlite"
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 create table meta(key text primary key, value text not null) without rowid;
 create table progress(
@@ -44,8 +46,13 @@ create table tasks(
 create table seconds(
     trial text, second integer, revision integer not null, figures text not null,
     primary key (trial, second)) without rowid;
+create table verdicts(
+    number integer primary key autoincrement, trial text not null, objective text not null, bound text not null,
+    second integer not null, value real, met integer, so_far real, so_far_met integer,
+    unique (trial, second, objective));
 create table malformed(reason text primary key, messages integer not null) without rowid;
 """
+_VERDICT_COLUMNS: Final = ", ".join(field.name for field in fields(Verdict))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +80,7 @@ class Changed:
     seconds: Sequence[SecondFigures]
     figures: TrialFigures
     behind_s: float | None
+    verdicts: Sequence[Verdict] = ()
 
 
 class Store:
@@ -135,6 +143,15 @@ class Store:
                     f"{self.path} has the figures of {before}, not of {topic}: use another --state directory"
                 )
 
+    def own_id(self) -> str:
+        """A name that no other store has, for the whole life of this one."""
+        with self._transaction():
+            found = self.meta("own_id")
+            if found is None:
+                found = secrets.token_hex(8)
+                self._put_meta("own_id", found)
+        return found
+
     def _put_meta(self, key: str, value: str) -> None:
         self._database.execute("insert or replace into meta values (?, ?)", (key, value))
 
@@ -159,6 +176,7 @@ class Store:
             for one in changed:
                 self._save_sums(one.sums, [figures.second for figures in one.seconds])
                 self._save_figures(one, written_unix_ms)
+                self._save_verdicts(one.verdicts)
 
     def _save_sums(self, sums: TrialSums, seconds: Sequence[int]) -> None:
         trial = sums.name
@@ -208,6 +226,12 @@ class Store:
         )
         self._put("trials", [row])
 
+    def _save_verdicts(self, verdicts: Sequence[Verdict]) -> None:
+        # A verdict that is there already is a mistake of ours, so nothing is replaced.
+        self._database.executemany(
+            f"insert into verdicts ({_VERDICT_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)", map(astuple, verdicts)
+        )
+
     def _put(self, table: str, rows: Iterable[Sequence[Any]]) -> None:
         taken = list(rows)
         if taken:
@@ -230,6 +254,18 @@ class Store:
         return [
             json.loads(text)
             for (text,) in self._all("select figures from seconds where trial = ? order by second", trial)
+        ]
+
+    def verdicts_from(self, number: int, at_most: int) -> list[tuple[int, Verdict]]:
+        """Verdicts by the number that each got when it was stored, from this number on."""
+        rows = self._all(
+            f"select number, {_VERDICT_COLUMNS} from verdicts where number >= ? order by number limit ?",
+            number,
+            at_most,
+        )
+        return [
+            (number, Verdict(trial, objective, bound, second, value, _truth(met), so_far, _truth(so_far_met)))
+            for number, trial, objective, bound, second, value, met, so_far, so_far_met in rows
         ]
 
     def malformed(self) -> dict[str, int]:
@@ -263,6 +299,7 @@ class Store:
             "select task, messages, first_number, last_number, told, skipped from tasks where trial = ?", trial
         ):
             sums.tasks[task] = TaskRow(*row)
+        sums.judged.update(second for (second,) in self._all("select second from verdicts where trial = ?", trial))
         return sums
 
     def _all(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
@@ -278,3 +315,7 @@ class Store:
             self._database.execute("rollback")
             raise
         self._database.execute("commit")
+
+
+def _truth(stored: int | None) -> bool | None:
+    return None if stored is None else bool(stored)

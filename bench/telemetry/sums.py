@@ -54,7 +54,7 @@ class TrialSums:
 
     histograms: metric -> second -> buckets. counts: row of Windows -> second -> count. cpu: second -> busiest task.
     closed: seconds below this one are closed; late: timed records that were told after their second was closed, and
-    late_seconds: which seconds these were. Late records are in all figures.
+    late_seconds: which seconds these were. Late records are in all figures. judged: seconds with verdicts.
     """
 
     name: str
@@ -69,6 +69,7 @@ class TrialSums:
     closed: int = 0
     late: int = 0
     late_seconds: set[int] = field(default_factory=set)
+    judged: set[int] = field(default_factory=set)
 
     @property
     def measure_start_s(self) -> int | None:

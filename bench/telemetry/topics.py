@@ -27,14 +27,14 @@ def cluster_of(bootstrap_servers: str, connection: Mapping[str, str]) -> str:
     return found
 
 
-def make_topic(bootstrap_servers: str, connection: Mapping[str, str], topic: str) -> None:
+def make_topic(bootstrap_servers: str, connection: Mapping[str, str], topic: str, partitions: int = PARTITIONS) -> None:
     """Make the topic if it is missing. Raises UsageError."""
     cluster_of(bootstrap_servers, connection)
     admin = _admin(bootstrap_servers, connection)
     if topic in admin.list_topics(timeout=_ANSWER_S).topics:
         return
     try:
-        for future in admin.create_topics([NewTopic(topic, PARTITIONS)]).values():
+        for future in admin.create_topics([NewTopic(topic, partitions)]).values():
             future.result(_ANSWER_S)
     except KafkaException as error:
         if error.args[0].name() != "TOPIC_ALREADY_EXISTS":

@@ -111,7 +111,7 @@ def test_a_directory_without_figures_or_with_those_of_another_version_is_refused
     with Store(tmp_path, create=True) as store:
         store._database.execute("update meta set value = '7' where key = 'schema_version'")
     for create in (False, True):
-        with pytest.raises(UsageError, match="has schema version 7, and this Highwater knows 1: use the Highwater"):
+        with pytest.raises(UsageError, match="has schema version 7, and this Highwater knows 2: use the Highwater"):
             Store(tmp_path, create=create)
     assert (tmp_path / "live.sqlite").exists()
 

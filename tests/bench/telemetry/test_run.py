@@ -25,8 +25,10 @@ from highwater.bench.telemetry.running import compare_with_results, compare_with
 from highwater.bench.telemetry.store import Store
 from highwater.bench.telemetry.sums import Sums
 from highwater.bench.telemetry.topics import make_topic
+from highwater.bench.telemetry.verdicts import record_of
 from highwater.bench.verify import disagreements
 from tests.bench.telemetry.messages import imagined_load, trial_note
+from tests.bench.telemetry.reading import records_at
 from tests.broker.running import RunningBroker, running_broker, start_broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("host_settings_stay")]
@@ -180,6 +182,10 @@ def test_a_job_that_is_killed_goes_on_and_ends_with_the_same_bits(tmp_path: Path
     assert len(sums.trials) > 1
     lines: list[str] = []
     assert compare_with_state(sums, state, lines.append) == 0, lines
+    with Store(state) as store:
+        verdicts = [record_of(verdict) for _, verdict in store.verdicts_from(0, 1_000_000)]
+    assert len(verdicts) == len(set(verdicts)) > 12
+    assert records_at(control.address, "hw.verdicts") == verdicts
     status, text = ended(
         highwater(
             "bench", "telemetry", "final", "--control", control.address, "--state", str(state), "--engine", "spark"
