@@ -150,8 +150,11 @@ def main() -> None:
             typer.echo(f"error: {message}", err=True)
         status = error.exit_code
     except ModuleNotFoundError as error:
-        extra = "pipeline" if sys.argv[1:2] == ["pipeline"] else "bench"
-        if (error.name or "").partition(".")[0] not in EXTRAS[extra]:
+        # Live figures, a part of bench, need both.
+        order = ("pipeline", "bench") if sys.argv[1:2] == ["pipeline"] else ("bench", "pipeline")
+        package = (error.name or "").partition(".")[0]
+        extra = next((name for name in order if package in EXTRAS[name]), None)
+        if extra is None:
             raise
         command = " ".join(("highwater", *sys.argv[1:2]))
         typer.echo(f"error: {command} needs {error.name}: pip install 'highwater[{extra}]'", err=True)

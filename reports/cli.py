@@ -63,10 +63,10 @@ def report(
     """
     # Imported here so that `highwater --help` stays fast.
     from highwater.bench.results import ResultDirectoryError, RunResult
+    from highwater.bench.telemetry.state import holds_live_figures
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
     from highwater.reports.facets import FacetKeys, UnknownFactorError
-    from highwater.reports.live import holds_live_figures
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 
     if most is not None and not markdown:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.telemetry.store import FILE, Store, StoredTrial
+from highwater.bench.telemetry.store import Store, StoredTrial
 from highwater.bench.telemetry.wording import bound_ns, evidence_line, objective_line, state_text, title_of
 from highwater.common.units import NONE, count_text, duration_ns_text, percent_text, plural, rate_text, significant
 from highwater.reports import axes
@@ -36,10 +36,6 @@ _MOST_HOSTS: Final = 4
 _WORST_HOSTS_FROM_S: Final = 30
 
 Second = Mapping[str, Any]
-
-
-def holds_live_figures(directory: Path) -> bool:
-    return (directory / FILE).is_file()
 
 
 def live_document(directory: Path) -> tuple[Document, int, bool]:

@@ -14,14 +14,15 @@ from highwater.cli import EXTRAS
 from tests.test_dependencies import requirements_of
 
 # Whoever imports one of these learns that it is not installed.
-WITHOUT = f"""
+WITHOUT_SOME = """
 import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {sorted(EXTRAS["bench"] | EXTRAS["pipeline"])}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+        if name.partition(".")[0] in MISSING:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 """
+WITHOUT = f"MISSING = {sorted(EXTRAS['bench'] | EXTRAS['pipeline'])}\n{WITHOUT_SOME}"
 MAIN = f"{WITHOUT}\nfrom highwater.cli import main; main()"
 EVERY_MODULE = """
 import importlib, pkgutil
@@ -59,6 +60,38 @@ def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: highwater {arguments[0]} needs ")
     assert line.endswith(f": pip install 'highwater[{extra}]'")
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "line"),
+    [
+        (
+            "pyarrow",
+            ("report", "{out}"),
+            (
+                "error: {out} is not a result directory: it has no manifest.json "
+                "(make one with: highwater bench run FILE --out DIR)"
+            ),
+        ),
+        (
+            "pyarrow",
+            ("bench", "telemetry", "show", "{out}"),
+            "error: highwater bench needs pyarrow: pip install 'highwater[pipeline]'",
+        ),
+        (
+            "pyspark",
+            ("bench", "telemetry", "live", "--control", "127.0.0.1:9", "--state", "{out}"),
+            "error: highwater bench needs pyspark: pip install 'highwater[bench]'",
+        ),
+    ],
+)
+def test_live_figures_need_both_and_other_reports_do_not(
+    tmp_path: Path, missing: str, arguments: tuple[str, ...], line: str
+) -> None:
+    code = f"MISSING = {[missing]}\n{WITHOUT_SOME}\nfrom highwater.cli import main; main()"
+    done = run(code, *(argument.format(out=tmp_path) for argument in arguments))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [line.format(out=tmp_path)]
 
 
 @pytest.mark.parametrize(

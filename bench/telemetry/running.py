@@ -47,6 +47,8 @@ def run_live(
     verdicts: the topic that gets them. on_trial: called for each trial that changed, every few micro-batches and when
     it has ended.
     """
+    from pyspark.errors import StreamingQueryException
+
     source = control_topic(control, topic, control_config)
     source.kafka_properties()  # refuses what the stream could not use
     if verdicts == topic:
@@ -57,7 +59,6 @@ def run_live(
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    from pyspark.errors import StreamingQueryException
 
     from highwater.bench.telemetry.job import start_live
     from highwater.bench.telemetry.session import telemetry_session

@@ -17,12 +17,12 @@ from typing import Any, Final
 from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.figures import SecondFigures, TrialFigures
 from highwater.bench.telemetry.notes import EndNote, MeasureNote, TrialNote, decode_note, encode_note
+from highwater.bench.telemetry.state import DATABASE, holds_live_figures
 from highwater.bench.telemetry.sums import TaskRow, TrialSums
 from highwater.bench.telemetry.verdicts import Verdict
 from highwater.pipeline.progress.batch import Progress, offsets_from_text, offsets_to_text
 from highwater.spark_loadgen.histogram import Histogram
 
-FILE: Final = "live.sqlite"
 SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 create table meta(key text primary key, value text not null) without rowid;
@@ -88,8 +88,8 @@ class Store:
 
     def __init__(self, directory: Path, *, create: bool = False) -> None:
         """Raises UsageError when there is no store, or one of another schema."""
-        self.path = directory / FILE
-        if not create and not self.path.is_file():
+        self.path = directory / DATABASE
+        if not create and not holds_live_figures(directory):
             raise UsageError(f"{directory} holds no live figures; highwater bench telemetry live --state writes them")
         try:
             mode = "rwc" if create else "ro"

@@ -33,7 +33,7 @@ from tests.broker.running import RunningBroker, running_broker, start_broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("host_settings_stay")]
 
-DEADLINE_S = 240
+DEADLINE_S = 160
 WORKLOAD = """\
 schema: bench.workload/1
 name: told
