@@ -136,6 +136,8 @@ def _print_trial(trial: StoredTrial) -> None:
 def _tell(sums: Sums) -> int:
     from highwater.bench.telemetry.figures import trial_figures
 
+    if not sums.trials:
+        typer.echo("no trial has published anything yet")
     for name, trial in sorted(sums.trials.items()):
         figures = trial_figures(trial)
         missing = f", {figures.missing} missing" if figures.missing else ""

@@ -34,7 +34,14 @@ def _messages(control: ControlTopic) -> Iterator[list[bytes | None]]:
     settings = {"bootstrap.servers": control.bootstrap_servers, "group.id": "highwater-telemetry", "log_level": 0}
     consumer = Consumer({**settings, **control.connection, "enable.auto.commit": False, "auto.offset.reset": "error"})
     try:
-        partitions = consumer.list_topics(control.topic, timeout=_ANSWER_S).topics[control.topic].partitions
+        # Asked for one topic, the broker might make it.
+        topics = consumer.list_topics(timeout=_ANSWER_S).topics
+        if control.topic not in topics:
+            raise UsageError(
+                f"there is no topic {control.topic} at {control.bootstrap_servers}; bench run --telemetry "
+                f"{control.bootstrap_servers} makes hw.telemetry"
+            )
+        partitions = topics[control.topic].partitions
         left: dict[int, int] = {}
         starts = []
         for partition in partitions:

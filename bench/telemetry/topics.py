@@ -42,10 +42,9 @@ def make_topic(bootstrap_servers: str, connection: Mapping[str, str], topic: str
 
 
 def check_control(control: ControlTopic, specification: Specification) -> None:
-    """Make the topic, and check that it is not on a cluster under test. Raises UsageError."""
+    """Check that the topic would not be on a cluster under test, and make it. Raises UsageError."""
     if all(cell.workload.producers.native for cell in specification.cells):
         raise UsageError("--telemetry: native clients publish nothing; use it with producers.driver client or wire")
-    make_topic(control.bootstrap_servers, control.connection, control.topic)
     own = cluster_of(control.bootstrap_servers, control.connection)
     for cell in specification.cells:
         cluster = cell.workload.system.external
@@ -57,6 +56,7 @@ def check_control(control: ControlTopic, specification: Specification) -> None:
                 f"--telemetry {control.bootstrap_servers} is the cluster under test: its figures would be part of its "
                 "load; start a control broker beside it (highwater broker start)"
             )
+    make_topic(control.bootstrap_servers, control.connection, control.topic)
 
 
 def _cluster_id(bootstrap_servers: str, connection: Mapping[str, str]) -> str | None:

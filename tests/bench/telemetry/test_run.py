@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -85,7 +84,7 @@ def until(found: Callable[[], object], what: str) -> None:
 def sums_at(control: str) -> Sums:
     try:
         return sums_in_one_process(ControlTopic(control))
-    except (UsageError, KeyError):  # the topic is not there yet
+    except UsageError:  # the topic is not there yet
         return Sums()
 
 
@@ -129,7 +128,7 @@ def test_the_topic_has_the_results_to_the_bit(tmp_path: Path, control: RunningBr
 def test_a_control_broker_that_is_killed_leaves_the_measurement_whole(tmp_path: Path, comes_back: bool) -> None:
     broker = start_broker(tmp_path / "control")
     try:
-        process = run(tmp_path, broker.address, measure="10s")
+        process = run(tmp_path, broker.address, measure="6s")
         until(lambda: any(trial.seconds > 1 for trial in sums_at(broker.address).trials.values()), "a published second")
         broker.kill()  # SIGKILL
         if comes_back:
@@ -142,7 +141,7 @@ def test_a_control_broker_that_is_killed_leaves_the_measurement_whole(tmp_path: 
         # A busy machine may make a trial inconclusive; that has other reasons than the control broker.
         assert result.summary.verdict.state != "invalid", result.summary.verdict
         assert (delivery.lost, delivery.failed) == (0, 0)
-        assert delivery.sent == delivery.acked == delivery.received == 2000 * 11
+        assert delivery.sent == delivery.acked == delivery.received == 2000 * 7
         assert use is not None
         if comes_back:
             assert use.unsent == 0
@@ -172,10 +171,9 @@ def test_a_job_that_is_killed_goes_on_and_ends_with_the_same_bits(tmp_path: Path
         return progress.batch_id + 1 if progress else 0
 
     with publishing(control.address):
-        for _ in range(2):
-            before, job = batches(), live("--every", "200ms")
-            until(lambda before=before: batches() > before + 1, "a micro-batch")  # type: ignore[misc]
-            kill_tree(job)
+        job = live("--every", "200ms")
+        until(lambda: batches() > 1, "a second micro-batch")
+        kill_tree(job)
     status, text = ended(live("--once"))
     assert status == 0, text
     sums = sums_at(control.address)
@@ -192,8 +190,8 @@ def test_a_job_that_is_killed_goes_on_and_ends_with_the_same_bits(tmp_path: Path
         )
     )
     assert status == 0, text
-    status, text = ended(highwater("bench", "telemetry", "show", str(state), "--all", "--json"))
-    assert {trial["trial"] for trial in json.loads(text)} == set(sums.trials)
+    with Store(state) as store:
+        assert {trial.name for trial in store.trials()} == set(sums.trials)
 
 
 @contextmanager

@@ -1,0 +1,61 @@
+"""Wrong control brokers and topics: refused in one line, and nothing is left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from typer.testing import CliRunner
+
+from highwater.cli import app
+from tests.broker.running import RunningBroker, running_broker
+
+WORKLOAD = """\
+schema: bench.workload/1
+name: told
+for_measurement: false
+system: {{kind: external, bootstrap_servers: "{address}"}}
+topics: {{partitions: 2}}
+producers: {{count: 1}}
+consumers: {{groups: 1, per_group: 1}}
+records: {{size: 200B}}
+load: {{rate: 100/s}}
+phases: {{warmup: 1s, measure: 2s}}
+trials: {{n: 1, seed: 7}}
+"""
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[RunningBroker]:
+    with running_broker(tmp_path / "log") as running:
+        yield running
+
+
+def topics_at(address: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).topics)
+
+
+def test_what_cannot_be_a_control_broker_or_a_topic_is_refused(tmp_path: Path, broker: RunningBroker) -> None:
+    workload = tmp_path / "told.yaml"
+    workload.write_text(WORKLOAD.format(address=broker.address))
+    run = ("run", str(workload), "--launcher", "process", "--out", str(tmp_path / "out"))
+    live = ("telemetry", "live", "--control", broker.address, "--state", str(tmp_path / "state"))
+    final = ("telemetry", "final", "--control", broker.address)
+    for arguments, message in (
+        # Another name of the same broker, which the ids of the clusters tell.
+        (
+            (*run, "--telemetry", f"localhost:{broker.port}"),
+            f"--telemetry localhost:{broker.port} is the cluster under",
+        ),
+        ((*live, "--verdicts", "hw.telemetry"), "--verdicts hw.telemetry is the topic that load tasks publish to"),
+        (final, f"there is no topic hw.telemetry at {broker.address}; bench run --telemetry"),
+    ):
+        found = CliRunner().invoke(app, ["bench", *arguments])
+        assert found.exit_code == 2, found.output
+        assert found.output.startswith(f"error: {message}")
+        assert found.output.count("\n") == 1
+    assert topics_at(broker.address) <= {"__consumer_offsets"}
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "state").exists()
