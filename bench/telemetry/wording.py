@@ -37,6 +37,8 @@ def title_of(trial: StoredTrial) -> str:
 def state_text(trial: StoredTrial) -> str:
     """`objectives held, after 42 s of the measured phase`."""
     figures = trial.figures
+    if figures["state"] == "waiting" and not figures["ended"]:
+        return _STATES["waiting"]
     over = "final" if figures["ended"] else f"after {figures['measured_s']} s of the measured phase"
     return f"{_STATES[figures['state']]}, {over}"
 

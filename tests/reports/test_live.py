@@ -56,6 +56,11 @@ def test_a_load_that_has_just_begun_or_not_yet(tmp_path: Path) -> None:
     write(tmp_path / "begun", "base-1", share=0.6)
     document, _, ended = live_document(tmp_path / "begun")
     assert not ended
+    assert "The measured phase has not begun<" in page.render(document)
+    (tmp_path / "measured").mkdir()
+    write(tmp_path / "measured", "base-1", share=0.9)
+    document, _, ended = live_document(tmp_path / "measured")
+    assert not ended
     assert "of the measured phase" in page.render(document)
 
 
