@@ -97,7 +97,7 @@ bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; 
 	@$(BIN)/python -m highwater.bench.development.beside_kafka $(ARGS)
 
 .PHONY: bench-pipeline
-bench-pipeline: setup-dev ## Compare topics in PySpark with Spark's Kafka connector (half an hour; ARGS="--records 100000"; Maven)
+bench-pipeline: setup-dev ## Compare sources and sinks of pipelines with others (an hour; ARGS="--only databases"; Maven)
 	@$(BIN)/python -m highwater.bench.development.pipeline_speed $(ARGS)
 
 .PHONY: bench-micro

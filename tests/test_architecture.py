@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "reports",
         "spark_loadgen",
         "tests.broker",
+        "tests.database_servers",
         "tuning",
     ),
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.

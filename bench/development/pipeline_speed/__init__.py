@@ -1,1 +1,1 @@
-"""Topics through Spark by Highwater's source, beside Spark's Kafka connector: `make bench-pipeline`."""
+"""Speed of sources and sinks of pipelines beside what others use: `make bench-pipeline`."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
 from highwater.bench.development.pipeline_reading import SHAPES, Shape, Topic
-from highwater.bench.development.pipeline_speed.session import cpu_s
+from highwater.bench.development.pipeline_speed.passes import Pass, timed
 
 JAVA, JAVA_TUNED, OURS, OURS_HEADERS = "java", "java, tuned", "highwater", "highwater, headers only"
 
@@ -23,14 +21,6 @@ READERS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     OURS: ("highwater", {}),
     OURS_HEADERS: ("highwater", {"columns": "offset,batchBytes"}),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """One read of a whole topic, in seconds of wall time and of CPU time of Spark's processes."""
-
-    wall_s: float
-    cpu_s: float
 
 
 def measure(
@@ -57,9 +47,7 @@ def _read(spark: SparkSession, address: str, topic: Topic, name: str) -> Pass:
     )
     has_values = "value" in frame.columns
     wanted = ["count(*)", "max(offset)", "sum(length(value))" if has_values else "count(batchBytes)"]
-    before_wall_s, before_cpu_s = time.perf_counter(), cpu_s()
-    (row,) = frame.selectExpr(*wanted).collect()
-    taken = Pass(time.perf_counter() - before_wall_s, cpu_s() - before_cpu_s)
+    (row,), taken = timed(frame.selectExpr(*wanted).collect)
     expected: list[Any] = [topic.count, topic.count - 1, topic.value_bytes if has_values else topic.count]
     assert list(row) == expected, f"{name} read {list(row)} of {topic.name}, which has {expected}"
     return taken

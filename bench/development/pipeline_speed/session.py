@@ -1,4 +1,4 @@
-"""One Spark session that has both formats, on a core of its own, and the CPU time that it has used."""
+"""One Spark session that has both formats, on a core of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -38,6 +37,7 @@ def session(cores: int, places: set[int]) -> Iterator[SparkSession]:
             "spark.sql.streaming.numRecentProgressUpdates": "10000",
             "spark.sql.warehouse.dir": f"{scratch}/warehouse",
             "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
         }
         os.sched_setaffinity(0, places)
         spark = SparkSession.builder.master(f"local[{cores}]").config(map=settings).getOrCreate()
@@ -61,15 +61,3 @@ def _end_java() -> None:
     gateway.proc.wait(30)
     SparkContext._gateway = None
     SparkContext._jvm = None
-
-
-def cpu_s() -> float:
-    """What the children of this process, which are Spark's JVM and its Python workers, have used so far."""
-    total = 0.0
-    for process in psutil.Process().children(recursive=True):
-        try:
-            used = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += used.user + used.system + used.children_user + used.children_system
-    return total

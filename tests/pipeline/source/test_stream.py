@@ -324,7 +324,7 @@ def test_a_stream_without_its_checkpoint_goes_on_where_its_sink_had_got_to(topic
     assert stream.batch() == offsets(range(13, 14))
     for text, words in (
         ("group:nobody", "resumeFrom=group:nobody: nothing is stored there"),
-        ("sink", "resumeFrom=sink: write it as"),
+        ("sink", "resumeFrom: write group:NAME"),
     ):
         with pytest.raises(PipelineError, match=words):
             query("resume", resumeFrom=text).plan()

@@ -1,0 +1,169 @@
+"""What was measured, as a page of tables."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from statistics import median
+from typing import Final
+
+from highwater.bench.analysis.statistics import paired_ratio_ci
+from highwater.bench.development.pipeline_reading import Topic
+from highwater.bench.development.pipeline_speed import databases, micro_batches, topics
+from highwater.bench.development.pipeline_speed.passes import Pass
+from highwater.bench.development.pipeline_speed.reading import JAVA, JAVA_TUNED, OURS, OURS_HEADERS
+from highwater.common.units import duration_ns_text, plural, rate_text, significant, size_text
+from highwater.tuning.facts import collect
+
+_NS_PER_MS: Final = 1_000_000
+_NS_PER_S: Final = 1_000_000_000
+
+
+def head(load_average: float, rounds: int, command: str) -> list[str]:
+    facts = collect()
+    return f"""\
+# Speed of pipelines
+
+Measured on {datetime.now(UTC):%Y-%m-%d}, {facts.cpu_model}, {plural(os.cpu_count() or 1, "processor")}, load average
+{load_average:.1f} before the first pass; PySpark {metadata.version("pyspark")}, connector 4.2.0. Medians of
+{plural(rounds, "round")}; readers and writers take turns in a random order. All of it again:
+
+```
+{command}
+```
+
+A ratio is Highwater's speed divided by that of the other one, with its 95 % interval. CPU is that of all processes that
+take part, except for the broker, which has a processor of its own.
+""".splitlines()
+
+
+def reading_head() -> list[str]:
+    return """
+## Batch reads on one processor
+
+`java` is Spark's Kafka connector; `java, tuned` has `kafka.max.poll.records=20000` and
+`kafka.max.partition.fetch.bytes=4194304`.
+""".splitlines()
+
+
+def reading_table(topic: Topic, shape: str, passes: Mapping[str, Sequence[Pass]]) -> list[str]:
+    lines = [
+        "",
+        f"### {shape}: {topic.count:,} records",
+        "",
+        "| reader | records/s | values | records per CPU second | ratio to java | to java, tuned | to that, by CPU |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, taken in passes.items():
+        wall_s = median(each.wall_s for each in taken)
+        cpu_s = median(each.cpu_s for each in taken)
+        ratios = ["", "", ""]
+        if name in (OURS, OURS_HEADERS):
+            ratios = [_by_wall(passes[java], taken) for java in (JAVA, JAVA_TUNED)]
+            ratios.append(_by_cpu(passes[JAVA_TUNED], taken))
+        values = f"{size_text(topic.value_bytes / wall_s)}/s" if name != OURS_HEADERS else "not read"
+        cells = [
+            name,
+            rate_text(topic.count / wall_s),
+            values,
+            rate_text(topic.count / cpu_s).removesuffix("/s"),
+            *ratios,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def micro_batch_table(durations_ms: Mapping[str, Sequence[int]], seconds: int) -> list[str]:
+    lines = f"""
+## Micro-batches
+
+{micro_batches.RATE_PER_S} records of 100 B per second into the sink `noop`, local[2], default trigger, the checkpoint
+on the same disk, {seconds} s in each round.
+
+| format | p50 | p95 | micro-batches |
+|---|---|---|---|
+""".splitlines()
+    for name, found in durations_ms.items():
+        p50, p95 = (duration_ns_text(_percentile(found, share) * _NS_PER_MS) for share in (0.5, 0.95))
+        lines.append(f"| {name} | {p50} | {p95} | {len(found)} |")
+    kafka, ours = (_percentile(durations_ms[name], 0.5) for name in micro_batches.FORMATS)
+    return [*lines, "", f"The difference of the two p50 is {ours - kafka:+d} ms."]
+
+
+def database_tables(found: Mapping[str, Mapping[str, Sequence[Pass]]], rows: int) -> list[str]:
+    lines = f"""
+## Databases
+
+A batch of {rows:,} rows of an int, a bigint, a double and a text of {databases.TEXT_BYTES} bytes, from Arrow in memory
+to the end of the commit, over one connection. The sink stores its progress in the same transaction;
+`{databases.SINK_WITH_KEY}` replaces rows by the bigint, and all of its rows are new here. The others are the driver
+alone, without a progress.
+""".splitlines()
+    for database, passes in found.items():
+        others = [name for name in passes if name not in (databases.SINK, databases.SINK_WITH_KEY)]
+        lines += ["", f"### {database}", "", *_writers_table(passes, rows, "rows", others)]
+    return lines
+
+
+def topic_tables(
+    alone: Mapping[str, Sequence[Pass]], in_spark: Mapping[str, Sequence[Pass]], kills_s: Sequence[float], records: int
+) -> list[str]:
+    middle, longest = (duration_ns_text(each * _NS_PER_S) for each in (median(kills_s), max(kills_s)))
+    return [
+        *f"""
+## Topics
+
+{records:,} records of {topics.VALUE_BYTES} B into one partition on one processor, from Arrow in memory to the last
+acknowledgement. librdkafka makes Python's values out of Arrow's, and calls produce() for each.
+
+""".splitlines(),
+        *_writers_table(alone, records, "records", [topics.LIBRDKAFKA]),
+        *f"""
+Through Spark, from a DataFrame in Spark's memory; `{topics.JAVA}` is Spark's Kafka connector, at least once.
+
+""".splitlines(),
+        *_writers_table(in_spark, records, "records", [topics.JAVA]),
+        "",
+        "A Python worker of the whole-batch sink is killed behind its last row. From SIGKILL to the commit of the same",
+        f"batch: {middle} (longest {longest}).",
+    ]
+
+
+def _writers_table(passes: Mapping[str, Sequence[Pass]], count: int, what: str, others: Sequence[str]) -> list[str]:
+    """Each writer, and its ratios to these others."""
+    titles = ["writer", f"{what}/s", f"{what} per CPU second"]
+    titles += [title for other in others for title in (f"ratio to {other}", "to that, by CPU")]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    for name, taken in passes.items():
+        cells = [
+            name,
+            rate_text(count / median(each.wall_s for each in taken)),
+            significant(count / median(each.cpu_s for each in taken)),
+        ]
+        for other in others:
+            base = passes[other]
+            cells += ["", ""] if name in others else [_by_wall(base, taken), _by_cpu(base, taken)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _percentile(values: Sequence[int], share: float) -> int:
+    return sorted(values)[min(int(len(values) * share), len(values) - 1)]
+
+
+def _by_wall(base: Sequence[Pass], head: Sequence[Pass]) -> str:
+    return _ratio([each.wall_s for each in base], [each.wall_s for each in head])
+
+
+def _by_cpu(base: Sequence[Pass], head: Sequence[Pass]) -> str:
+    return _ratio([each.cpu_s for each in base], [each.cpu_s for each in head])
+
+
+def _ratio(base: Sequence[float], head: Sequence[float]) -> str:
+    """Of speeds: how many times as fast `head` is, which is the ratio of the times turned around."""
+    found = paired_ratio_ci(head, base)
+    assert found is not None, "every pass takes time"
+    low, high = found.interval or (found.ratio, found.ratio)
+    return f"{found.ratio:.2f} ({low:.2f} to {high:.2f})"
