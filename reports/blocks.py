@@ -177,7 +177,8 @@ class LegendItem:
     swatch: Markup
 
 
-Layout = Literal["half", "pairs", "many", "full"]
+Layout = Literal["half", "narrow", "pairs", "many", "full"]
+"""narrow: half of the page, and on a telephone the whole chart without scrolling."""
 """Half the page's width, or all of it: two large panels beside each other, as many small ones as fit, or one."""
 
 

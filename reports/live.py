@@ -27,12 +27,14 @@ from highwater.reports.blocks import (
 )
 from highwater.reports.downsample import Point
 from highwater.reports.page import Document
-from highwater.reports.plot import HALF, Band, Level, Series, line_panel, swatch
+from highwater.reports.plot import Band, Level, Series, Size, line_panel, swatch
 from highwater.reports.quantity import NS_PER_MS
 
 _TONES: Final[dict[str, Tone]] = {"held": "good", "missed": "bad", "waiting": "warn", "open": "warn"}
 _TABLE_ROWS: Final = 20
 _MOST_HOSTS: Final = 4
+# On a telephone the latest second has to be in sight, and the letters large enough.
+_SIZE: Final = Size(440, 290)
 _WORST_HOSTS_FROM_S: Final = 30
 
 Second = Mapping[str, Any]
@@ -135,7 +137,9 @@ def _chart(
     ]
     judged = "p99" if "p99" in lines else next(iter(lines))
     finding = _finding(judged, lines[judged], unit)
-    drawing = line_panel(f"live-{name}", title, finding, series, x, y, HALF, bands=_phases(trial, shown), levels=levels)
+    drawing = line_panel(
+        f"live-{name}", title, finding, series, x, y, _SIZE, bands=_phases(trial, shown), levels=levels
+    )
     rows = [
         [
             str(second["second"]),
@@ -151,6 +155,7 @@ def _chart(
         [View("line", [Panel("", drawing)])],
         table(["second", *lines], rows, f"{title}, the latest {plural(len(rows), 'second')}"),
         legend=legend if len(series) > 1 else (),
+        layout="narrow",
     )
 
 

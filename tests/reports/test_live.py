@@ -44,6 +44,8 @@ def test_the_page_answers_first_and_needs_nothing_from_elsewhere(tmp_path: Path)
     assert 'http-equiv="refresh" content="3"' in html
     for chart in ("Throughput", "Produce latency", "End-to-end latency", "Lag", "CPU of the busiest hosts"):
         assert f"<h3>{chart}</h3>" in html
+    # No chart has a least width, so its latest second is in sight on a telephone.
+    assert set(re.findall(r'<figure[^>]* class="([^"]*)"', html)) == {"narrow"}
 
 
 def test_a_load_that_has_just_begun_or_not_yet(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tests.broker.running import RunningBroker, running_broker, start_broker
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("host_settings_stay")]
 
-DEADLINE_S = 160
+DEADLINE_S = 240
 WORKLOAD = """\
 schema: bench.workload/1
 name: told
@@ -206,7 +206,7 @@ def publishing(control: str) -> Iterator[None]:
         while not over.is_set():
             for number, message in enumerate(imagined_load(seed, trial_note(trial=f"run/{seed}")).encoded()):
                 producer.produce(TOPIC, message, key=str(number))
-                over.wait(0.02)
+                over.wait(0.05)
             seed += 1
         producer.flush(30)
 
