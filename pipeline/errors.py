@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+WAY_OUT: Final = "; failOnDataLoss=false goes on with what is there"
+"""The end of the text of a DataLossError."""
+
 
 class PipelineError(Exception):
     """What ends a read or a write. The text is one line without secrets."""
@@ -23,7 +28,7 @@ class DataLossError(PipelineError):
     """Records are gone that were to be read. The text names them, and the option that goes on without them."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; failOnDataLoss=false goes on with what is there")
+        super().__init__(f"{what}{WAY_OUT}")
         self.what = what
 
     def __reduce__(self) -> tuple[type[DataLossError], tuple[str]]:

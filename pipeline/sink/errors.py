@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.errors import WAY_OUT, DataLossError, PipelineError
 
-_OURS: Final = re.compile(r"\bhighwater\.pipeline\.[\w.]*\b[A-Z]\w*Error: (.+)")
+_OURS: Final = re.compile(r"\bhighwater\.pipeline\.[\w.]*\b([A-Z]\w*Error): (.+)")
 _LOST: Final = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|FetchFailed|Python worker failed to connect back"
     r"|[Ee]xecutor heartbeat timed out|Remote RPC client disassociated"
@@ -26,7 +26,10 @@ def of_job(error: Exception) -> Exception:
     """The error of a Spark job as one line if it is one of ours or a lost task; otherwise the error itself."""
     text = str(error)
     if ours := _OURS.search(text):
-        return SinkError(ours[1].strip())
+        # The source reads in the tasks of the sink's job: what it has lost is no failure of the sink.
+        if ours[1] == DataLossError.__name__:
+            return DataLossError(ours[2].strip().removesuffix(WAY_OUT))
+        return SinkError(ours[2].strip())
     if lost := _LOST.search(text):
         return TaskLostError(f"a task was lost: {lost[0]}")
     return error

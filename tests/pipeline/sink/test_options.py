@@ -11,9 +11,10 @@ from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, String
 
 from highwater.broker.records.batch import Codec
 from highwater.common.package_archive import write_archive
-from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.errors import DataLossError, SettingsError
 from highwater.pipeline.sink.batch_transaction import Sink
 from highwater.pipeline.sink.columns import written_columns
+from highwater.pipeline.sink.errors import SinkError, of_job
 from highwater.pipeline.sink.options import read_sink_options
 from highwater.pipeline.source.session import FOLDERS
 
@@ -123,3 +124,12 @@ def test_executors_get_what_the_sinks_import(tmp_path: Path) -> None:
         for name in modules
     )
     subprocess.run([sys.executable, "-P", "-c", code], check=True, cwd=tmp_path, env={"PATH": ""}, timeout=60)
+
+
+@pytest.mark.parametrize("raised", [DataLossError("orders-0: the log begins at 7"), SinkError("orders does not exist")])
+def test_what_the_source_has_lost_is_no_failure_of_the_sink(raised: Exception) -> None:
+    """The source reads in the tasks of the sink's job; `highwater pipeline run` has an exit code of its own for it."""
+    kind = type(raised)
+    line = f"{kind.__module__}.{kind.__name__}: {raised}"
+    found = of_job(RuntimeError(f"Job aborted due to stage failure:\n  File worker.py, line 1\n{line}\n\n\tat x.Y"))
+    assert (type(found), str(found)) == (kind, str(raised))
