@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from highwater.pipeline.database.address import read_address
@@ -42,6 +43,8 @@ class Sink:
             raise SettingsError(f"key is a list of columns: write key=[{key!r}]")
         address = read_address(url)
         self.name = table if name is None else name
+        self.row_count = 0
+        """How many rows this object has written."""
         self._id = f"{address.shown}#{self.name}"
         self._writer = Writer(dialect_of(address), table, self.name, key=key, create=create, first_batch=first_batch)
 
@@ -56,5 +59,13 @@ class Sink:
         """
         batch = batch_in_hand(frame, batch_id)
         _ONCE.check(self._id, batch)
-        self._writer.write(batch, columns_of(frame.schema), arrow_pieces(frame))
+        row_counts: list[int] = []
+        self._writer.write(batch, columns_of(frame.schema), _counted(arrow_pieces(frame), row_counts))
         _ONCE.done(self._id, batch)
+        self.row_count += sum(row_counts)
+
+
+def _counted(pieces: Iterator[pa.RecordBatch], row_counts: list[int]) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        row_counts.append(piece.num_rows)
+        yield piece

@@ -6,12 +6,34 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from highwater.common.nearest import did_you_mean
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.progress.batch import Progress, ProgressError, progress_from_json, progress_to_json
 
 SUCCESS: Final = "_SUCCESS"
+_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
+DEFAULT_CODEC: Final = _CODECS[0]
 _QUERY: Final = "query="
 _BATCH: Final = "batch="
+
+
+def check_folder(directory: str | Path) -> Path:
+    """The folder of a sink as a path. Raises SettingsError for a place that is no folder of a file system."""
+    text = str(directory).removeprefix("file://").removeprefix("file:")
+    if "://" in text:
+        raise SettingsError(
+            f"{text}: the sink renames folders, which object stores and HDFS are not asked to do here: "
+            "write to a file system that driver and executors share"
+        )
+    return Path(text).absolute()
+
+
+def check_codec(compression: str) -> None:
+    """Raises SettingsError for a codec that the sink does not know."""
+    if compression not in _CODECS:
+        raise SettingsError(
+            f"compression={compression} is not known{did_you_mean(compression, _CODECS)}; {', '.join(_CODECS)} are"
+        )
 
 
 def batch_folder(directory: Path, query_id: str, batch_id: int) -> Path:

@@ -22,10 +22,17 @@ from pyarrow import parquet
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
-from highwater.common.nearest import did_you_mean
 from highwater.pipeline.crash_points import CrashPoint, reach
-from highwater.pipeline.errors import PipelineError, SettingsError
-from highwater.pipeline.files.batches import SUCCESS, batch_folder, last_stored, success_text
+from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.files.batches import (
+    DEFAULT_CODEC,
+    SUCCESS,
+    batch_folder,
+    check_codec,
+    check_folder,
+    last_stored,
+    success_text,
+)
 from highwater.pipeline.progress.batch import BatchOf, Progress
 from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
 from highwater.pipeline.progress.rule import Decision, decide
@@ -33,7 +40,6 @@ from highwater.pipeline.progress.rule import Decision, decide
 _WRITING: Final = "_writing"
 _LOCK: Final = "_lock"
 _LOCK_WAIT_S: Final = 60
-_CODECS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _POLL_S: Final = 0.05
 _ONCE: Final = OncePerBatch()
 
@@ -45,23 +51,16 @@ class FilesError(PipelineError):
 class Sink:
     """Each micro-batch exactly once as `query=<id>/batch=<id>/*.parquet` in a folder that all executors share."""
 
-    def __init__(self, directory: str | Path, *, compression: str = "zstd", first_batch: int = 0) -> None:
+    def __init__(self, directory: str | Path, *, compression: str = DEFAULT_CODEC, first_batch: int = 0) -> None:
         """Raises SettingsError.
 
         compression: a codec of Parquet, such as zstd, snappy, gzip or none.
         first_batch: where a sink begins that is added to a running query.
         """
-        text = str(directory).removeprefix("file://").removeprefix("file:")
-        if "://" in text:
-            raise SettingsError(
-                f"{text}: the sink renames folders, which object stores and HDFS are not asked to do here: "
-                "write to a file system that driver and executors share"
-            )
-        if compression not in _CODECS:
-            raise SettingsError(
-                f"compression={compression} is not known{did_you_mean(compression, _CODECS)}; {', '.join(_CODECS)} are"
-            )
-        self.directory = Path(text).absolute()
+        self.row_count = 0
+        """How many rows this object has written."""
+        self.directory = check_folder(directory)
+        check_codec(compression)
         self._compression = compression
         self._first_batch = first_batch
 
@@ -76,6 +75,7 @@ class Sink:
         """
         batch = batch_in_hand(frame, batch_id)
         _ONCE.check(str(self.directory), batch)
+        row_count = 0
         with _plainly(self.directory), _locked(self.directory):
             stored = last_stored(self.directory)
             decision = decide(str(self.directory), stored, batch, first_batch=self._first_batch)
@@ -83,19 +83,20 @@ class Sink:
                 reach(CrashPoint.SINK_SKIPPED)
             else:
                 reach(CrashPoint.SINK_BEGINS)
-                self._write(frame, batch)
+                row_count = self._write(frame, batch)
         _ONCE.done(str(self.directory), batch)
+        self.row_count += row_count
 
-    def _write(self, frame: DataFrame, batch: BatchOf) -> None:
+    def _write(self, frame: DataFrame, batch: BatchOf) -> int:
         unfinished = self.directory / _WRITING
         shutil.rmtree(unfinished, ignore_errors=True)  # of a driver that was killed
         # A task of that driver that still runs finds its folder gone, and not this one.
         written, writing = unfinished / uuid4().hex, unfinished / uuid4().hex
         written.mkdir(parents=True)
         reach(CrashPoint.SINK_BEGUN)
-        sizes = self._write_files(frame, written)
+        row_counts = self._write_files(frame, written)
         writing.mkdir()
-        _take(sizes, written, writing)
+        _take(row_counts, written, writing)
         reach(CrashPoint.SINK_WRITTEN)
         _write_flushed(writing / SUCCESS, success_text(self.directory, Progress.after(batch)))
         _flush_folder(writing)
@@ -109,11 +110,12 @@ class Sink:
         writing.rename(finished)
         _flush_folder(finished.parent)
         reach(CrashPoint.SINK_COMMITTED)
+        return sum(row_counts.values())
 
     def _write_files(self, frame: DataFrame, written: Path) -> dict[str, int]:
-        """Tasks write and flush. Returns the files of their answers, and the sizes in bytes."""
+        """Tasks write and flush. Returns the files of their answers, and how many rows each has."""
         task = _task(str(written), self._compression)
-        answers = frame.mapInArrow(task, "name string, bytes long").collect()
+        answers = frame.mapInArrow(task, "name string, bytes long, rows long").collect()
         sizes = {row["name"]: row["bytes"] for row in answers}
         there = {path.name: path.stat().st_size for path in written.iterdir()}
         if missing := [name for name, size in sizes.items() if there.get(name) != size]:
@@ -121,7 +123,7 @@ class Sink:
                 f"{self.directory}: {len(missing)} of {len(sizes)} files that tasks wrote are not to be seen here: "
                 "driver and executors have to share the folder"
             )
-        return sizes
+        return {row["name"]: row["rows"] for row in answers}
 
 
 def _take(names: Iterable[str], written: Path, writing: Path) -> None:
@@ -137,15 +139,16 @@ def _task(folder: str, compression: str) -> Callable[[Iterator[pa.RecordBatch]],
         assert context is not None
         # Unique among the attempts of all tasks, also of a partition that is computed twice.
         name = f"part-{context.partitionId():05d}-{context.taskAttemptId()}.parquet"
-        size = _write_file(Path(folder, name), batches, compression)
-        if size is not None:
-            yield pa.RecordBatch.from_pydict({"name": [name], "bytes": [size]})
+        path = Path(folder, name)
+        if row_count := _write_file(path, batches, compression):
+            yield pa.RecordBatch.from_pydict({"name": [name], "bytes": [path.stat().st_size], "rows": [row_count]})
 
     return write
 
 
-def _write_file(path: Path, batches: Iterator[pa.RecordBatch], compression: str) -> int | None:
-    """Its size in bytes; None if there is no row, and no file."""
+def _write_file(path: Path, batches: Iterator[pa.RecordBatch], compression: str) -> int:
+    """Returns how many rows it has; without a row there is no file."""
+    row_count = 0
     writer: parquet.ParquetWriter | None = None
     with _file_on_demand(path) as open_file:
         for batch in batches:
@@ -154,11 +157,11 @@ def _write_file(path: Path, batches: Iterator[pa.RecordBatch], compression: str)
             if writer is None:
                 writer = parquet.ParquetWriter(open_file(), batch.schema, compression=compression)
             writer.write_batch(batch)
+            row_count += batch.num_rows
             reach(CrashPoint.SINK_WRITING)
-        if writer is None:
-            return None
-        writer.close()
-    return path.stat().st_size
+        if writer is not None:
+            writer.close()
+    return row_count
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import from_marker
 
 _GROUP: Final = "group:"
-_PARQUET: Final = "parquet:"
+PARQUET: Final = "parquet:"
 
 
 def resume_offsets(text: str, client: Client) -> Offsets:
@@ -40,7 +40,7 @@ def resume_offsets(text: str, client: Client) -> Offsets:
 
 def shown(text: str) -> str:
     """The text for messages, without the password of a database. Raises SettingsError as `resume_offsets` does."""
-    if text.startswith((_GROUP, _PARQUET)):
+    if text.startswith((_GROUP, PARQUET)):
         return text
     url, _, name = text.rpartition("#")
     return f"{read_address(url).shown}#{name}"
@@ -51,13 +51,13 @@ def _read(text: str, client: Client) -> tuple[str, Progress | None]:
     group = text.removeprefix(_GROUP)
     if text.startswith(_GROUP) and group:
         return text, _of_group(group, client)
-    folder = text.removeprefix(_PARQUET)
-    if text.startswith(_PARQUET) and folder:
+    folder = text.removeprefix(PARQUET)
+    if text.startswith(PARQUET) and folder:
         return text, last_stored(Path(folder))
     url, hash_sign, name = text.rpartition("#")
     if not hash_sign or not name:
         raise SettingsError(
-            f"resumeFrom: write {_GROUP}NAME, {_PARQUET}FOLDER, or the URL of a database with #NAME at its end"
+            f"resumeFrom: write {_GROUP}NAME, {PARQUET}FOLDER, or the URL of a database with #NAME at its end"
         )
     return shown(text), stored_progress(url, name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +11,12 @@ from highwater.common.nearest import did_you_mean
 from highwater.common.yaml_nodes import Document
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import PREFIX
+from highwater.pipeline.progress.resume import PARQUET
 from highwater.pipeline.run.document import Part
 from highwater.pipeline.run.model import (
     AVAILABLE_NOW,
     DATABASE_FORMAT,
+    PARQUET_FORMAT,
     TOPIC_FORMAT,
     Flow,
     Named,
@@ -27,7 +29,7 @@ from highwater.pipeline.run.model import (
     Sql,
     View,
 )
-from highwater.pipeline.run.sink_formats import FORMATS, check_sink_options
+from highwater.pipeline.run.sink_formats import FORMATS, check_sink_options, progress_name, with_transactional_ids
 from highwater.pipeline.run.storage import keeping_its_start
 from highwater.pipeline.source.options import read_options
 
@@ -88,6 +90,7 @@ class _Reader:
         for both in sorted(sources.keys() & views.keys()):
             root.part("views").fail(both, "a source has this name already")
         flows = {each: self._flow(each, part) for each, part in root.parts("flows").items()}
+        _check_folders(flows.values(), root)
         if not sources:
             root.fail("sources", "there is no source: a pipeline reads from at least one")
         if not flows:
@@ -139,7 +142,7 @@ class _Reader:
         if format_name == TOPIC_FORMAT:
             options = {**self._cluster, **options}
             if "resumeFrom" in options:
-                options["resumeFrom"] = self._database_url(options["resumeFrom"])
+                options["resumeFrom"] = self._stored_place(options["resumeFrom"])
             _check_options(part, options, is_stream=is_stream)
         elif format_name in FILE_FORMATS:
             path = self._path(part.text("path"))
@@ -168,29 +171,38 @@ class _Reader:
             name=name,
             origin=part.origin,
             query=self._query(part),
-            sink=self._sink(part.part("sink")),
+            sink=self._sink(name, part.part("sink")),
             output_mode=part.choice("output_mode", _OUTPUT_MODES, _OUTPUT_MODES[0]),
             trigger=trigger,
         )
 
-    def _sink(self, part: Part) -> Sink:
+    def _sink(self, flow: str, part: Part) -> Sink:
         part.check_keys(("format", "path", "options"))
         format_name = part.text("format")
         if format_name not in FORMATS:
             hint = did_you_mean(format_name, FORMATS) or f"; known are {', '.join(FORMATS)}"
             part.fail("format", f"{format_name!r} is no format of a sink{hint}")
         options = part.texts("options")
+        if "path" in options:
+            part.fail("options", "path is not one of them; it stands beside format")
         if "path" in part:
             options["path"] = self._path(part.text("path"))
         if format_name == DATABASE_FORMAT and "url" in options:
             options["url"] = self._database_url(options["url"])
         if FORMATS[format_name].is_topic:
-            options = {**self._cluster, **options}
+            name = progress_name(self._root.text("name"), flow)
+            options = with_transactional_ids({**self._cluster, **options}, name)
         try:
             check_sink_options(format_name, options)
         except SettingsError as error:
             part.fail(None, str(error))
         return Sink(format_name, part.origin, options)
+
+    def _stored_place(self, text: str) -> str:
+        """The value of resumeFrom, with the folder or the file of SQLite in it relative to the pipeline's file."""
+        if text.startswith(PARQUET):
+            return f"{PARQUET}{self._folder / text.removeprefix(PARQUET)}"
+        return self._database_url(text)
 
     def _database_url(self, url: str) -> str:
         """A file of SQLite is relative to the pipeline's file, as all paths are."""
@@ -228,6 +240,18 @@ class _Reader:
     def _path(self, text: str) -> str:
         """Paths with a scheme, such as s3a://, are Spark's affair."""
         return text if "://" in text else str(self._folder / text)
+
+
+def _check_folders(flows: Iterable[Flow], root: Part) -> None:
+    """The progress in a folder of files is that of one flow."""
+    owners: dict[str, str] = {}
+    for flow in flows:
+        if flow.sink.format == PARQUET_FORMAT:
+            folder = str(Path(flow.sink.options["path"]).resolve())
+            if owners.setdefault(folder, flow.name) != flow.name:
+                root.part("flows").fail(
+                    flow.name, f"flow {owners[folder]} writes files to {folder} too: give each flow a folder of its own"
+                )
 
 
 def _check_name(name: str, part: Part) -> None:

@@ -87,7 +87,7 @@ def lines_of_flow(
     yield f"  query       {_query_text(flow.query)}"
     yield f"  columns     {', '.join(f'{each.name} {each.dataType.simpleString()}' for each in frame.schema)}"
     yield f"  writes      {target_of(flow.sink.format, flow.sink.options)}"
-    yield f"  delivery    {FORMATS[flow.sink.format].delivery}"
+    yield f"  delivery    {FORMATS[flow.sink.format].delivery(flow.sink.options)}"
     yield f"  checkpoint  {_checkpoint_text(flow, storage)}"
 
 

@@ -29,7 +29,6 @@ class FlowRun:
     def __init__(self, flow: Flow, frame: DataFrame, sink: Sink, checkpoint: str, stopping: threading.Event) -> None:
         self.flow = flow
         self.progress = FlowProgress(flow.name)
-        self.rows_out: int | None = None
         self.was_stopped = False
         self._sink = sink
         self._stopping = stopping
@@ -52,12 +51,15 @@ class FlowRun:
             self.was_stopped = True
             raise _StoppedError
         try:
-            written = self._sink.write(frame, batch_id)
+            self._sink.write(frame, batch_id)
         except BaseException as error:
             self._failure = error
             raise
-        if isinstance(written, int):
-            self.rows_out = (self.rows_out or 0) + written
+
+    @property
+    def rows_out(self) -> int | None:
+        """How many rows the sink has written; None if it does not count them."""
+        return self._sink.row_count
 
     def look(self) -> bool:
         """Read Spark's reports; returns whether there was a new one."""

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Final, Protocol
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.run.model import DATABASE_FORMAT, TOPIC_FORMAT
-from highwater.pipeline.sink.options import AT_LEAST_ONCE, read_sink_options
+from highwater.pipeline.files.batches import DEFAULT_CODEC, check_codec, check_folder
+from highwater.pipeline.run.model import DATABASE_FORMAT, PARQUET_FORMAT, TOPIC_FORMAT
+from highwater.pipeline.sink.options import EXACTLY_ONCE, read_sink_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 class Sink(Protocol):
-    """Writes micro-batches."""
+    """Writes micro-batches. row_count: how many rows it has written; None if nobody counts them."""
 
-    def write(self, frame: DataFrame, batch_id: int) -> object:
+    @property
+    def row_count(self) -> int | None: ...
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write the rows of one micro-batch."""
 
 
@@ -35,12 +39,12 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class SinkFormat:
-    """delivery: what is promised, for people. target: where rows go, in words without secrets.
+    """delivery: what is promised with these options, for people. target: where rows go, in words without secrets.
 
     options: known names; None if `check` knows them. check: raises SettingsError.
     """
 
-    delivery: str
+    delivery: Callable[[Mapping[str, str]], str]
     options: tuple[str, ...] | None
     required: tuple[str, ...]
     target: Callable[[Mapping[str, str]], str]
@@ -74,8 +78,9 @@ class _Console:
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
         self._shown = _row_count(opened.options)
+        self.row_count = 0
 
-    def write(self, frame: DataFrame, batch_id: int) -> int:
+    def write(self, frame: DataFrame, batch_id: int) -> None:
         # Kept for the time of two actions: a stateful operator must not run twice in a batch.
         kept = frame.persist()
         try:
@@ -88,36 +93,41 @@ class _Console:
             rows = list(zip(*(column.to_pylist() for column in shown.columns), strict=True))
             left_out = f"; the first {len(rows)} of {count} rows" if count > len(rows) else ""
             self._opened.show(f"{self._opened.flow}, batch {batch_id}{left_out}", list(frame.columns), rows)
-        return count
+        self.row_count += count
 
 
-class _Topic:
-    """The whole batch in one transaction of Kafka. What it writes is counted by nobody."""
+def _open_topic(opened: Opened) -> Sink:
+    if _has_delivery(opened.options):
+        from highwater.pipeline.sink.partition_transaction import Sink as PartitionTransactions
 
-    def __init__(self, opened: Opened) -> None:
-        from highwater.pipeline.sink.batch_transaction import Sink as BatchTransaction
+        return PartitionTransactions(opened.options)
+    from highwater.pipeline.sink.batch_transaction import Sink as BatchTransaction
 
-        self._sink = BatchTransaction(opened.options, progress_name(opened))
-
-    def write(self, frame: DataFrame, batch_id: int) -> None:
-        self._sink.write(frame, batch_id)
+    return BatchTransaction(opened.options, progress_name(opened.pipeline, opened.flow))
 
 
-class _Table:
-    def __init__(self, opened: Opened) -> None:
-        from highwater.pipeline.database.sink import Sink as DatabaseSink
+def _open_table(opened: Opened) -> Sink:
+    from highwater.pipeline.database.sink import Sink as DatabaseSink
 
-        options = opened.options
-        self._sink = DatabaseSink(
-            options["url"],
-            options["table"],
-            name=progress_name(opened),
-            key=_key(options),
-            create=_creates(options),
-        )
+    options = opened.options
+    return DatabaseSink(
+        options["url"],
+        options["table"],
+        name=progress_name(opened.pipeline, opened.flow),
+        key=_key(options),
+        create=_creates(options),
+    )
 
-    def write(self, frame: DataFrame, batch_id: int) -> None:
-        self._sink.write(frame, batch_id)
+
+def _open_files(opened: Opened) -> Sink:
+    from highwater.pipeline.files.parquet import Sink as ParquetSink
+
+    return ParquetSink(opened.options[_PATH], compression=opened.options.get(_COMPRESSION, DEFAULT_CODEC))
+
+
+def _check_files(options: Mapping[str, str]) -> None:
+    check_folder(options[_PATH])
+    check_codec(options.get(_COMPRESSION, DEFAULT_CODEC))
 
 
 def _key(options: Mapping[str, str]) -> list[str]:
@@ -136,19 +146,42 @@ def _check_table(options: Mapping[str, str]) -> None:
     _creates(options)
 
 
-def progress_name(opened: Opened) -> str:
+def progress_name(pipeline: str, flow: str) -> str:
     """Under which a sink keeps what it has written; `resumeFrom` takes it."""
-    return f"{opened.pipeline}.{opened.flow}"
+    return f"{pipeline}.{flow}"
 
 
 def _check_topic(options: Mapping[str, str]) -> None:
     if "path" in options:
         raise SettingsError("a topic has no path; set the option topic")
-    if read_sink_options(options).delivery != AT_LEAST_ONCE:
-        raise SettingsError("delivery is left out here: a flow writes each batch as one transaction, exactly once")
+    read_sink_options(options)
+
+
+def _has_delivery(options: Mapping[str, str]) -> bool:
+    """Without one, a batch is one transaction."""
+    return any(name.lower() == _DELIVERY for name in options)
+
+
+def with_transactional_ids(options: Mapping[str, str], name: str) -> dict[str, str]:
+    """The options of a topic with a name for transactional ids, if the delivery needs one and the options have none."""
+    given = {each.lower(): value for each, value in options.items()}
+    is_needed = given.get(_DELIVERY, "").strip().lower() == EXACTLY_ONCE
+    if not is_needed or _TRANSACTIONAL_ID_PREFIX.lower() in given:
+        return dict(options)
+    return {**options, _TRANSACTIONAL_ID_PREFIX: name}
+
+
+def _promise_of_topic(options: Mapping[str, str]) -> str:
+    if not _has_delivery(options):
+        return "exactly once: a batch is one transaction, for readers of committed records"
+    if read_sink_options(options).delivery == EXACTLY_ONCE:
+        return "exactly once if the query is deterministic: a task's part of a batch is one transaction"
+    return "at least once: after a crash rows of a batch can be there twice"
 
 
 class _Noop:
+    row_count = None
+
     def write(self, frame: DataFrame, batch_id: int) -> None:
         frame.write.format("noop").mode("overwrite").save()
 
@@ -156,6 +189,10 @@ class _Noop:
 _CONSOLE: Final = "console"
 _ROW_COUNT: Final = "numRows"
 _DEFAULT_ROW_COUNT: Final = "20"
+_PATH: Final = "path"
+_COMPRESSION: Final = "compression"
+_DELIVERY: Final = "delivery"
+_TRANSACTIONAL_ID_PREFIX: Final = "transactionalIdPrefix"
 
 
 def _row_count(options: Mapping[str, str]) -> int:
@@ -167,7 +204,7 @@ def _row_count(options: Mapping[str, str]) -> int:
 
 FORMATS: Final[Mapping[str, SinkFormat]] = {
     _CONSOLE: SinkFormat(
-        delivery="at least once: after a crash a batch can be shown again",
+        delivery=lambda _: "at least once: after a crash a batch can be shown again",
         options=(_ROW_COUNT,),
         required=(),
         target=lambda _: "the console",
@@ -176,25 +213,34 @@ FORMATS: Final[Mapping[str, SinkFormat]] = {
         open=_Console,
     ),
     TOPIC_FORMAT: SinkFormat(
-        delivery="exactly once: a batch is one transaction, for readers of committed records",
+        delivery=_promise_of_topic,
         options=None,
         required=("topic",),
         target=lambda options: f"topic {options['topic']}",
         is_topic=True,
         check=_check_topic,
-        open=_Topic,
+        open=_open_topic,
     ),
     DATABASE_FORMAT: SinkFormat(
-        delivery="exactly once: rows and progress are stored in one transaction",
+        delivery=lambda _: "exactly once: rows and progress are stored in one transaction",
         options=("url", "table", "key", "create"),
         required=("url", "table"),
         target=lambda options: f"table {options['table']} of {read_address(options['url']).shown}",
         is_topic=False,
         check=_check_table,
-        open=_Table,
+        open=_open_table,
+    ),
+    PARQUET_FORMAT: SinkFormat(
+        delivery=lambda _: "exactly once: a batch is one folder of files, which appears as a whole",
+        options=(_PATH, _COMPRESSION),
+        required=(_PATH,),
+        target=lambda options: f"files in {options[_PATH]}",
+        is_topic=False,
+        check=_check_files,
+        open=_open_files,
     ),
     "noop": SinkFormat(
-        delivery="nothing is kept",
+        delivery=lambda _: "nothing is kept",
         options=(),
         required=(),
         target=lambda _: "nowhere",

@@ -81,6 +81,8 @@ class Sink:
         self._transactional_id = transactional_id
         servers = ",".join(f"{host}:{port}" for host, port in self._options.settings.bootstrap_servers)
         self._name = f"sink {transactional_id} at {servers}"
+        self.row_count = 0
+        """How many rows this object has written."""
         self._client = Client(self._options.settings)
         self._producer: Producer | None = None
         self._before: Producer | None = None
@@ -144,11 +146,13 @@ class Sink:
             errors = self._client.add_partitions_to_transaction(self._transactional_id, producer, partitions)
             self._check(next(iter(errors.values()), None), "the transaction cannot begin")
         reach(CrashPoint.SINK_BEGUN)
-        sequences = self._run(frame, columns, producer, counts)
+        reports = self._run(frame, columns, producer, counts)
         reach(CrashPoint.SINK_WRITTEN)
         self._commit(producer, batch, counts)
         reach(CrashPoint.SINK_COMMITTED)
-        self._sequences |= sequences
+        written = [each for report in reports for each in report.written]
+        self._sequences |= {(topic, number): sequence for topic, number, _, sequence in written}
+        self.row_count += sum(record_count for _, _, record_count, _ in written)
         self._warn_if_slow(batch, time.monotonic() - begun_s)
 
     @property
@@ -185,8 +189,8 @@ class Sink:
 
     def _run(
         self, frame: DataFrame, columns: tuple[str, ...], producer: Producer, counts: Mapping[str, int]
-    ) -> dict[TopicPartition, int]:
-        """Write the rows. Returns the next sequences."""
+    ) -> list[TaskReport]:
+        """Write the rows. Returns what the tasks have written."""
         spark = frame.sparkSession
         rows, only_partition = self._divided(frame.select(*map(_as_bytes, columns)), counts)
         with Grants(*_hosts(spark)) as grants:
@@ -209,7 +213,7 @@ class Sink:
                 raise ours from None
         reports = [TaskReport.from_bytes(bytes(row.report)) for row in found]
         _raise_for(reports)
-        return {(topic, number): sequence for each in reports for topic, number, _, sequence in each.written}
+        return reports
 
     def _divided(self, rows: DataFrame, counts: Mapping[str, int]) -> tuple[DataFrame, int | None]:
         """The rows in tasks that own their partitions, and where the tasks' only partitions begin if they have one."""

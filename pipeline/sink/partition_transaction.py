@@ -8,11 +8,13 @@ same tasks each time; what a task had is compared with its marker.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import DataFrame
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceStreamArrowWriter,
@@ -26,13 +28,15 @@ from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Producer
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.sender import FENCED, BatchSender, FencedError, fenced_text
-from highwater.pipeline.sink.errors import SinkError
-from highwater.pipeline.sink.options import EXACTLY_ONCE, SinkOptions
+from highwater.pipeline.sink.columns import written_columns
+from highwater.pipeline.sink.errors import SinkError, of_job
+from highwater.pipeline.sink.options import EXACTLY_ONCE, SinkOptions, read_sink_options
 from highwater.pipeline.sink.writing import Writing
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"
 """Local properties that Spark gives to the tasks of a micro-batch."""
+_ANSWER: Final = pa.schema([("record_count", pa.int64()), ("query_id", pa.string())])
 _VERSION: Final = 1
 _KNOWN_QUERIES: Final[set[str]] = set()
 """Whose plan is kept: Spark makes a new writer for each commit, in one process."""
@@ -98,6 +102,42 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """What tasks committed is skipped when the batch runs again; the rest was never visible."""
+
+
+class Sink:
+    """The same for foreachBatch: `Sink(options).write`. With exactly_once it divides the rows into `tasks` itself."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises SettingsError. options: those of the format."""
+        self._options = read_sink_options(options)
+        self.row_count = 0
+        """How many rows of the batches that this object was given are in the topic."""
+
+    def write(self, frame: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch, without the tasks that have written it already if the delivery is exactly_once.
+
+        Raises PipelineError, or what the query raised.
+        """
+        writer = StreamWriter(self._options, written_columns(frame.schema, self._options.topic))
+        rows = frame.repartition(self._options.tasks) if self._options.tasks else frame
+        try:
+            answers = rows.mapInArrow(_task(writer), "record_count long, query_id string").collect()
+        except Exception as error:
+            ours = of_job(error)
+            if ours is error:
+                raise
+            raise ours from None
+        written = [TaskWritten(each.record_count, each.query_id) for each in answers]
+        writer.commit(list(written), batch_id)
+        self.row_count += sum(each.record_count for each in written)
+
+
+def _task(writer: StreamWriter) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def write(batches: Iterator[Any]) -> Iterator[Any]:
+        written = writer.write(batches)
+        yield pa.RecordBatch.from_pylist([asdict(written)], _ANSWER)
+
+    return write
 
 
 def _selected(batches: Iterator[Any], columns: tuple[str, ...]) -> Iterator[Any]:

@@ -11,6 +11,7 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.run.document import parse_document
 from highwater.pipeline.run.model import Named, Pipeline, PythonFunction, SampleTopic, Sql
 from highwater.pipeline.run.parse import parse_pipeline
+from highwater.pipeline.run.sink_formats import FORMATS, target_of
 
 WHOLE = """\
 name: orders
@@ -173,3 +174,86 @@ def test_a_url_with_a_password_is_a_secret_too(folder: Path) -> None:
 def test_a_dollar_that_is_doubled_stands_for_itself(folder: Path) -> None:
     found = parsed(WHOLE.replace("customers.csv", "$${SECRET}.csv"), folder)
     assert found.sources["customers"].path == str(folder / "${SECRET}.csv")
+
+
+def with_sink(sink: str, folder: Path) -> Pipeline:
+    return parsed(WHOLE.replace("{format: noop}", sink), folder)
+
+
+def promise(sink: str, folder: Path) -> str:
+    found = with_sink(sink, folder).flows["drop"].sink
+    return FORMATS[found.format].delivery(found.options)
+
+
+def test_a_sink_of_files_has_a_path_beside_the_pipeline_file(folder: Path) -> None:
+    sink = with_sink("{format: parquet, path: out, options: {compression: snappy}}", folder).flows["drop"].sink
+    assert sink.options == {"path": str(folder / "out"), "compression": "snappy"}
+    assert target_of(sink.format, sink.options) == f"files in {folder / 'out'}"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("topic: t", "exactly once: a batch is one transaction"),
+        ("topic: t, delivery: at_least_once", "at least once: after a crash"),
+        ("topic: t, Delivery: exactly_once, tasks: 4", "exactly once if the query is deterministic: a task's part"),
+        ("topic: t, delivery: exactly_once, tasks: 4, transactionalIdPrefix: mine", "exactly once if"),
+    ],
+)
+def test_what_a_topic_promises_is_as_its_delivery(folder: Path, options: str, text: str) -> None:
+    assert promise(f"{{format: highwater, options: {{{options}}}}}", folder).startswith(text)
+
+
+def test_transactions_of_tasks_are_named_after_the_flow(folder: Path) -> None:
+    options = with_sink("{format: highwater, options: {topic: t, delivery: exactly_once, tasks: 4}}", folder)
+    assert options.flows["drop"].sink.options["transactionalIdPrefix"] == "orders.drop"
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ("{format: parquet}", "flows.drop.sink: parquet needs path"),
+        ("{format: parquet, options: {path: out}}", "sink.options: path is not one of them; it stands beside format"),
+        ("{format: parquet, path: 's3a://bucket/out'}", "s3a://bucket/out: the sink renames folders, which object"),
+        (
+            "{format: parquet, path: out, options: {compression: snapy}}",
+            "compression=snapy is not known; did you mean snappy",
+        ),
+        ("{format: parquet, path: out, options: {codec: zstd}}", "option codec of parquet is unknown; known are path"),
+        ("{format: highwater, path: out, options: {topic: t}}", "a topic has no path; set the option topic"),
+        ("{format: highwater, options: {topic: t, delivery: twice}}", "delivery=twice is none of at_least_once"),
+        (
+            "{format: highwater, options: {topic: t, delivery: exactly_once}}",
+            "delivery=exactly_once needs tasks=N",
+        ),
+        (
+            "{format: highwater, options: {topic: t, tasks: 4}}",
+            "tasks has no meaning without delivery=exactly_once",
+        ),
+    ],
+)
+def test_a_mistake_in_a_sink(folder: Path, sink: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(message)) as raised:
+        with_sink(sink, folder)
+    assert str(raised.value).startswith("orders.yaml:31: flows.drop.sink")
+
+
+def test_two_flows_do_not_write_files_to_one_folder(folder: Path) -> None:
+    text = WHOLE.replace("{format: console, options: {numRows: 5}}", "{format: parquet, path: ./out}")
+    with pytest.raises(SettingsError, match=r"flows\.drop: flow keep writes files to \S+/out too: give each flow"):
+        parsed(text.replace("{format: noop}", "{format: parquet, path: out}"), folder)
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ("group:orders.keep", "group:orders.keep"),
+        ("parquet:out", "parquet:FOLDER/out"),
+        ("parquet:/srv/out", "parquet:/srv/out"),
+        ("sqlite:shop.db#orders.keep", "sqlite:FOLDER/shop.db#orders.keep"),
+        ("postgresql://me@host/shop#orders.keep", "postgresql://me@host/shop#orders.keep"),
+    ],
+)
+def test_where_a_stream_goes_on_is_beside_the_pipeline_file_too(folder: Path, given: str, read: str) -> None:
+    found = parsed(WHOLE.replace("startingOffsets: earliest", f"resumeFrom: '{given}'"), folder)
+    assert found.sources["orders"].options["resumeFrom"] == read.replace("FOLDER", str(folder))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyarrow import dataset
 
+from highwater.pipeline.files.batches import finished_files
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
@@ -138,3 +141,39 @@ def test_a_signal_stops_between_two_batches(tmp_path: Path, topics: Topics) -> N
     assert (match := re.match(r"stopped: out: (\d+) rows in, \1 rows out to the console", last)), last
     rest = run(file, "--available-now", BROKER=topics.address)
     assert f"done: out: {250 - int(match[1])} rows in" in rest.stdout
+
+
+KEPT = "  kept: {from: numbers, sink: {format: parquet, path: out}}\n"
+WHOLE = "  whole: {sql: 'SELECT key, value FROM OF', sink: {format: highwater, options: {topic: whole}}}\n"
+TASKS = (
+    "  tasks:\n"
+    "    sql: SELECT key, value FROM numbers\n"
+    "    sink: {format: highwater, options: {topic: tasks, delivery: exactly_once, tasks: 2}}\n"
+)
+
+
+def test_sinks_count_their_rows_and_say_where_to_go_on(tmp_path: Path, topics: Topics) -> None:
+    for topic in ("sinks", "whole", "tasks"):
+        topics.create(topic, 2)
+    topics.produce("sinks", 150)
+    head = SOURCE.replace("TOPIC", "sinks")
+    first = run(write(tmp_path, f"{head}flows:\n{KEPT}{WHOLE.replace('OF', 'numbers')}{TASKS}"), BROKER=topics.address)
+    assert first.returncode == 0, first.stderr
+    assert f"kept: 150 rows in, 150 rows out to files in {tmp_path / 'out'}, 2 batches" in first.stdout
+    assert "whole: 150 rows in, 150 rows out to topic whole, 2 batches" in first.stdout
+    assert "tasks: 150 rows in, 150 rows out to topic tasks, 2 batches" in first.stdout
+    for topic in ("whole", "tasks"):
+        assert len(topics.rows(topic, 2, read_committed=True)) == 150
+
+    shutil.rmtree(tmp_path / "state")
+    topics.produce("sinks", 30, partition=1)
+    after = head.replace("startingOffsets: earliest", "resumeFrom: 'parquet:out'")
+    after += after.removeprefix("sources:\n").replace("numbers", "marked").replace("parquet:out", "group:test.whole")
+    second = run(write(tmp_path, f"{after}flows:\n{KEPT}{WHOLE.replace('OF', 'marked')}"), BROKER=topics.address)
+    assert second.returncode == 0, second.stderr
+    assert "kept: 30 rows in, 30 rows out" in second.stdout
+    assert "whole: 30 rows in, 30 rows out" in second.stdout
+    rows = dataset.dataset(finished_files(tmp_path / "out")).to_table(["partition", "offset"]).to_pydict()
+    expected = [(0, offset) for offset in range(150)] + [(1, offset) for offset in range(30)]
+    assert sorted(zip(rows["partition"], rows["offset"], strict=True)) == expected
+    assert len(topics.rows("whole", 2, read_committed=True)) == 180
