@@ -16,7 +16,8 @@ from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.sender import BatchSender, FencedError, SequenceLostError
-from highwater.pipeline.sink.grants import GrantAddress
+from highwater.pipeline.sink.errors import TaskLostError
+from highwater.pipeline.sink.grants import CHOICE, GrantAddress
 from highwater.pipeline.sink.options import SinkOptions
 from highwater.pipeline.sink.targets import Targets, with_partition
 from highwater.pipeline.sink.writing import Writing
@@ -56,6 +57,7 @@ class ChoosePartitions:
 
     options: SinkOptions
     counts: Mapping[str, int]
+    grants: GrantAddress
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         with POOL.borrow(self.options.settings) as client:
@@ -63,6 +65,8 @@ class ChoosePartitions:
             for batch in batches:
                 for _, found in targets.of(batch):
                     yield with_partition(found)
+        if not self.grants.ask(CHOICE):
+            raise TaskLostError("rows were computed a second time while others of their batch were written")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from highwater.pipeline.sink import batch_tasks
 from highwater.pipeline.sink.batch_tasks import REPORT_SCHEMA, ChoosePartitions, TaskReport, WriteTask
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
-from highwater.pipeline.sink.grants import Grants
+from highwater.pipeline.sink.grants import GrantAddress, Grants
 from highwater.pipeline.sink.options import AT_LEAST_ONCE, SinkOptions, read_sink_options
 from highwater.pipeline.sink.targets import partition_count
 from highwater.pipeline.source.session import is_in_one_process
@@ -58,12 +58,14 @@ class Sink:
         topic: str | None = None,
         *,
         marker_topic: str | None = None,
+        first_batch: int = 0,
     ) -> None:
         """Raises SettingsError. Nothing is sent before the first batch.
 
         options: those of the sink, such as kafka.bootstrap.servers; a text is these servers. transactional_id: no other
         sink may have it. topic: of all rows; without it each row has a column `topic`, and `marker_topic` names one
-        topic, with which the marker is kept.
+        topic, with which the marker is kept. first_batch: where a sink begins that is added to a running query, or
+        whose marker has expired.
         """
         given = {_SERVERS: options} if isinstance(options, str) else dict(options)
         if topic is not None:
@@ -79,6 +81,7 @@ class Sink:
                 "without topic, marker_topic has to name a topic of the cluster, with which the marker is kept"
             )
         self._transactional_id = transactional_id
+        self._first_batch = first_batch
         servers = ",".join(f"{host}:{port}" for host, port in self._options.settings.bootstrap_servers)
         self._name = f"sink {transactional_id} at {servers}"
         self.row_count = 0
@@ -135,7 +138,7 @@ class Sink:
 
     def _try(self, frame: DataFrame, columns: tuple[str, ...], batch: BatchOf | None) -> None:
         producer = self._producer_of_this_life()
-        if batch is not None and decide(self._transactional_id, self._stored(), batch, self._target) is Decision.SKIP:
+        if batch is not None and self._decision(batch) is Decision.SKIP:
             reach(CrashPoint.SINK_SKIPPED)
             return
         reach(CrashPoint.SINK_BEGINS)
@@ -154,6 +157,10 @@ class Sink:
         self._sequences |= {(topic, number): sequence for topic, number, _, sequence in written}
         self.row_count += sum(record_count for _, _, record_count, _ in written)
         self._warn_if_slow(batch, time.monotonic() - begun_s)
+
+    def _decision(self, batch: BatchOf) -> Decision:
+        stored = self._stored()
+        return decide(self._transactional_id, stored, batch, self._target, first_batch=self._first_batch)
 
     @property
     def _target(self) -> str:
@@ -192,8 +199,9 @@ class Sink:
     ) -> list[TaskReport]:
         """Write the rows. Returns what the tasks have written."""
         spark = frame.sparkSession
-        rows, only_partition = self._divided(frame.select(*map(_as_bytes, columns)), counts)
         with Grants(*_hosts(spark)) as grants:
+            chosen = frame.select(*map(_as_bytes, columns))
+            rows, only_partition = self._divided(chosen, counts, grants.address)
             task = WriteTask(
                 self._options,
                 counts,
@@ -215,7 +223,9 @@ class Sink:
         _raise_for(reports)
         return reports
 
-    def _divided(self, rows: DataFrame, counts: Mapping[str, int]) -> tuple[DataFrame, int | None]:
+    def _divided(
+        self, rows: DataFrame, counts: Mapping[str, int], grants: GrantAddress
+    ) -> tuple[DataFrame, int | None]:
         """The rows in tasks that own their partitions, and where the tasks' only partitions begin if they have one."""
         if self._options.topic:
             count = counts[self._options.topic]
@@ -224,7 +234,7 @@ class Sink:
             if "key" not in rows.columns and "partition" not in rows.columns:
                 # No shuffle is needed: the tasks divide the partitions.
                 return rows.coalesce(count), self._moving_start(count)
-        chosen = rows.mapInArrow(ChoosePartitions(self._options, counts), _with_partition(rows))
+        chosen = rows.mapInArrow(ChoosePartitions(self._options, counts, grants), _with_partition(rows))
         tasks = _task_count(rows.sparkSession)
         if self._options.topic:
             tasks = min(tasks, counts[self._options.topic])

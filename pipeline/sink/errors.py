@@ -29,7 +29,8 @@ def of_job(error: Exception) -> Exception:
         # The source reads in the tasks of the sink's job: what it has lost is no failure of the sink.
         if ours[1] == DataLossError.__name__:
             return DataLossError(ours[2].strip().removesuffix(WAY_OUT))
-        return SinkError(ours[2].strip())
+        kind = TaskLostError if ours[1] == TaskLostError.__name__ else SinkError
+        return kind(ours[2].strip())
     if lost := _LOST.search(text):
         return TaskLostError(f"a task was lost: {lost[0]}")
     return error

@@ -3,6 +3,9 @@
 A transaction has one producer for all tasks, and brokers recognise a batch by its sequence and not by its bytes. Two
 attempts of one task, with rows in another order, could therefore mix, and some rows would be lost and others be there
 twice. Spark runs a second attempt after an executor was lost or a shuffle was unreadable, perhaps beside the first.
+
+The rows of a query that is not deterministic may come out of a shuffle in two versions: what a lost executor had is
+computed again while others have read its first version. So nothing is computed for the shuffle once a task writes.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from highwater.pipeline.errors import ClientError
 _TOKEN_BYTES: Final = 16
 _TASK: Final = struct.Struct(">i")
 _QUESTION_BYTES: Final = _TOKEN_BYTES + _TASK.size
+CHOICE: Final = -1
+"""The number for a task that chooses partitions, and does not write."""
 _YES, _NO = b"y", b"n"
 _TIMEOUT_S: Final = 30.0
 _LEAST_S: Final = 0.001
@@ -34,7 +39,7 @@ class GrantAddress(NamedTuple):
     token: bytes
 
     def ask(self, task: int) -> bool:
-        """Whether this attempt of the task may write. Raises ClientError if the driver cannot be reached."""
+        """Whether this attempt of a task may write; for CHOICE, whether none has. Raises ClientError."""
         try:
             with socket.create_connection((self.host, self.port), _TIMEOUT_S) as asking:
                 asking.sendall(self.token + _TASK.pack(task))
@@ -91,6 +96,9 @@ class Grants:
             return
         (task,) = _TASK.unpack_from(question, _TOKEN_BYTES)
         with self._lock:
-            answer = _NO if task in self._given else _YES
-            self._given.add(task)
+            if task == CHOICE:
+                answer = _NO if self._given else _YES
+            else:
+                answer = _NO if task in self._given else _YES
+                self._given.add(task)
         asking.sendall(answer)

@@ -59,9 +59,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return found
 
 
-def sink(monkeypatch: pytest.MonkeyPatch, end: BrokerError | None = None) -> Sink:
+def sink(monkeypatch: pytest.MonkeyPatch, end: BrokerError | None = None, first_batch: int = 0) -> Sink:
     monkeypatch.setattr(batch_transaction, "Client", lambda _: ScriptedClient(end))
-    return Sink("127.0.0.1:9092", "copy", "out")
+    return Sink("127.0.0.1:9092", "copy", "out", first_batch=first_batch)
 
 
 def test_a_frame_whose_commit_may_have_worked_is_not_written_again(
@@ -81,4 +81,13 @@ def test_a_second_write_of_a_batch_is_not_taken_for_a_replay(
     sink(monkeypatch).write(FRAME, 0)
     with pytest.raises(ProgressError, match=r"^sink copy at 127\.0\.0\.1:9092 was given batch 0 twice"):
         sink(monkeypatch).write(FRAME, 0)
+    assert len(runs) == 1
+
+
+def test_a_query_whose_marker_has_expired_has_a_way_out(monkeypatch: pytest.MonkeyPatch, runs: list[object]) -> None:
+    batch = BatchOf("query", 13, (Offsets({("in", 0): 5}),), run_id="expired")
+    monkeypatch.setattr(batch_transaction, "batch_in_hand", lambda *_: batch)
+    with pytest.raises(ProgressError, match="first_batch=13 says"):
+        sink(monkeypatch).write(FRAME, 13)
+    sink(monkeypatch, first_batch=13).write(FRAME, 13)
     assert len(runs) == 1

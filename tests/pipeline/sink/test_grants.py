@@ -10,7 +10,8 @@ import pytest
 
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.sink import grants as grants_module
-from highwater.pipeline.sink.grants import Grants
+from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
+from highwater.pipeline.sink.grants import CHOICE, Grants
 
 DEADLINE_S = 2.0
 
@@ -25,6 +26,22 @@ def test_each_task_may_write_once() -> None:
 def test_of_many_attempts_one_may_write() -> None:
     with Grants("127.0.0.1", "127.0.0.1") as grants, ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(grants.address.ask, [7] * 32)) == 1
+
+
+def test_nothing_is_computed_again_once_a_task_writes() -> None:
+    with Grants("127.0.0.1", "127.0.0.1") as grants:
+        assert all(grants.address.ask(CHOICE) for _ in range(3))
+        assert grants.address.ask(0)
+        assert not grants.address.ask(CHOICE)
+
+
+def test_a_task_that_was_turned_away_is_lost_and_not_refused() -> None:
+    lost = of_job(RuntimeError("x\nhighwater.pipeline.sink.errors.TaskLostError: rows were computed\n\tat"))
+    assert isinstance(lost, TaskLostError)
+    assert str(lost) == "rows were computed"
+    refused = of_job(RuntimeError("x\nhighwater.pipeline.kafka.arrow_columns.UnwritableError: no topic\n\tat"))
+    assert isinstance(refused, SinkError)
+    assert not isinstance(refused, TaskLostError)
 
 
 def test_a_stranger_takes_no_permission() -> None:
