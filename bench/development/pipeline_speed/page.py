@@ -19,6 +19,9 @@ from highwater.tuning.facts import collect
 
 _NS_PER_MS: Final = 1_000_000
 _NS_PER_S: Final = 1_000_000_000
+_BUSY: Final = """
+Other programs kept the host busy: wall times and micro-batches say little here, and the columns by CPU count.
+"""
 
 
 def head(load_average: float, rounds: int, command: str) -> list[str]:
@@ -36,7 +39,7 @@ Measured on {datetime.now(UTC):%Y-%m-%d}, {facts.cpu_model}, {plural(os.cpu_coun
 
 A ratio is Highwater's speed divided by that of the other one, with its 95 % interval. CPU is that of all processes that
 take part, except for the broker, which has a processor of its own.
-""".splitlines()
+{_BUSY if load_average > (os.cpu_count() or 1) else ""}""".splitlines()
 
 
 def reading_head() -> list[str]:
