@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from highwater.pipeline.sink.partition_transaction import Sink
 from tests.pipeline.source.topics import Topics
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
@@ -135,3 +136,21 @@ def test_a_data_frame_is_appended(copy: Copy, spark: SparkSession, topics: Topic
 
 def test_an_unknown_option_is_refused(copy: Copy) -> None:
     assert "option topik is unknown; did you mean topic?" in failure(lambda: copy.run(topik="t"))
+
+
+@pytest.mark.parametrize("options", [{}, ONCE])
+def test_a_function_of_foreach_batch_writes_in_the_same_way(copy: Copy, options: dict[str, str]) -> None:
+    copy.fill()
+
+    def run() -> int:
+        sink = Sink({"kafka.bootstrap.servers": copy.topics.address, "topic": copy.target, **options})
+        writer = copy.frame().select("key", "value", "headers").writeStream.foreachBatch(sink.write)
+        writer.option("checkpointLocation", str(copy.checkpoint)).trigger(availableNow=True).start().awaitTermination()
+        return sink.row_count
+
+    assert run() == 80
+    copy.check()
+    copy.forget_last_commit()
+    assert run() == 20
+    written = copy.rows(copy.target, 3).total()
+    assert written == (80 if options else 100), "only a transaction of each task knows a replay"
