@@ -318,14 +318,15 @@ class Client:
     def add_partitions_to_transaction(
         self, transactional_id: str, producer: Producer, partitions: Collection[TopicPartition]
     ) -> PartitionErrors:
-        """Returns the partitions that failed: then none was added."""
-        return self._for_partitions(
-            TRANSACTION,
-            transactional_id,
-            dict.fromkeys(partitions),
-            # All together, as Kafka adds all or none.
-            lambda _: requests.add_partitions_to_txn(transactional_id, producer, partitions),
-        )
+        """Returns the partitions that failed: then none was added. Kafka does not attempt the others."""
+        request = requests.add_partitions_to_txn(transactional_id, producer, partitions)
+
+        def retried(errors: PartitionErrors) -> BrokerError | None:
+            failed = _attempted(errors)
+            return next(iter(failed.values()), None) if all(each.is_retriable for each in failed.values()) else None
+
+        answer = self._at_coordinator(TRANSACTION, transactional_id, lambda: request, retried)
+        return dict.fromkeys(partitions, answer) if isinstance(answer, BrokerError) else _attempted(answer)
 
     def add_offsets_to_transaction(self, transactional_id: str, producer: Producer, group: str) -> BrokerError | None:
         """Before `commit_offsets_in_transaction` for this group."""
@@ -516,6 +517,10 @@ class Client:
                 raise ClientError(f"no answer within {self.settings.api_timeout_ms} ms; the last try: {problem}")
             time.sleep(backoff_ms / 1000 * random.uniform(0.8, 1.2))
             backoff_ms = min(2 * backoff_ms, max(_BACKOFF_MS_MAX, self.settings.retry_backoff_ms))
+
+
+def _attempted(errors: PartitionErrors) -> PartitionErrors:
+    return {of: each for of, each in errors.items() if each.code is not ErrorCode.operation_not_attempted} or errors
 
 
 def _error_in(answer: object) -> BrokerError | None:

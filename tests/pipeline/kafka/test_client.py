@@ -22,6 +22,7 @@ from highwater.pipeline.kafka.model import (
     ListedOffset,
     Producer,
 )
+from highwater.pipeline.kafka.requests import TRANSACTION
 from highwater.pipeline.kafka.settings import Sasl
 from tests.pipeline.kafka.asking import batch_at, client_of
 from tests.pipeline.kafka.fake_broker import cluster_of, fake_broker
@@ -309,3 +310,16 @@ def test_a_port_that_is_no_brokers() -> None:
         ):
             client.cluster()
         thread.join()
+
+
+def test_partitions_that_were_not_attempted_are_added_with_the_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    new = BrokerError(ErrorCode.unknown_topic_or_partition)
+    answers: list[dict[tuple[str, int], BrokerError]] = [
+        {("t", 0): BrokerError(ErrorCode.operation_not_attempted), ("t", 1): new},
+        {},
+    ]
+    client = client_of(9092)
+    client._coordinators[TRANSACTION, "id"] = "127.0.0.1", 9092
+    monkeypatch.setattr(client, "_ask", lambda *_: answers.pop(0))
+    assert client.add_partitions_to_transaction("id", Producer(1, 0), [("t", 0), ("t", 1)]) == {}
+    assert answers == []
