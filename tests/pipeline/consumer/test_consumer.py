@@ -97,9 +97,9 @@ def test_a_commit_whose_answer_is_lost(
 ) -> None:
     topic = topic_of(database, f"answer-{is_carried_out}")
     topics.create(topic)
-    topics.produce(topic, 40)
     with consumer(topics, topic, database) as reader:
         wait_until(lambda: bool(reader._owned) or reader.once(lambda *_: 1 / 0, wait_s=0.0) > 0, "partitions")
+        topics.produce(topic, 40)
         connection: Any = reader._open()
         lose = database.dialect.errors[0]("lost")
 
