@@ -24,7 +24,7 @@ def test_a_file_that_begins_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         folders.extend((tmp_path / "_writing").iterdir())
         (folders[0] / "part-0.parquet").write_bytes(b"1234")
         (folders[0] / "part-0-given-up.parquet").write_bytes(b"12")
-        return [{"name": "part-0.parquet", "bytes": 4}]
+        return [{"name": "part-0.parquet", "bytes": 4, "rows": 1}]
 
     def forgotten_task(point: CrashPoint) -> None:
         if point is when and folders[0].is_dir():
