@@ -46,11 +46,8 @@ def test_every_record_once(spark: SparkSession, topics: Topics, database: Databa
     sink = Sink(database.url, "results", create=True)
     run(orders(spark, topics, topic), tmp_path / "checkpoint", sink.write)
     expected = {(0, offset) for offset in range(60)} | {(1, offset) for offset in range(40)}
-    found = database.sql(
-        "select partition, offset from results"
-        if database.kind == "sqlite"
-        else f"select partition, {database.dialect.quoted('offset')} from results"
-    )
+    quoted = database.dialect.quoted
+    found = database.sql(f"select {quoted('partition')}, {quoted('offset')} from results")
     assert len(found) == 100
     assert set(found) == expected
 

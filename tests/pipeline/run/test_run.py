@@ -64,7 +64,7 @@ sources:
 def test_the_example_needs_nothing_and_shows_a_table() -> None:
     done = run(ROOT / "examples/windows.yaml")
     assert done.returncode == 0, done.stderr
-    assert re.search(r"09:03 +│ 148 +│ 3980\.10", done.stdout)
+    assert re.search(r"09:03 +│ 149 +│ 3993\.41", done.stdout)
     last = done.stdout.splitlines()[-1]
     assert last.startswith("done: per_minute: 1,200 rows in, 7 rows out to the console, 2 batches in ")
 
