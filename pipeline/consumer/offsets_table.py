@@ -44,11 +44,12 @@ class OffsetsTable:
         if self._dialect.columns(cursor, TABLE):
             return
         name, _ = self._dialect.progress_types
-        cursor.execute(
-            f"create table if not exists {self._table} (name {name} not null, topic {name} not null, "
-            "partition_id integer not null, next_offset bigint not null, topic_id varchar(64) not null, "
-            "epoch bigint not null, schema_version integer not null, primary key (name, topic, partition_id))"
-            f"{self._dialect.table_options}"
+        self._dialect.create_own_table(
+            cursor,
+            TABLE,
+            f"name {name} not null, topic {name} not null, partition_id integer not null, "
+            "next_offset bigint not null, topic_id varchar(64) not null, epoch bigint not null, "
+            "schema_version integer not null, primary key (name, topic, partition_id)",
         )
 
     def take(self, cursor: Cursor, of: TopicPartition) -> Stored:

@@ -117,11 +117,16 @@ class Dialect(ABC):
 
     def create_progress_table(self, cursor: Cursor) -> None:
         name, text = self.progress_types
-        cursor.execute(
-            f"create table if not exists {self.quoted(PROGRESS_TABLE)} (name {name} not null primary key, "
-            f"target {name} not null, query_id varchar(64) not null, batch_id bigint not null, "
-            f"end_offsets {text} not null, schema_version integer not null){self.table_options}"
+        self.create_own_table(
+            cursor,
+            PROGRESS_TABLE,
+            f"name {name} not null primary key, target {name} not null, query_id varchar(64) not null, "
+            f"batch_id bigint not null, end_offsets {text} not null, schema_version integer not null",
         )
+
+    def create_own_table(self, cursor: Cursor, table: str, columns: str) -> None:
+        """Create one of our tables unless it is there, also while others do the same."""
+        cursor.execute(f"create table if not exists {self.quoted(table)} ({columns}){self.table_options}")
 
     def locked_progress(self, cursor: Cursor, name: str) -> Progress | None:
         """Lock the row of a name until the transaction ends, waiting for others to let go, and return it."""

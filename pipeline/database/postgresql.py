@@ -31,6 +31,8 @@ _TYPES: Final = {
 }
 # Of the client library, where the URL does not say otherwise: a server that is gone is noticed.
 _DEFAULTS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000", "keepalives_idle": "30"}
+# Any number that no other program is likely to take in this database: "highwate" in ASCII.
+_CREATION_LOCK: Final = int.from_bytes(b"highwate", "big")
 
 
 class Postgresql(Dialect):
@@ -65,6 +67,11 @@ class Postgresql(Dialect):
         # A server can be set to answer a commit before it is on the disk: Spark would go on, and the rows be lost.
         cursor.execute("set local synchronous_commit = on")
         cursor.execute(f"set local lock_timeout = '{LOCK_WAIT_S}s'")
+
+    def create_own_table(self, cursor: Cursor, table: str, columns: str) -> None:
+        # "if not exists" alone fails with a duplicate key of the catalogue where two transactions create one table.
+        cursor.execute("select pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
+        super().create_own_table(cursor, table, columns)
 
     def columns(self, cursor: Cursor, table: str) -> list[TableColumn]:
         cursor.execute(

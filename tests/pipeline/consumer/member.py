@@ -6,6 +6,7 @@ Run as `python -m tests.pipeline.consumer.member BOOTSTRAP TOPIC URL STOP_FILE`.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +34,19 @@ def main(bootstrap: str, topic: str, url: str, stop_file: str) -> None:
         "heartbeat.interval.ms": 500,
         "log_level": 0,
     }
-    with Consumer(settings, [topic], url, name="seen", records_max=50) as consumer:
-        while not Path(stop_file).exists():
-            try:
-                consumer.once(write, wait_s=0.2)
-            except DatabaseError as error:  # a server that was killed comes back
-                sys.stderr.write(f"{error}\n")
+    while not Path(stop_file).exists():
+        try:
+            consumer = Consumer(settings, [topic], url, name="seen", records_max=50)
+        except DatabaseError as error:  # a server that was killed comes back
+            sys.stderr.write(f"{error}\n")
+            time.sleep(0.2)
+            continue
+        with consumer:
+            while not Path(stop_file).exists():
+                try:
+                    consumer.once(write, wait_s=0.2)
+                except DatabaseError as error:
+                    sys.stderr.write(f"{error}\n")
 
 
 if __name__ == "__main__":

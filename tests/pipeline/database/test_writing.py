@@ -46,6 +46,32 @@ def test_a_replay_does_not_ask_for_its_rows(database: Database) -> None:
     assert len(list(asked)) == len(pieces(ten(0)))
 
 
+def test_two_create_the_progress_table(database: Database) -> None:
+    """Members of a group and queries of a job start together, on a database that has no table of ours."""
+    errors: list[BaseException] = []
+    first, second = database.dialect.connect(), database.dialect.connect()
+
+    def create() -> None:
+        try:
+            database.dialect.create_progress_table(second.cursor())
+            second.commit()
+        except BaseException as error:
+            errors.append(error)
+
+    try:
+        database.dialect.create_progress_table(first.cursor())
+        other = threading.Thread(target=create)
+        other.start()
+        other.join(0.5)  # so that it waits for the transaction of the first, where the database lets it wait
+        first.commit()
+        other.join(60)
+    finally:
+        first.close()
+        second.close()
+    assert not other.is_alive()
+    assert errors == []
+
+
 def test_two_drivers_with_one_checkpoint(database: Database) -> None:
     """The second one waits for the first one's transaction, and then sees that the batch is stored."""
     write(database.writer(), batch(0))
