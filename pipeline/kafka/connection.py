@@ -24,6 +24,7 @@ Answer = TypeVar("Answer")
 _LENGTH: Final = struct.Struct(">i")
 _ANSWER_BYTES_MAX: Final = 1 << 30
 _CORRELATION_IDS: Final = 1 << 31
+_LEAST_WAIT_S: Final = 0.001
 _LIFETIME_SHARE: Final = 0.85
 """Of a session after which a new login begins, as Kafka's client does (KIP-368)."""
 
@@ -91,15 +92,18 @@ class Connection:
         self._send(request, version)
 
     def receive(self, request: Request[Answer], wait_ms: int = 0) -> Answer:
-        """The answer to the oldest request that has none, which must be `request`."""
+        """The answer to the oldest request that has none, which must be `request`.
+
+        `request.timeout.ms` and `wait_ms` are for the whole answer, as with Kafka's client.
+        """
         asked, version, correlation_id = self._pending.pop(0)
         assert asked is request
+        deadline_s = time.monotonic() + (self._settings.request_timeout_ms + wait_ms) / 1000
         try:
-            self._socket.settimeout((self._settings.request_timeout_ms + wait_ms) / 1000)
-            (size,) = _LENGTH.unpack(self._read(_LENGTH.size))
+            (size,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline_s))
             if not _LENGTH.size <= size <= _ANSWER_BYTES_MAX:
                 raise UnexpectedAnswer(f"an answer of {size} bytes; is this the port of a broker, with this protocol?")
-            return requests.read_answer(request, version, correlation_id, self._read(size))
+            return requests.read_answer(request, version, correlation_id, self._read(size, deadline_s))
         except BaseException:
             self.close()
             raise
@@ -135,11 +139,13 @@ class Connection:
             self.close()
             raise
 
-    def _read(self, size: int) -> memoryview:
+    def _read(self, size: int, deadline_s: float) -> memoryview:
         # Not zeroed first, unlike a bytearray.
         data = np.empty(size, np.uint8).data
         have = 0
         while have < size:
+            # The time-out of a socket is for one call, so that a broker that dribbles could hold a task for ever.
+            self._socket.settimeout(max(_LEAST_WAIT_S, deadline_s - time.monotonic()))
             received = self._socket.recv_into(data[have:])
             if not received:
                 raise ConnectionResetError(f"{_name(self.address)} closed the connection")

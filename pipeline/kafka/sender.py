@@ -28,10 +28,10 @@ IN_FLIGHT_MAX: Final = 5
 """Brokers know the last five batches of a producer in a partition, and drop copies of these."""
 REQUEST_BYTES: Final = 1 << 20
 """A request with batches of several partitions is sent at this size."""
-FENCED: Final = frozenset(
-    {ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
-)
-_SEQUENCE_LOST: Final = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
+FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
+FORGOTTEN: Final = ErrorCode.invalid_producer_id_mapping
+"""After transactional.id.expiration.ms without a transaction, or if another has the transactional id since then."""
+_SEQUENCE_LOST: Final = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id, FORGOTTEN})
 
 
 class FencedError(PipelineError):
@@ -53,7 +53,7 @@ class RefusedBatchError(PipelineError):
 
 
 class SequenceLostError(RefusedBatchError):
-    """The broker knows another sequence of the producer than the sender does: a producer with a new epoch can go on."""
+    """The broker knows another sequence of the producer than the sender, or none: one with a new epoch can go on."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Producer
-from highwater.pipeline.kafka.sender import FENCED, FencedError, fenced_text
+from highwater.pipeline.kafka.sender import FENCED, FORGOTTEN, FencedError, fenced_text
 from highwater.pipeline.progress.batch import BatchOf, Progress
 from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand
 from highwater.pipeline.progress.marker import from_marker, to_marker
@@ -290,7 +290,8 @@ class Sink:
                 f"kafka.transaction.timeout.ms={timeout_ms} is above transaction.max.timeout.ms of the brokers; "
                 "lower it"
             )
-        if answer.is_retriable:
+        # A forgotten producer gets a successor, unless another driver has the transactional id by then (KIP-360).
+        if answer.is_retriable or answer.code is FORGOTTEN:
             raise TaskLostError(f"{what}: {answer}")
         raise SinkError(f"{what}: {answer}")
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from highwater.pipeline.errors import ClientError
+from highwater.pipeline.errors import ClientError, SettingsError
 
 _TOKEN_BYTES: Final = 16
 _TASK: Final = struct.Struct(">i")
@@ -38,10 +38,14 @@ class GrantAddress(NamedTuple):
     port: int
     token: bytes
 
+    def __repr__(self) -> str:
+        """Without the token."""
+        return f"GrantAddress({self.host}:{self.port})"
+
     def ask(self, task: int) -> bool:
         """Whether this attempt of a task may write; for CHOICE, whether none has. Raises ClientError."""
         try:
-            with socket.create_connection((self.host, self.port), _TIMEOUT_S) as asking:
+            with socket.create_connection((_without_brackets(self.host), self.port), _TIMEOUT_S) as asking:
                 asking.sendall(self.token + _TASK.pack(task))
                 return asking.recv(1) == _YES
         except OSError as error:
@@ -55,7 +59,8 @@ class Grants:
     """Answers the tasks of one job, from the driver, within a with statement."""
 
     def __init__(self, bind_host: str, host: str) -> None:
-        self._listening = socket.create_server((bind_host, 0))
+        """Raises SettingsError if the driver cannot listen at `bind_host`: a name, or an address of IPv4 or IPv6."""
+        self._listening = _listen(bind_host)
         self.address = GrantAddress(host, self._listening.getsockname()[1], secrets.token_bytes(_TOKEN_BYTES))
         self._given: set[int] = set()
         self._lock = threading.Lock()
@@ -102,3 +107,19 @@ class Grants:
                 answer = _NO if task in self._given else _YES
                 self._given.add(task)
         asking.sendall(answer)
+
+
+def _listen(host: str) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(_without_brackets(host), 0, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        raise SettingsError(
+            f"the driver cannot listen at {host} for its tasks: {error.strerror or error}; set "
+            "spark.driver.bindAddress to an address of this host"
+        ) from None
+
+
+def _without_brackets(host: str) -> str:
+    """Spark writes addresses of IPv6 in brackets."""
+    return host[1:-1] if host.startswith("[") and host.endswith("]") else host

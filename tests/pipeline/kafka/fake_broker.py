@@ -71,10 +71,14 @@ class FakeBroker:
                     answer = self._answer(memoryview(stream.read(*_LENGTH.unpack(head))))
                     if answer is None:
                         break
-                    connection.sendall(answer)
+                    self.send(connection, answer)
                 except OSError:
                     break
             self.closed += 1
+
+    def send(self, connection: socket.socket, answer: bytes) -> None:
+        """A test can replace it."""
+        connection.sendall(answer)
 
     def _answer(self, request: memoryview) -> bytes | None:
         header = read_request_header(request)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -323,3 +324,23 @@ def test_partitions_that_were_not_attempted_are_added_with_the_one_that_failed(m
     monkeypatch.setattr(client, "_ask", lambda *_: answers.pop(0))
     assert client.add_partitions_to_transaction("id", Producer(1, 0), [("t", 0), ("t", 1)]) == {}
     assert answers == []
+
+
+def test_a_broker_that_dribbles_holds_nobody_for_longer_than_the_time_of_a_request() -> None:
+    """Without a time-out for the whole answer, the answer would come, after each of its bytes came in time."""
+
+    def dribble(connection: socket.socket, answer: bytes) -> None:
+        if not broker.asked or broker.asked[-1] != "metadata":
+            connection.sendall(answer)
+            return
+        for byte in answer:
+            connection.sendall(bytes([byte]))
+            time.sleep(0.05)
+
+    with fake_broker(lambda *_: cluster_of([broker.port], {0: 0})) as broker:
+        broker.send = dribble  # type: ignore[method-assign]
+        with (
+            client_of(broker.port, request_timeout_ms=200, api_timeout_ms=100) as client,
+            pytest.raises(ClientError, match="timed out"),
+        ):
+            client.cluster()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from highwater.pipeline.kafka.model import (
     Producer,
 )
 from highwater.pipeline.kafka.reader import LostError, OffsetRange, UnreadableError, read_range
+from highwater.pipeline.kafka.sender import FENCED, FORGOTTEN
 from tests.broker.running import RunningBroker, running_broker
 from tests.pipeline.kafka.asking import NOW_MS, batch_at, client_of
 from tests.pipeline.kafka.fake_broker import TOPIC_ID
@@ -182,3 +184,31 @@ def test_a_group_offset_that_a_transaction_holds_is_waited_for(broker: RunningBr
         assert client.committed_offsets("held", [("held", 0)], require_stable=False) == {}
         assert client.end_transaction("held-1", producer, commit=True) is None
         wait_until(lambda: client.committed_offsets("held", [("held", 0)]) == held, "the end of the transaction")
+
+
+def test_a_producer_that_was_forgotten_has_one_successor(tmp_path: Path) -> None:
+    """After transactional.id.expiration.ms: the sink goes on with it, unless another driver came first."""
+    properties = [
+        "transactional.id.expiration.ms=1",
+        "transaction.remove.expired.transaction.cleanup.interval.ms=50",
+        "offsets.topic.num.partitions=1",
+        "transaction.state.log.num.partitions=1",
+    ]
+    with running_broker(tmp_path / "log", properties=properties) as broker, client_of(broker.port) as client:
+        create(broker, "t")
+
+        def forgotten(producer: Producer) -> bool:
+            errors = client.add_partitions_to_transaction("id", producer, [("t", 0)])
+            if not errors:
+                client.end_transaction("id", producer, commit=True)
+            return [each.code for each in errors.values()] == [FORGOTTEN]
+
+        first = client.init_producer_id("id")
+        assert isinstance(first, Producer)
+        wait_until(lambda: forgotten(first), "the producer is forgotten")
+        second = client.init_producer_id("id", known=first)
+        assert isinstance(second, Producer)
+        assert second.producer_id != first.producer_id
+        late = client.init_producer_id("id", known=first)
+        assert isinstance(late, BrokerError)
+        assert late.code in FENCED

@@ -24,22 +24,28 @@ FRAME: Any = SimpleNamespace(
 
 
 class ScriptedClient:
-    def __init__(self, end: BrokerError | None) -> None:
+    def __init__(self, end: BrokerError | None, begin: BrokerError | None = None) -> None:
         self._end = end
+        self._begin = begin
+        self.followed: list[object] = []
 
-    def init_producer_id(self, *_: object) -> Producer:
-        return Producer(1, 0)
+    def init_producer_id(self, *given: object) -> Producer:
+        self.followed.append(given[-1])
+        return Producer(len(self.followed), 0)
 
     def committed_offsets(self, _: str) -> dict[object, object]:
         return {}
 
     def add_partitions_to_transaction(self, *_: object) -> dict[object, BrokerError]:
-        return {}
+        """The error comes once."""
+        found, self._begin = self._begin, None
+        return {} if found is None else {("out", 0): found}
 
     def add_offsets_to_transaction(self, *_: object) -> None:
         return None
 
-    commit_offsets_in_transaction = add_partitions_to_transaction
+    def commit_offsets_in_transaction(self, *_: object) -> dict[object, BrokerError]:
+        return {}
 
     def end_transaction(self, *_: object, commit: bool) -> BrokerError | None:
         return self._end if commit else None
@@ -91,3 +97,15 @@ def test_a_query_whose_marker_has_expired_has_a_way_out(monkeypatch: pytest.Monk
         sink(monkeypatch).write(FRAME, 13)
     sink(monkeypatch, first_batch=13).write(FRAME, 13)
     assert len(runs) == 1
+
+
+def test_a_producer_that_the_brokers_forgot_gets_a_successor(
+    monkeypatch: pytest.MonkeyPatch, runs: list[object]
+) -> None:
+    """After a week without a batch, transactional.id.expiration.ms has passed."""
+    client = ScriptedClient(None, begin=BrokerError(ErrorCode.invalid_producer_id_mapping))
+    monkeypatch.setattr(batch_transaction, "Client", lambda _: client)
+    Sink("127.0.0.1:9092", "copy", "out").append(FRAME)
+    assert len(runs) == 1
+    # The successor names whom it follows, so that it is refused if another driver took over.
+    assert client.followed == [None, Producer(1, 0)]

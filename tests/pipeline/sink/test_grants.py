@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-from highwater.pipeline.errors import ClientError
+from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.sink import grants as grants_module
 from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
 from highwater.pipeline.sink.grants import CHOICE, Grants
@@ -66,3 +67,22 @@ def test_a_driver_that_is_gone() -> None:
         address = grants.address
     with pytest.raises(ClientError, match=rf"^a task cannot ask the driver at 127.0.0.1:{address.port} whether it may"):
         address.ask(0)
+
+
+@pytest.mark.skipif(not Path("/proc/net/if_inet6").exists(), reason="this host has no IPv6")
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+def test_a_driver_at_an_address_of_ipv6(host: str) -> None:
+    with Grants(host, host) as grants:
+        assert grants.address.ask(0)
+
+
+def test_an_address_that_is_not_of_this_host() -> None:
+    with pytest.raises(SettingsError, match=r"^the driver cannot listen at 192\.0\.2\.1 for its tasks: .*bindAddress"):
+        Grants("192.0.2.1", "127.0.0.1")
+
+
+def test_the_token_is_not_shown() -> None:
+    with Grants("127.0.0.1", "127.0.0.1") as grants:
+        shown = repr(grants.address)
+        assert shown == f"GrantAddress(127.0.0.1:{grants.address.port})"
+        assert repr(grants.address.token) not in repr({"of a task": grants.address})
