@@ -247,8 +247,18 @@ class _Stream:
         self._batches: list[tuple[int, list[Row]]] = []
 
     def run(self) -> list[Any]:
-        """The batches with rows, each with its number, the end of each batch, and the rows."""
+        """The batches with rows, each with its number, its end and its count, and then the rows; or the error."""
         self._batches.clear()
+        try:
+            self._read_what_is_there()
+        except (PySparkException, Py4JJavaError) as error:
+            return [f"{self._name} fails: {str(error)[:600]}"]
+        return [
+            [(number, self._end(number), len(rows)) for number, rows in self._batches],
+            *(row for _, rows in self._batches for row in rows),
+        ]
+
+    def _read_what_is_there(self) -> None:
         frame = self._spark.readStream.format(self._name).options(**self._options).load()
         writer = frame.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._folder))
         query = writer.trigger(availableNow=True).start()
@@ -256,18 +266,15 @@ class _Stream:
             assert query.awaitTermination(_TIMEOUT_S), f"{self._name} with {self._options} does not end"
         finally:
             query.stop()
-        return [
-            [(number, self._end(number), len(rows)) for number, rows in self._batches],
-            *(row for _, rows in self._batches for row in rows),
-        ]
 
     def _take(self, frame: DataFrame, number: int) -> None:
         if rows := by_offset(frame.toArrow().to_pylist()):
             self._batches.append((number, rows))
 
     def end(self) -> dict[str, Any]:
-        """Of the last batch, with or without rows."""
-        return self._end(max(int(path.name) for path in (self._folder / "commits").iterdir() if path.name.isdecimal()))
+        """Of the last batch, with or without rows; empty before the first one."""
+        batches = [int(path.name) for path in self._folder.glob("commits/*") if path.name.isdecimal()]
+        return self._end(max(batches)) if batches else {}
 
     def _end(self, batch: int) -> dict[str, Any]:
         """From the checkpoint; ours has the ids of topics as well."""

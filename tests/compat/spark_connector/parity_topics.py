@@ -73,8 +73,8 @@ def log_append_time(topics: Topics, name: str) -> None:
 
 
 def times(topics: Topics, name: str) -> None:
-    """Out of order within each batch, and the same in both partitions but for a shift."""
-    topics.create(name, 2)
+    """Out of order within each batch, and the same in both partitions but for a shift; too old for any retention."""
+    topics.create(name, 2, retention_ms="-1")
     for partition in range(2):
         order = [number ^ 3 for number in range(200)]
         stamps = [TIME_MS + STEP_MS * (each + 50 * partition) for each in order]
