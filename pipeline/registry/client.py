@@ -73,10 +73,11 @@ def _registered(settings: RegistrySettings, schema_id: int, schema: Any) -> Regi
 
 
 def _asked(settings: RegistrySettings, what: str, ask: Any) -> Any:
+    client = client_of(settings)
     from confluent_kafka.schema_registry import SchemaRegistryError
 
     try:
-        return ask(_client(settings))
+        return ask(client)
     except SchemaRegistryError as error:
         if error.http_status_code == _NOT_FOUND:
             raise SettingsError(f"the registry {settings.url} has no {what}") from None
@@ -88,7 +89,8 @@ def _asked(settings: RegistrySettings, what: str, ask: Any) -> Any:
 
 
 @lru_cache(maxsize=_CACHED)
-def _client(settings: RegistrySettings) -> Any:
+def client_of(settings: RegistrySettings) -> Any:
+    """Not connected yet. Raises SettingsError, without the extra `registry` too."""
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:

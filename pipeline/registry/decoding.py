@@ -11,7 +11,7 @@ import pyarrow as pa
 from highwater.pipeline.errors import RecordsError, SettingsError
 from highwater.pipeline.kafka.columns import schema_of
 from highwater.pipeline.kafka.reader import OffsetRange
-from highwater.pipeline.registry.client import Registered, RegistrySettings, latest, schema_of_id
+from highwater.pipeline.registry.client import Registered, RegistrySettings, client_of, latest, schema_of_id
 from highwater.pipeline.registry.wire import UnreadableValueError, split
 
 KINDS: Final = ("avro", "json", "protobuf")
@@ -103,6 +103,8 @@ class Decoder:
         """formats: resolved. Raises SettingsError."""
         self._registry = formats.registry
         self._formats = [(each, each.format()) for each in formats.columns]
+        # A library that is missing here is no fault of a value, which could become null.
+        client_of(formats.registry)
 
     def rows(self, rows: Any, of: OffsetRange) -> Any:
         """A pyarrow.RecordBatch of the range with decoded columns.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,10 @@ import pytest
 from google.protobuf import any_pb2, type_pb2  # type: ignore[import-untyped]
 
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.registry import client
 from highwater.pipeline.registry.avro_format import AvroFormat
+from highwater.pipeline.registry.client import Registered, RegistrySettings, latest
+from highwater.pipeline.registry.decoding import ColumnFormat, Decoder, Formats
 from highwater.pipeline.registry.json_format import JsonFormat
 from highwater.pipeline.registry.protobuf_format import ProtobufFormat
 from highwater.pipeline.registry.wire import UnreadableValueError, split, split_message_path
@@ -189,3 +193,24 @@ def test_what_stands_before_a_value() -> None:
     assert split_message_path(b"\x04\x02\x00rest") == ((1, 0), b"rest")
     with pytest.raises(UnreadableValueError, match="no serialiser of a registry wrote it"):
         split(b'{"id": 1}')
+
+
+def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where values that cannot be read become null: these can."""
+    schema = Registered(1, "AVRO", json.dumps(AVRO), {})
+    settings = RegistrySettings((("url", "http://127.0.0.1:1"),))
+    formats = Formats(settings, (ColumnFormat("value", "avro", "orders-value", True, reader=schema),))
+    client.client_of.cache_clear()
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+        way_out = r"needs confluent_kafka\.schema_registry: pip install 'highwater\[registry\]'"
+        with pytest.raises(SettingsError, match=way_out):
+            latest(settings, "orders-value")
+        with pytest.raises(SettingsError, match=way_out):
+            Decoder(formats)
+    with monkeypatch.context() as without:
+        without.delitem(sys.modules, "highwater.pipeline.registry.protobuf_format")
+        without.setitem(sys.modules, "google.protobuf", None)
+        wanted = ColumnFormat("value", "protobuf", "orders-value", False, reader=Registered(1, "PROTOBUF", "", {}))
+        with pytest.raises(SettingsError, match=r"^value\.format=protobuf needs google\.protobuf: pip install"):
+            wanted.format()
