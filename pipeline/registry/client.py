@@ -96,6 +96,8 @@ def client_of(settings: RegistrySettings) -> Any:
     except ImportError as error:
         raise SettingsError(f"value.format needs {error.name}: pip install 'highwater[registry]'") from None
     try:
-        return SchemaRegistryClient({**dict(settings.properties), "timeout": _TIMEOUT_S, "max.retries": 3})
+        # By default it asks for the newest schema of a subject once, and Spark's processes outlive a query.
+        own = {"timeout": _TIMEOUT_S, "max.retries": 3, "cache.latest.ttl.sec": 0}
+        return SchemaRegistryClient({**dict(settings.properties), **own})
     except ValueError as error:
         raise SettingsError(f"{PREFIX}*: {error}") from None
