@@ -223,9 +223,9 @@ def two_registries_share_a_topic() -> None:
         wait_for(lambda: _registers(left, "others-value"), "the second registry writes alone")
 
 
-def _newest_id(registry: Registry, subject: str) -> int:
+def _newest_id(registry: Registry, subject: str) -> int | None:
     """Asked by a new client: each keeps what it was told."""
-    return int(client_of(registry).get_latest_version(subject).schema_id)
+    return client_of(registry).get_latest_version(subject).schema_id
 
 
 def _registers(registry: Registry, subject: str) -> bool:
