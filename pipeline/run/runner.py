@@ -79,6 +79,8 @@ def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.Exi
     temporary = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-run-")))
     kept = None if pipeline.storage is None else Storage(pipeline.storage / pipeline.name)
     storage = kept or Storage(temporary)
+    if not request.is_dry:
+        cleanup.enter_context(storage.claimed([flow.name for flow in flows]))
     log = temporary / "dry.log" if request.is_dry else storage.log
     display.step(f"starting Spark {request.master}")
     spark = cleanup.enter_context(

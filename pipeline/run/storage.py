@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from highwater.pipeline.errors import SettingsError
 
 _KEPT_START: Final = ("commitOffsets", "initialOffsetsLocation")
 _FILE_OPTION: Final = "initialOffsetsLocation"
@@ -33,6 +37,27 @@ class Storage:
 
     def checkpoint(self, flow: str) -> Path:
         return self.folder / "checkpoints" / flow
+
+    @contextmanager
+    def claimed(self, flows: Iterable[str]) -> Iterator[None]:
+        """No other process on this host runs these flows meanwhile; the claim ends with the process.
+
+        Raises SettingsError if another one has claimed a flow, or the folder cannot be written.
+        """
+        with ExitStack() as files:
+            for flow in flows:
+                try:
+                    path = self.folder / "claims" / flow
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    fcntl.flock(files.enter_context(path.open("a")), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise SettingsError(
+                        f"{self.folder}: another process runs the flow {flow}: stop it first, or set another name or "
+                        "storage"
+                    ) from None
+                except OSError as error:
+                    raise SettingsError(f"storage: {error.filename} cannot be written: {error.strerror}") from None
+            yield
 
     def with_first_offsets(self, flow: str, source: str, options: Mapping[str, str]) -> dict[str, str]:
         """The options of a stream of topics, with a file of this flow that keeps where it began.

@@ -43,6 +43,11 @@ ZeroDivisionError: division by zero
         (RuntimeError(""), "RuntimeError", 5),
         (ZeroDivisionError("division by zero"), "ZeroDivisionError: division by zero", 5),
         (
+            RuntimeError("[X] Multiple streaming jobs detected for 3."),
+            "[X] Multiple streaming jobs detected for 3; another query runs with this checkpoint: stop one of them",
+            5,
+        ),
+        (
             RuntimeError("The driver worker exited unexpectedly (crashed)."),
             "The driver worker exited unexpectedly (crashed); Spark's workers may lack protobuf: pip install protobuf",
             5,
