@@ -51,8 +51,9 @@ unit: setup-dev ## The tests of `make test` alone
 	$(PYTEST) -m "not slow"
 
 .PHONY: test-slow
+# In the order of their names: by itself xdist begins with the files of many tests, and the long ones have few.
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(PYTEST) -m slow --timeout 600
+	$(PYTEST) --no-loadscope-reorder -m slow --timeout 600
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can

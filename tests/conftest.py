@@ -1,13 +1,16 @@
-"""Rules for all tests: which of them are slow, and that Hypothesis times no example, as a busy machine is no fault."""
+"""Rules for all tests: which are slow, where their temporary files are, and that Hypothesis times no example."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from itertools import chain
 
 import pytest
 from hypothesis import settings
+
+from tests import spark_jvm
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -18,6 +21,7 @@ JVM_STARTERS = frozenset({"SparkLauncher", "running_cluster", "running_zookeeper
 JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 REFUSAL = "-XX:+A_test_that_starts_a_JVM_has_to_be_marked_slow"
 OPTIONS_BEFORE = os.environ.get(JVM_OPTIONS)
+QUICK_START = pytest.StashKey[str]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -38,6 +42,26 @@ def names_in(function: Callable[..., object]) -> tuple[str, ...]:
     """Global names and attributes that a function mentions."""
     code = getattr(function, "__code__", None)
     return code.co_names if code else ()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Prepare quick starts of Spark before the first slow test, whose time limit is its own."""
+    is_wanted = any(item.get_closest_marker("slow") for item in session.items)
+    if is_wanted and not session.config.option.collectonly:
+        session.config.stash[QUICK_START] = spark_jvm.quick_start()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _temporary_files(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[None]:
+    """Let temporary files of tests and of their processes, killed ones too, be where pytest removes them."""
+    scratch = tmp_path_factory.mktemp("temporary")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(scratch))
+        patch.setattr(tempfile, "tempdir", None)
+        if options := pytestconfig.stash.get(QUICK_START, None):
+            for name, value in spark_jvm.environment(options, scratch).items():
+                patch.setenv(name, value)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import os
@@ -51,9 +52,12 @@ def jvm_options(java: Java, settings: Mapping[str, str], tell: Callable[[str], N
     name = hashlib.sha256(identity.encode()).hexdigest()[:12]
     archive = cache / f"spark-classes-{name}.jsa"
     if not archive.exists():
-        tell("an archive of Spark's classes is made, once: about a minute")
         cache.mkdir(parents=True, exist_ok=True)
-        _make(archive, java, settings)
+        with archive.with_name(f".{archive.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not archive.exists():
+                tell("an archive of Spark's classes is made, once: about a minute")
+                _make(archive, java, settings)
     return f"{JVM_OPTIONS} -XX:SharedArchiveFile={archive}"
 
 

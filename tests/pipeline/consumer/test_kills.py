@@ -18,7 +18,7 @@ from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
-PARTITIONS, RECORDS, KILLS, MEMBERS = 4, 6000, 6, 3
+PARTITIONS, RECORDS, KILLS, MEMBERS = 4, 4000, 4, 3
 
 
 @pytest.mark.timeout(500)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -19,24 +18,8 @@ from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
 from highwater.pipeline.progress.batch import ProgressError
 from highwater.pipeline.progress.resume import resume_offsets
-from highwater.pipeline.source import register
-from tests.broker.running import running_broker
 from tests.pipeline.queries import forget_last_commit, orders, run
 from tests.pipeline.source.topics import Topics
-from tests.pipeline.spark_session import spark_session
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        register(session)
-        yield session
-
-
-@pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
-        yield Topics(broker.address)
 
 
 @pytest.mark.spark

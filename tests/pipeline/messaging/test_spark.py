@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,11 @@ from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics
 from highwater.pipeline.messaging.policy import Backoff, Reject
 from highwater.pipeline.messaging.retrying import Retrying
 from highwater.pipeline.messaging.spark import RetryingSink, make_topics, split_record
-from highwater.pipeline.source import register
 from highwater.pipeline.source.session import FOLDERS
 from tests.pipeline.messaging.test_consumer import header, produce
 from tests.pipeline.messaging.test_mover import moving
 from tests.pipeline.messaging.test_retrying import NOW_MS, record
 from tests.pipeline.source.topics import Topics
-from tests.pipeline.spark_session import spark_session
 from tests.waiting import wait_until
 
 BACKOFF = "300ms 600ms"
@@ -60,13 +57,6 @@ def test_executors_need_no_kafka_client(tmp_path: Path) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path, env={}
     )
     assert str(archive) in done.stdout
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        register(session)
-        yield session
 
 
 @pytest.mark.spark

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,25 +13,9 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf
 from highwater.pipeline.progress.in_hand import batch_in_hand
-from highwater.pipeline.source import register
-from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
-from tests.pipeline.spark_session import spark_session
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        register(session)
-        yield session
-
-
-@pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
-        yield Topics(broker.address)
 
 
 def source(spark: SparkSession, topics: Topics, name: str) -> DataFrame:

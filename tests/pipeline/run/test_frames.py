@@ -16,10 +16,8 @@ from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.run.plan import check_topics
 from highwater.pipeline.run.runner import plan_flow
 from highwater.pipeline.run.storage import Storage
-from highwater.pipeline.source import register
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
-from tests.pipeline.spark_session import spark_session
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -46,13 +44,6 @@ def fails(numbers): return 1 / 0
 def wrong(number): return number
 def nothing(numbers): return None
 """
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        register(session)
-        yield session
 
 
 @pytest.fixture(scope="module")

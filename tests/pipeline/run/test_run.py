@@ -8,14 +8,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyarrow import dataset
 
 from highwater.pipeline.files.batches import finished_files
-from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
 
@@ -39,12 +37,6 @@ def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProce
         check=False,
         timeout=TIMEOUT_S,
     )
-
-
-@pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
-        yield Topics(broker.address)
 
 
 def write(folder: Path, text: str) -> Path:

@@ -1,4 +1,4 @@
-"""A Spark session and a broker for the tests of the sinks."""
+"""A Spark session with two cores for the tests of the sinks, as their tasks run side by side."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from highwater.pipeline.source import register
-from tests.broker.running import running_broker
-from tests.pipeline.source.topics import Topics
 from tests.pipeline.spark_session import spark_session
 
 
@@ -19,9 +17,3 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     with spark_session(tmp_path_factory.mktemp("spark"), **settings) as session:
         register(session)
         yield session
-
-
-@pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    with running_broker(tmp_path_factory.mktemp("broker") / "log") as broker:
-        yield Topics(broker.address)

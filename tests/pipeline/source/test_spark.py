@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,10 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.source import HighwaterDataSource, offsets_behind_latest, register
 from highwater.pipeline.source.session import FOLDERS
 from tests.pipeline.source.topics import Topics, by_offset
-from tests.pipeline.spark_session import spark_session
 from tests.waiting import wait_until
 
 Read = Callable[..., DataFrame]
 Row = dict[str, Any]
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    with spark_session(tmp_path_factory.mktemp("spark")) as session:
-        register(session)
-        yield session
 
 
 @pytest.fixture
