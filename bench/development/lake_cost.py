@@ -1,20 +1,24 @@
 """What a lake costs: time to add runs, size, and the time of each question, in Markdown.
 
-`python -m highwater.bench.development.lake_cost TEMPLATE --work DIR --runs 100 --copies 10 --copies 100` makes runs
-from the real result directory TEMPLATE (`lake_runs`), adds them, compacts the lake and asks every question twice: cold,
-with an engine that was just opened, and hot. Lakes of ten and a hundred times as many runs have copies of its files
-with other run ids. Result directories that are in DIR already are used again.
+    python -m highwater.bench.development.lake_cost TEMPLATE --work DIR --prepare
+    python -m highwater.bench.development.lake_cost TEMPLATE --work DIR
+
+makes runs from the real result directory TEMPLATE (`lake_runs`), adds 100 and 1,000 of them, compacts both lakes and
+asks every question twice: cold, with an engine that was just opened, and hot. The lake of 10,000 runs has copies of the
+rows of the smallest one with other run ids. `--prepare` makes runs and copies, which no figure is about, and stops.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
+import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 import typer
@@ -53,25 +57,34 @@ class Cost:
 def main(
     template: Annotated[Path, typer.Argument(help="A result directory with finished trials and consumers.")],
     work: Annotated[Path, typer.Option(help="A folder for the runs and the lakes.")],
-    runs: Annotated[int, typer.Option(help="How many runs are made and added.")] = 100,
-    copies: Annotated[list[int] | None, typer.Option(help="Also a lake of as many copies; repeatable.")] = None,
+    runs: Annotated[list[int], typer.Option(help="How many runs are added; repeatable, rising.")] = [100, 1000],  # noqa: B006
+    copies: Annotated[int, typer.Option(help="How often the smallest lake is copied into the largest one.")] = 100,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
+    prepare: Annotated[bool, typer.Option("--prepare", help="Make runs and copies, and stop.")] = False,
 ) -> None:
     """Print the cost of lakes."""
-    load = os.getloadavg()
     results = work / "results"
     if not results.is_dir():
-        work.mkdir(parents=True, exist_ok=True)
+        results.mkdir(parents=True)
         maker = RunMaker(template, results)
-        for number in range(runs):
-            maker.make(number, runs)
+        for number in range(runs[-1]):
+            maker.make(number, runs[-1])
     directories = sorted(results.glob("run*"))
-    step = len(directories) / runs
-    lake = work / f"lake{runs}-{engine}"
-    costs = [_added(lake, [directories[int(number * step)] for number in range(runs)], engine)]
-    costs += [_copied(lake, work / f"lake{runs}x{many}-{engine}", many, engine) for many in copies or []]
+    copied = work / f"copied{runs[0]}x{copies}"
+    if not copied.is_dir():
+        _copy_lake(_fresh(work / "copied-from"), directories[:: len(directories) // runs[0]], copied, copies)
+    if prepare:
+        return
+    load = os.getloadavg()
+    costs = [_added(_fresh(work / "lake"), directories[:: len(directories) // count], engine) for count in runs]
+    costs.append(_asked(Manifest(copied), engine, f"{copies} copies"))
     for line in _page(costs, engine, load, os.getloadavg()):
         typer.echo(line)
+
+
+def _fresh(lake: Path) -> Path:
+    shutil.rmtree(lake, ignore_errors=True)
+    return lake
 
 
 def _added(lake: Path, directories: list[Path], engine: str) -> Cost:
@@ -94,33 +107,33 @@ def _cpu_s() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _copied(lake: Path, folder: Path, copies: int, engine: str) -> Cost:
-    """A lake of copies of the groups of another one, with other run ids."""
-    manifest = Manifest(folder)
+def _copy_lake(lake: Path, directories: list[Path], folder: Path, copies: int) -> None:
+    """Make `folder` a lake of so many copies of these runs; it gets its name when it is whole."""
+    for _ in add(Manifest(lake), directories, seconds=False):
+        pass
+    compact(Manifest(lake))
+    unfinished = _fresh(folder.with_suffix(".unfinished"))
+    manifest = Manifest(unfinished)
     manifest.create()
     for group in Manifest(lake).groups():
-        for copy in range(copies):
-            with storage.incoming(folder) as place, manifest.locked():
-                _copy(lake, group, copy, place, manifest)
-    return _asked(manifest, engine, f"{copies} copies")
+        with storage.incoming(unfinished) as place, manifest.locked():
+            files, staged = [], {}
+            for file in group.files:
+                path = place / f"{file.table}.parquet"
+                with storage.parquet_writer(path, file.table) as writer:
+                    storage.write_in_row_groups(writer, _copies(lake / file.path, copies))
+                files.append(storage.kept_file(path, file.table, *group.place))
+                staged[files[-1].path] = path
+            storage.put_in_place(unfinished, staged)
+            runs = [replace(run, run=f"{run.run}-{copy:03d}") for copy in range(copies) for run in group.runs]
+            manifest.append(Group(*group.place, tuple(runs), tuple(files)))
+    unfinished.rename(folder)
 
 
-def _copy(lake: Path, group: Group, copy: int, place: Path, manifest: Manifest) -> None:
-    files, staged = [], {}
-    for file in group.files:
-        # The histograms of seconds are opened by no question.
-        if file.table == "seconds":
-            continue
-        table = pyarrow.parquet.read_table(lake / file.path)
-        ids = pyarrow.compute.binary_join_element_wise(table["run"], f"{copy:02d}", "-")
-        path = place / f"{file.table}.parquet"
-        with storage.parquet_writer(path, file.table) as writer:
-            writer.write_table(table.set_column(0, "run", ids))
-        files.append(storage.kept_file(path, file.table, *group.place))
-        staged[files[-1].path] = path
-    storage.put_in_place(manifest.directory, staged)
-    made = tuple(replace(run, run=f"{run.run}-{copy:02d}") for run in group.runs)
-    manifest.append(Group(*group.place, made, tuple(files)))
+def _copies(path: Path, copies: int) -> Iterator[pa.Table]:
+    table = pyarrow.parquet.read_table(path)
+    for copy in range(copies):
+        yield table.set_column(0, "run", pyarrow.compute.binary_join_element_wise(table["run"], f"{copy:03d}", "-"))
 
 
 def _asked(manifest: Manifest, engine: str, how: str) -> Cost:

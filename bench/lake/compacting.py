@@ -1,4 +1,7 @@
-"""Merges the files of a month, and takes runs out of a lake.
+"""Merges the small files of a month, and takes runs out of a lake.
+
+A file of a megabyte or more stays as it is: larger ones would not be read faster. So a month that is compacted again is
+not written again, nor are the histograms of each second, of which a run has some megabytes.
 
 New files are written first. Then a new manifest takes the place of the old one, which makes them count; at last the old
 files are removed. A process that is killed in between leaves files that no line of the manifest has, and the next one
@@ -7,8 +10,9 @@ removes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +25,8 @@ from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, KeptFile, Manifest
 from highwater.bench.lake.tables import SCHEMAS
 
-# As they are in memory: many rows of a plain table, some thousand histograms.
-_ROW_GROUP_BYTES: Final = 64 << 20
+# Opening a file costs some milliseconds, as reading this much of it does.
+_SMALL_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,10 @@ class Compaction:
 
 
 def compact(manifest: Manifest) -> Compaction:
-    """Merge the files of each environment and month that has several. Raises UsageError for a damaged file."""
+    """Merge the small files of each environment and month that has several. Raises UsageError for a damaged file."""
     before = manifest.groups()
-    several = sorted({group.place for group in before if sum(other.place == group.place for other in before) > 1})
+    groups_at = Counter(group.place for group in before)
+    several = sorted(place for place, count in groups_at.items() if count > 1)
     for place in several:
         _rewrite(manifest, place)
     with manifest.locked():
@@ -70,14 +75,20 @@ def _rewrite(manifest: Manifest, place: tuple[str, str], without: str | None = N
         made: list[Group] = []
         if runs:
             staged: dict[str, Path] = {}
-            files = [
-                file
+            kept = [file for group in old for file in group.files if without is None and file.bytes >= _SMALL_BYTES]
+            merged = [
+                _merged(manifest.directory, folder, table, _without_files(old, kept), without, staged)
                 for table in SCHEMAS
-                if (file := _merged(manifest.directory, folder, table, old, without, staged)) is not None
             ]
+            files = [*kept, *(file for file in merged if file is not None)]
             storage.put_in_place(manifest.directory, staged)
             made = [Group(*place, tuple(runs), tuple(files))]
         manifest.replace([*(group for group in groups if group.place != place), *made])
+
+
+def _without_files(groups: Sequence[Group], files: Sequence[KeptFile]) -> list[Group]:
+    others = set(files)
+    return [replace(group, files=tuple(file for file in group.files if file not in others)) for group in groups]
 
 
 def _merged(
@@ -86,30 +97,26 @@ def _merged(
     """Merge the files of a table, run by run in their order; None when no row is left."""
     path = folder / f"{table}.parquet"
     files = [file for group in sorted(groups, key=_first_run) for file in group.files if file.table == table]
-    waiting: list[pa.Table] = []
-    rows = 0
+    if not files:
+        return None
     with storage.parquet_writer(path, table) as writer:
-        for file in files:
-            # Nothing damaged may get the digest of a good file.
-            if (what := storage.disagreement(lake, file)) is not None:
-                raise UsageError(f"{what}; take it from a copy of the lake")
-            opened = pyarrow.parquet.ParquetFile(lake / file.path)
-            for number in range(opened.num_row_groups):
-                found = _as_of_today(table, opened.read_row_group(number))
-                if without is not None:
-                    found = found.filter(pyarrow.compute.not_equal(found["run"], without))
-                waiting.append(found)
-                rows += found.num_rows
-                if sum(part.nbytes for part in waiting) >= _ROW_GROUP_BYTES:
-                    writer.write_table(pa.concat_tables(waiting))
-                    waiting = []
-        if waiting:
-            writer.write_table(pa.concat_tables(waiting))
+        rows = storage.write_in_row_groups(writer, _rows(lake, table, files, without))
     if not rows:
         return None
     kept = storage.kept_file(path, table, *groups[0].place)
     staged[kept.path] = path
     return kept
+
+
+def _rows(lake: Path, table: str, files: Sequence[KeptFile], without: str | None) -> Iterator[pa.Table]:
+    for file in files:
+        # Nothing damaged may get the digest of a good file.
+        if (what := storage.disagreement(lake, file)) is not None:
+            raise UsageError(f"{what}; take it from a copy of the lake")
+        opened = pyarrow.parquet.ParquetFile(lake / file.path)
+        for number in range(opened.num_row_groups):
+            found = _as_of_today(table, opened.read_row_group(number))
+            yield found if without is None else found.filter(pyarrow.compute.not_equal(found["run"], without))
 
 
 def _first_run(group: Group) -> str:

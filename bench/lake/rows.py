@@ -16,6 +16,7 @@ from highwater.bench.lake.tables import SCHEMAS, SECONDS
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import (
     LATENCY_METRICS,
+    IntervalArrays,
     Latency,
     Manifest,
     Metric,
@@ -50,7 +51,8 @@ def tables_of(result: RunResult, *, seconds: bool) -> dict[str, pa.Table]:
     Raises ResultDirectoryError for a damaged file, or a histogram log that is not what its summary was made of.
     """
     run = run_id(result.manifest)
-    found: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
+    found: dict[str, list[Row]] = {name: [] for name in SCHEMAS if name != SECONDS}
+    of_seconds: list[pa.RecordBatch] = []
     found["runs"].append(_run(run, result))
     found["settings"].extend(_settings(run, result))
     found["probes"].extend(_probes(run, result))
@@ -66,8 +68,12 @@ def tables_of(result: RunResult, *, seconds: bool) -> dict[str, pa.Table]:
         samples = {"": trial.host_samples(), **trial.cluster_samples()}
         found["host"].extend(place | {"host": host} | line.model_dump() for host in samples for line in samples[host])
         for metric in (*LATENCY_METRICS, "txn_commit"):
-            _add_histograms(found, place, trial, metric, seconds=seconds)
-    return {name: _table(name, rows) for name, rows in found.items() if rows}
+            arrays = trial.interval_arrays(metric)
+            found["histograms"].extend(place | row for row in _measured(trial, metric, arrays))
+            if seconds and arrays is not None and arrays.starts_s:
+                of_seconds.append(_seconds(place, metric, arrays))
+    tables = {name: _table(name, rows) for name, rows in found.items() if rows}
+    return tables | ({SECONDS: pa.Table.from_batches(of_seconds)} if of_seconds else {})
 
 
 def _table(name: str, rows: list[Row]) -> pa.Table:
@@ -204,12 +210,10 @@ def _changes(summary: TrialSummary) -> Iterator[Row]:
             }
 
 
-def _add_histograms(
-    found: dict[str, list[Row]], place: Row, trial: TrialResult, metric: Metric, *, seconds: bool
-) -> None:
-    """The histogram of the measured phase, and those of all seconds."""
+def _measured(trial: TrialResult, metric: Metric, arrays: IntervalArrays | None) -> Iterator[Row]:
+    """The histogram of the measured phase, if it has values."""
     phase = next(phase for phase in trial.summary.phases if phase.name == "measure")
-    intervals = trial.intervals(metric)
+    intervals = arrays.intervals() if arrays is not None else []
     measured = Histogram.merged(item.histogram for item in intervals if phase.start_s <= item.start_s < phase.end_s)
     latency = _latency(trial.summary, metric)
     counted = latency.count if latency is not None else 0
@@ -218,15 +222,22 @@ def _add_histograms(
         what = f"has {measured.count} values in the measured phase, and not the {counted} of summary.json"
         raise ResultDirectoryError(f"{path}: {what if path.is_file() else 'is missing'}")
     if measured.count:
-        found["histograms"].append(place | {"metric": metric, "count": measured.count} | _arrays(measured))
-    if seconds:
-        found[SECONDS].extend(
-            place | {"metric": metric, "second": int(item.start_s)} | _arrays(item.histogram) for item in intervals
-        )
+        yield {"metric": metric, "count": measured.count, "buckets": measured.indices, "counts": measured.counts}
 
 
-def _arrays(histogram: Histogram) -> Row:
-    return {"buckets": histogram.indices.astype(np.int32), "counts": histogram.counts}
+def _seconds(place: Row, metric: Metric, arrays: IntervalArrays) -> pa.RecordBatch:
+    """A row for each second of a histogram log; a row is never made as an object, as a run has thousands of them."""
+    texts = {**place, "metric": metric}
+    offsets = pa.array(arrays.offsets.astype(np.int32))
+    return pa.RecordBatch.from_arrays(
+        [
+            *(pa.repeat(pa.scalar(text, pa.string()), len(arrays.starts_s)) for text in texts.values()),
+            pa.array(np.asarray(arrays.starts_s).astype(np.int64)),
+            pa.ListArray.from_arrays(offsets, pa.array(arrays.buckets.astype(np.int32))),
+            pa.ListArray.from_arrays(offsets, pa.array(arrays.counts)),
+        ],
+        schema=SCHEMAS[SECONDS],
+    )
 
 
 def _latency(summary: TrialSummary, metric: Metric) -> Latency | None:

@@ -57,7 +57,7 @@ from highwater.bench.results.host import (
     HostSample,
     HostUse,
 )
-from highwater.bench.results.interval_arrays import Interval
+from highwater.bench.results.interval_arrays import Interval, IntervalArrays
 from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.results.models import (
     ENVIRONMENT_SCHEMA,
@@ -167,6 +167,7 @@ __all__ = [
     "HostSample",
     "HostUse",
     "Interval",
+    "IntervalArrays",
     "Latency",
     "LoadTask",
     "Loopback",

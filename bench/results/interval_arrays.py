@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from highwater.bench.results.histogram_log import HIGHEST_VALUE_NS, LOWEST_VALUE_NS, SIGNIFICANT_FIGURES
 from highwater.spark_loadgen import Histogram
@@ -34,7 +35,24 @@ class Interval(NamedTuple):
     histogram: Histogram
 
 
-def read_intervals(path: Path) -> list[Interval]:
+class IntervalArrays(NamedTuple):
+    """All intervals of a log: interval i starts at `starts_s[i]` and has the buckets from `offsets[i]` to the next."""
+
+    starts_s: list[float]
+    offsets: NDArray[np.int64]
+    buckets: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    def intervals(self) -> list[Interval]:
+        """The same as one histogram for each interval; they share the memory of these arrays."""
+        bounds = self.offsets.tolist()
+        return [
+            Interval(start_s, Histogram(self.buckets[start:stop], self.counts[start:stop]))
+            for start_s, start, stop in zip(self.starts_s, bounds[:-1], bounds[1:], strict=True)
+        ]
+
+
+def read_interval_arrays(path: Path) -> IntervalArrays:
     """The intervals of a log in its order. Raises OSError when it is missing, ValueError when it is damaged."""
     starts, payloads = [], []
     for number, line in enumerate(path.read_text("ascii").splitlines(), start=1):
@@ -46,9 +64,12 @@ def read_intervals(path: Path) -> list[Interval]:
             payloads.append(_payload(fields[3]))
         except (IndexError, ValueError, struct.error, zlib.error, binascii.Error) as error:
             raise ValueError(f"line {number}: {error or type(error).__name__}") from error
-    if not payloads:
-        return []
-    return [Interval(*pair) for pair in zip(starts, _histograms(payloads), strict=True)]
+    return IntervalArrays(starts, *_buckets_and_counts(payloads))
+
+
+def read_intervals(path: Path) -> list[Interval]:
+    """One histogram for each interval of a log; errors as of `read_interval_arrays`."""
+    return read_interval_arrays(path).intervals()
 
 
 def _payload(encoded: str) -> bytes:
@@ -66,42 +87,35 @@ def _payload(encoded: str) -> bytes:
     return inner[_INNER.size :]
 
 
-def _histograms(payloads: list[bytes]) -> list[Histogram]:
+def _buckets_and_counts(payloads: list[bytes]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """(offsets, buckets, counts) of all payloads one after the other, without empty buckets."""
     octets = np.frombuffer(b"".join(payloads), np.uint8)
     lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
     last = octets < 0x80
     ends = np.flatnonzero(last)
     stops = np.cumsum(lengths)
-    if not len(ends):
-        return [_empty() for _ in payloads]
     # An interval must end with the end of a number.
     if not last[stops[lengths > 0] - 1].all():
         raise ValueError("a number is cut off")
-    starts = np.concatenate(([0], ends[:-1] + 1))
+    starts = np.concatenate(([0], ends[:-1] + 1)) if len(ends) else ends
     sizes = ends - starts + 1
-    if int(sizes.max()) > _LONGEST_NUMBER:
+    if int(sizes.max(initial=0)) > _LONGEST_NUMBER:
         raise ValueError("a count is too large")
-    position = np.arange(len(octets)) - np.repeat(starts, sizes)
-    zigzag = np.add.reduceat((octets & np.uint8(0x7F)).astype(np.int64) << (7 * position), starts)
+    zigzag = (octets[starts] & np.uint8(0x7F)).astype(np.int64)
+    # Almost all numbers have one octet: the others are few.
+    longer = np.flatnonzero(sizes > 1)
+    place = 1
+    while len(longer):
+        zigzag[longer] |= (octets[starts[longer] + place] & np.uint8(0x7F)).astype(np.int64) << (7 * place)
+        place += 1
+        longer = longer[sizes[longer] > place]
     numbers = (zigzag >> 1) ^ -(zigzag & 1)
-    steps = np.where(numbers < 0, -numbers, 1)
-    before = np.cumsum(steps) - steps
-    found = []
-    first_number = 0
-    for stop in np.searchsorted(ends, stops - 1, side="right").tolist():
-        chosen = slice(first_number, stop)
-        first_number = stop
-        counts = numbers[chosen]
-        if not len(counts):
-            found.append(_empty())
-            continue
-        indices = before[chosen] - before[chosen.start]
-        filled = counts > 0
-        if int(indices[-1] + steps[stop - 1]) > COUNTS_LENGTH:
-            raise ValueError("a histogram has more buckets than its format")
-        found.append(Histogram(indices[filled], counts[filled]))
-    return found
-
-
-def _empty() -> Histogram:
-    return Histogram(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    # Where the buckets of each number end, counted through all payloads; a number without a payload before it is at 0.
+    reached = np.concatenate((np.zeros(1, np.int64), np.cumsum(np.maximum(-numbers, 1))))
+    number_bounds = np.concatenate((np.zeros(1, np.int64), np.searchsorted(ends, stops - 1, side="right")))
+    origins = reached[number_bounds]
+    if int(np.diff(origins).max(initial=0)) > COUNTS_LENGTH:
+        raise ValueError("a histogram has more buckets than its format")
+    filled = np.flatnonzero(numbers > 0)
+    offsets = np.searchsorted(filled, number_bounds)
+    return offsets, reached[filled] - np.repeat(origins[:-1], np.diff(offsets)), numbers[filled]

@@ -27,7 +27,7 @@ from highwater.bench.results.files import (
 from highwater.bench.results.gate import Gate
 from highwater.bench.results.histogram_log import percentile_spectrum
 from highwater.bench.results.host import HostSample
-from highwater.bench.results.interval_arrays import Interval, read_intervals
+from highwater.bench.results.interval_arrays import Interval, IntervalArrays, read_interval_arrays
 from highwater.bench.results.models import (
     Environment,
     EventLine,
@@ -119,13 +119,18 @@ class TrialResult:
 
         Raises ResultDirectoryError when the histogram log is damaged.
         """
+        arrays = self.interval_arrays(metric)
+        return arrays.intervals() if arrays is not None else []
+
+    def interval_arrays(self, metric: Metric) -> IntervalArrays | None:
+        """The same as arrays over all seconds; None for a metric that the trial does not have. Errors as above."""
         path = self.histogram_path(metric)
-        return _taken(self._salvage, lambda: self._intervals(path), []) if path.is_file() else []
+        return _taken(self._salvage, lambda: self._interval_arrays(path), None) if path.is_file() else None
 
     @staticmethod
-    def _intervals(path: Path) -> list[Interval]:
+    def _interval_arrays(path: Path) -> IntervalArrays:
         try:
-            return read_intervals(path)
+            return read_interval_arrays(path)
         except (OSError, ValueError) as error:
             raise DamagedFileError(path, f"cannot read the histogram log: {error}") from error
 

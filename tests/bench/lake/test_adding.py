@@ -183,6 +183,25 @@ def test_compacting_changes_files_and_no_row(runs: list[Path], tmp_path: Path) -
     assert compacting.compact(Manifest(lake)).months == 0
 
 
+def test_large_files_stay_as_they_are(runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = tmp_path / "lake"
+    added(lake, *runs)
+    before = everything(lake)
+    sizes = [file.bytes for group in Manifest(lake).groups() for file in group.files]
+    monkeypatch.setattr(compacting, "_SMALL_BYTES", sorted(sizes)[len(sizes) // 2])
+    large = {path for path in lake.rglob("*.parquet") if path.stat().st_size >= compacting._SMALL_BYTES}
+    compacting.compact(Manifest(lake))
+    after = set(lake.rglob("*.parquet"))
+    assert large <= after
+    assert any(path.name.startswith("compacted-") for path in after - large)
+    assert everything(lake) == before
+    (group,) = [group for group in Manifest(lake).groups() if len(group.runs) == 2]
+    gone, other = (run.run for run in group.runs)
+    compacting.remove(Manifest(lake), gone)
+    assert everything(lake) == {name: [row for row in items if row["run"] != gone] for name, items in before.items()}
+    assert other in Manifest(lake).runs()
+
+
 def test_a_damaged_file_is_not_compacted(runs: list[Path], tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     added(lake, *runs)
