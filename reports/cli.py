@@ -13,6 +13,7 @@ import typer
 from highwater.common.atomic_files import write_atomically
 
 if TYPE_CHECKING:
+    from highwater.bench.history.series import Series
     from highwater.bench.results import FileFault
     from highwater.reports.facets import FacetKeys
 
@@ -149,8 +150,13 @@ def history_report(
     history: Annotated[Path, typer.Option("--history", metavar="DIR", help="The directory of the history.")] = Path(
         "history"
     ),
+    lake: Annotated[
+        Path | None,
+        typer.Option("--lake", metavar="DIR", help="Take the runs from this lake, in the place of a history."),
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The file to write; default: history.html in the history.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The file to write; default: history.html in the history or the lake."),
     ] = None,
     policy: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Gate policy with the metrics and their floors.")
@@ -172,16 +178,31 @@ def history_report(
     from highwater.reports import page
     from highwater.reports.history import history_document
 
+    place = lake or history
     try:
-        rules = Rules.of_file(policy)
-        document = history_document(history, rules, partial(otava_present, otava), everything=everything)
+        rules, command = Rules.of_file(policy), partial(otava_present, otava)
+        document = history_document(place, _kept_series(history, lake), rules, command, everything=everything)
     except UsageError as error:
         raise _failed(str(error)) from error
     except OSError as error:
-        raise _failed(f"cannot read {history}: {error}") from error
-    path = out or history / "history.html"
+        raise _failed(f"cannot read {place}: {error}") from error
+    path = out or place / "history.html"
     _write(path, page.render(document))
     typer.echo(path)
+
+
+def _kept_series(history: Path, lake: Path | None) -> Sequence[Series]:
+    """Raises UsageError when there is none."""
+    if lake is None:
+        from highwater.bench.history.series import kept_series
+
+        return kept_series(history)
+    from highwater.bench.lake.extra import named_extra
+
+    with named_extra():
+        from highwater.bench.lake import series
+
+        return series.kept_series(lake)
 
 
 def _write(path: Path, text: str) -> None:

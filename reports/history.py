@@ -18,7 +18,7 @@ from highwater.bench.history.detection import (
     word_of,
 )
 from highwater.bench.history.environments import difference_lines, fact_rows
-from highwater.bench.history.series import Change, Series, cell_of, kept_series, metric_of
+from highwater.bench.history.series import Change, Series, cell_of, metric_of
 from highwater.bench.metrics import value_text
 from highwater.common.units import NONE, change_text, plural
 from highwater.reports import axes
@@ -76,10 +76,12 @@ class _Trend:
         return [change for change in self.detection.changes if change.column == column]
 
 
-def history_document(history: Path, rules: Rules, otava: OtavaCommand, *, everything: bool = False) -> Document:
-    """The page of all series of a history. Raises UsageError when a file is damaged or nothing is there."""
+def history_document(
+    place: Path, found: Sequence[Series], rules: Rules, otava: OtavaCommand, *, everything: bool = False
+) -> Document:
+    """The page of the series of `place`, a history or a lake. Raises UsageError when a file is damaged."""
     trends = []
-    for series in kept_series(history):
+    for series in found:
         columns = series.columns() if everything else shown_columns(series, rules)
         trends.append(_Trend(series, series.rows(), columns, detect(series, rules, columns, otava)))
     sections = [
@@ -92,7 +94,7 @@ def history_document(history: Path, rules: Rules, otava: OtavaCommand, *, everyt
     ]
     runs = sum(len(trend.rows) for trend in trends)
     workloads = dict.fromkeys(trend.series.workload for trend in trends)
-    meta = f"{plural(len(trends), 'series')[: None if len(trends) == 1 else -1]}, {plural(runs, 'run')}, from {history}"
+    meta = f"{plural(len(trends), 'series')[: None if len(trends) == 1 else -1]}, {plural(runs, 'run')}, from {place}"
     return Document(f"History of {', '.join(workloads)}", "", meta, [s for s in sections if s.blocks])
 
 

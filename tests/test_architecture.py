@@ -60,6 +60,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "bench.compare",
         "bench.errors",
         "bench.history",
+        "bench.lake.extra",
+        "bench.lake.series",
         "bench.metrics",
         "bench.results",
         "bench.telemetry",

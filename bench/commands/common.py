@@ -123,19 +123,6 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 
 
 @contextmanager
-def named_extra() -> Iterator[None]:
-    """Raises UsageError with the extra `lake` when one of its packages is not installed."""
-    from highwater.bench.errors import UsageError
-
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("duckdb", "pyarrow"):
-            raise
-        raise UsageError(f"a lake needs {error.name}, which is not installed: pip install 'highwater[lake]'") from None
-
-
-@contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print expected errors as one line each and exit with the matching exit code."""
     from highwater.bench.errors import NotComparableError, StoppedError, UsageError, text_of

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from highwater.bench.commands.common import AsJson, named_extra, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
     from highwater.bench.history.detection import Detection

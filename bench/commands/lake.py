@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, Quiet, named_extra, one_line_errors
+from highwater.bench.commands.common import AsJson, Quiet, one_line_errors
+from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
     from highwater.bench.lake.adding import Addition

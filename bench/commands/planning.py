@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
+    from highwater.bench.lake.expecting import Expected
     from highwater.bench.results import Calibration, TargetProbe
     from highwater.bench.runs.launchers import LauncherChoice
     from highwater.bench.runs.preflight import Preflight
@@ -49,22 +50,32 @@ class Asked:
         return directory
 
 
-def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line: str = "") -> None:
-    """Print the plan, and then all that would keep it from running. Raises typer.Exit if anything would."""
+def show(
+    asked: Asked, price: Price | None = None, *, as_json: bool, first_line: str = "", lake: Path | None = None
+) -> None:
+    """Print the plan, and then all that would keep it from running. Raises typer.Exit if anything would.
+
+    lake: also say what its runs let expect.
+    """
     from highwater.bench.display.tables import plan_as_json, print_plan
     from highwater.bench.errors import NotComparableError
     from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
     from highwater.tuning.facts import collect
 
+    expected = _expected(lake, asked.plan) if lake is not None else None
     found, earlier = _checked(asked, collect())
     if as_json:
         refused = {"refusals": [str(error) for error in found.refusals], "warnings": found.warnings}
-        typer.echo(json.dumps(plan_as_json(asked.plan, price) | _told_file(asked.plan) | refused, indent=2))
+        from_lake = {} if expected is None else {"expected": [asdict(one) for one in expected]}
+        told = plan_as_json(asked.plan, price) | _told_file(asked.plan) | from_lake | refused
+        typer.echo(json.dumps(told, indent=2))
     else:
         if first_line:
             typer.echo(first_line)
         tell_workload(asked.plan, err=False)
         print_plan(asked.plan, price)
+        if expected is not None:
+            _tell_expected(expected, asked.plan)
         if earlier is not None:
             typer.echo(_left(asked.plan, earlier))
         for warning in found.warnings:
@@ -74,6 +85,28 @@ def show(asked: Asked, price: Price | None = None, *, as_json: bool, first_line:
     if found.refusals:
         elsewhere = all(isinstance(error, NotComparableError) for error in found.refusals)
         raise typer.Exit(EXIT_ENVIRONMENT if elsewhere else EXIT_USAGE)
+
+
+def _expected(lake: Path, plan: Plan) -> list[Expected]:
+    """Raises UsageError when the lake cannot be read."""
+    from highwater.bench.comparison_answer import asked_metrics
+    from highwater.bench.lake.extra import named_extra
+
+    with named_extra():
+        from highwater.bench.lake.expecting import expected_of
+        from highwater.bench.lake.manifest import Manifest
+
+        specification = plan.specification
+        asked = asked_metrics(specification.workload.as_document(), at_once=specification.workload.trials.at_once)
+        return expected_of(Manifest(lake), specification.workload.name, specification.workload.trials.n, asked)
+
+
+def _tell_expected(expected: Sequence[Expected], plan: Plan) -> None:
+    from highwater.bench.lake.expecting import lines_of
+
+    workload = plan.specification.workload
+    for line in lines_of(expected, workload.name, workload.trials.n):
+        typer.echo(line)
 
 
 def tell_workload(plan: Plan, *, err: bool) -> None:

@@ -185,6 +185,10 @@ def plan(
         typer.Option(metavar="X", min=0, help="Price of the machines per hour, to show the price of the run."),
     ] = None,
     currency: Annotated[str, typer.Option(metavar="NAME", help="Currency of --price-per-hour.")] = "USD",
+    lake: Annotated[
+        Path | None,
+        typer.Option("--lake", metavar="DIR", help="Say how small a change the trials can show, from earlier runs."),
+    ] = None,
     as_json: AsJson = False,
     rate: load_options.Rate = None,
     size: load_options.Size = None,
@@ -223,7 +227,8 @@ def plan(
             calibration=calibration_of(calibration),
             probes=probes_of(probes, specification),
         )
-        show(asked, None if price_per_hour is None else Price(price_per_hour, currency), as_json=as_json)
+        price = None if price_per_hour is None else Price(price_per_hour, currency)
+        show(asked, price, as_json=as_json, lake=lake)
 
 
 def _plan_of(specification: Specification, seed: int | None, resume: Path | None) -> Plan:

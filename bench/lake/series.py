@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 from highwater.bench import environment_key
 from highwater.bench.compare import ONLY_CELL
+from highwater.bench.errors import UsageError
 from highwater.bench.exports.otava import COLUMNS
 from highwater.bench.history.series import WORKLOAD_COLUMN, Series
 from highwater.bench.lake import storage
@@ -87,6 +89,13 @@ def series_of(manifest: Manifest) -> list[LakeSeries]:
         )
         for (environment, workload), found in sorted(series.items())
     ]
+
+
+def kept_series(lake: Path) -> list[LakeSeries]:
+    """The series of the lake in this directory. Raises UsageError when it has none."""
+    if not (found := series_of(Manifest(lake))):
+        raise UsageError(f"{lake}: nothing kept yet; begin with: highwater bench lake add DIR --lake {lake}")
+    return found
 
 
 def _labels(trials: list[dict[str, Any]]) -> Iterator[tuple[tuple[str, str], str]]:

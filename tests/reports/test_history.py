@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from highwater.bench.errors import UsageError
 from highwater.bench.history.detection import Rules
-from highwater.bench.history.series import Acknowledgement, add, all_series
+from highwater.bench.history.series import Acknowledgement, add, all_series, kept_series
 from highwater.bench.results import RunResult, Scalar
 from highwater.cli import app
 from highwater.reports.history import history_document
@@ -44,7 +44,7 @@ def history(sample: Path, tmp_path: Path) -> Path:
 
 
 def page(history: Path, command: Callable[[], list[str] | None]) -> str:
-    return render(history_document(history, Rules.of_file(None), command))
+    return render(history_document(history, kept_series(history), Rules.of_file(None), command))
 
 
 def test_the_page_says_what_changed_and_marks_it(history: Path, otava: Path) -> None:
@@ -66,7 +66,7 @@ def test_the_page_says_what_changed_and_marks_it(history: Path, otava: Path) -> 
 
 def test_environments_and_acknowledged_changes_are_listed(sample: Path, history: Path, otava: Path) -> None:
     keep(run(sample, 9, kernel="6.2"), history)
-    document = history_document(history, Rules.of_file(None), lambda: [str(otava)])
+    document = history_document(history, kept_series(history), Rules.of_file(None), lambda: [str(otava)])
     text = render(document)
     assert "kernel: 6.1 → 6.2" in text
     assert "too few: 1 run; change points need 7" in text
@@ -96,4 +96,4 @@ def test_the_verb_is_one_of_bench_history(history: Path, otava: Path, tmp_path: 
     assert nothing.exit_code == 2
     assert nothing.stderr.startswith(f"error: {tmp_path / 'nowhere'}: no such history; begin one with")
     with pytest.raises(UsageError):
-        history_document(tmp_path / "nowhere", Rules.of_file(None), lambda: None)
+        kept_series(tmp_path / "nowhere")

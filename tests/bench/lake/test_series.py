@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.runs import result_of
 from highwater.bench.lake.series import series_of
 from highwater.bench.results import RunResult, TrialSummary
+from highwater.cli import app as whole_app
 from tests.bench.lake.small_lake import write_run
 
 
@@ -71,6 +73,11 @@ def test_a_comparison_of_runs_of_a_lake_is_that_of_their_directories(runs: list[
     assert not result_of(manifest, ids[runs[0]]).has_files
 
 
+def run_whole(*arguments: str | Path) -> Result:
+    """With the commands of all rooms."""
+    return CliRunner().invoke(whole_app, [str(argument) for argument in arguments])
+
+
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
@@ -94,6 +101,61 @@ def test_the_commands_take_a_lake(runs: list[Path], lake: Path, tmp_path: Path) 
     assert done.exit_code == 0, done.output
     (series,) = (one for one in series_of(Manifest(copy)) if one.workload == "quickstart")
     assert [item.reason for item in series.acknowledgements()] == ["known"]
+
+
+def test_the_page_of_a_history_takes_a_lake(lake: Path, tmp_path: Path) -> None:
+    done = run_whole("bench", "history", "report", "--lake", lake, "--out", tmp_path / "page.html")
+    assert (done.exit_code, done.output) == (0, f"{tmp_path / 'page.html'}\n")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert f"3 runs, from {lake}" in text
+    assert "too few: 2 runs; change points need 7" in text
+    copy = tmp_path / "lake"
+    shutil.copytree(lake, copy)
+    assert run_whole("bench", "history", "report", "--lake", copy).output == f"{copy / 'history.html'}\n"
+    assert run("lake", "verify", "--lake", copy).exit_code == 0
+    (empty := tmp_path / "empty").mkdir()
+    Manifest(empty).create()
+    for directory, said in ((empty, "nothing kept yet; begin with"), (tmp_path / "none", "is no lake; make one with")):
+        done = run_whole("bench", "history", "report", "--lake", directory)
+        assert (done.exit_code, len(done.output.splitlines())) == (2, 1)
+        assert said in done.output
+
+
+PLANNED = """\
+schema: bench.workload/1
+name: {name}
+records: {{size: 100B}}
+load: {{rate: 100/s}}
+phases: {{warmup: 1s, measure: 3s}}
+trials: {{n: 6, seed: 1}}
+answer: {{best: produce.p99}}
+matrix: {{producers.client.acks: ["1", all]}}
+"""
+
+
+def test_a_plan_says_what_its_trials_can_show(lake: Path, tmp_path: Path) -> None:
+    workload = tmp_path / "w.yaml"
+
+    def planned(name: str, *options: str) -> Result:
+        workload.write_text(PLANNED.format(name=name))
+        return run("plan", workload, "--launcher", "process", "--lake", lake, *options)
+
+    done = planned("quickstart")
+    assert done.exit_code == 0, done.output
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("produce.p99: "))
+    assert re.fullmatch(
+        r"produce\.p99: 6 trials of each cell show a change of .+, 4 times in 5; 5 % takes .+ trials "
+        r"\(8 A/A pairs, 2 runs\)",
+        line,
+    )
+    (expected,) = json.loads(planned("quickstart", "--json").stdout)["expected"]
+    assert (expected["metric"], expected["pairs"], expected["runs"]) == ("produce.p99", 8, 2)
+    assert expected["detectable_ratio"] > 0
+    assert "3 trials of each cell are too few for an interval" in planned("quickstart", "--trials", "3").stdout
+    assert "has no three A/A pairs of payments" in planned("payments").stdout
+    refused = run("plan", workload, "--lake", tmp_path)
+    assert refused.exit_code == 2
+    assert "is no lake; make one with" in refused.output
 
 
 @pytest.mark.parametrize(
