@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from highwater.broker.commands.terminal import (
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text, plural
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.commands.by_topic import Column, from_now_text, print_by_topic, records_in
 from highwater.pipeline.messaging.commands.common import ROW_COLUMNS, WhereOption, json_of, reporting_all, row_of
 from highwater.pipeline.messaging.filter import parse_filter
 from highwater.pipeline.messaging.levels import DEAD_LETTER_PREFIX
@@ -49,27 +50,31 @@ def list_(
     with reporting_all():
         client = Cluster(bootstrap_server, command_config).client_config
         topics = Topics(client)
-        found = []
+        found: list[tuple[str, int, Counter[str], int]] = []
         for name, count in sorted(topics.all().items()):
             if name.startswith(DEAD_LETTER_PREFIX):
-                records = list(_all_of(client, topics, name, count))
-                found.append(
-                    (name, len(records), _reasons(records), max((r.timestamp_ms for r in records), default=-1))
-                )
-        if as_json:
-            print_json(
-                [
-                    {"topic": name, "records": count, "dispositions": dict(reasons), "newest_ms": newest}
-                    for name, count, reasons, newest in found
-                ]
-            )
-        elif not found:
-            say("There are no topics of dead letters.")
-        else:
-            print_table(
-                ("Topic", "Records", "Why", "Newest"),
-                [(name, count, _reasons_text(reasons), time_text(newest)) for name, count, reasons, newest in found],
-            )
+                records = list(records_in(client, topics, name, count))
+                newest_ms = max((record.timestamp_ms for record in records), default=-1)
+                found.append((name, len(records), _reasons(records), newest_ms))
+        columns = (
+            Column("topic", "Topic"),
+            Column("records", "Records"),
+            Column("dispositions", "Why", _reasons_text),
+            Column("newest_ms", "Newest", time_text),
+        )
+        none = "There are no topics of dead letters."
+        print_by_topic(found, columns, answer=lambda: _answer(found), none=none, as_json=as_json)
+
+
+def _answer(found: Sequence[tuple[str, int, Counter[str], int]]) -> str:
+    """`3 dead letters in 2 topics: 2 exhausted, 1 rejected; the newest died 4 min ago.`"""
+    dead = sum(count for _, count, _, _ in found)
+    topics = plural(len(found), "topic")
+    if not dead:
+        return f"No dead letters in {topics}."
+    reasons: Counter[str] = sum((each for _, _, each, _ in found), Counter())
+    newest = from_now_text(max(newest_ms for *_, newest_ms in found))
+    return f"{plural(dead, 'dead letter')} in {topics}: {_reasons_text(reasons)}; the newest died {newest}."
 
 
 @app.command()
@@ -86,7 +91,7 @@ def show(
         takes = parse_filter(where) if where is not None else lambda _: True
         client = Cluster(bootstrap_server, command_config).client_config
         topics = Topics(client)
-        records = filter(takes, _all_of(client, topics, topic, topics.need(topic)))
+        records = filter(takes, records_in(client, topics, topic, topics.need(topic)))
         shown = list(islice(records, limit))
         if as_json:
             for record in shown:
@@ -250,11 +255,6 @@ def _ask(topic: str, count: int, *, yes: bool) -> None:
         raise UsageError("there is no terminal to ask on: give --yes")
     if not typer.confirm(f"Delete {plural(count, 'dead letter')} of {topic} for good?"):
         raise CommandError("nothing is dropped")
-
-
-def _all_of(client: Mapping[str, Any], topics: Topics, name: str, count: int) -> Iterable[Record]:
-    partitions = [(name, number) for number in range(count)]
-    return read_range(client, topics.starts(partitions), topics.ends(partitions))
 
 
 def _reasons(records: Iterable[Record]) -> Counter[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -17,13 +17,15 @@ from highwater.broker.commands.client import (
     CommandConfigOption,
     refusal,
 )
-from highwater.broker.commands.terminal import JsonOption, print_json, print_table, say, time_text
+from highwater.broker.commands.terminal import JsonOption, say, time_text
+from highwater.common.units import plural
 from highwater.pipeline.messaging import headers
+from highwater.pipeline.messaging.clock import now_ms
+from highwater.pipeline.messaging.commands.by_topic import Column, from_now_text, print_by_topic, records_in
 from highwater.pipeline.messaging.commands.common import reporting_all
 from highwater.pipeline.messaging.levels import DELAY_PREFIX, ROCKETMQ_LEVELS_MS, level_of, parse_delays_ms
 from highwater.pipeline.messaging.mover import Mover
 from highwater.pipeline.messaging.moving import MOVERS, Poison, due_ms
-from highwater.pipeline.messaging.reading import read_range
 from highwater.pipeline.messaging.record import Record
 from highwater.pipeline.messaging.stopping import stop_signals
 from highwater.pipeline.messaging.topics import Topics
@@ -32,7 +34,7 @@ retry = typer.Typer(no_args_is_help=True, help="Records that are tried again: wh
 delay = typer.Typer(no_args_is_help=True, help="Delayed records: what waits in the levels; the mover.")
 
 _PARKED = ".retry.parked"
-_TELL_S = 10.0
+_LATE_MS = 10_000
 
 
 @retry.command("list")
@@ -65,22 +67,39 @@ def delay_list(
 
 def _list(client: Mapping[str, Any], wanted: Callable[[str], bool], *, as_json: bool) -> None:
     topics = Topics(client)
-    found = []
+    found: list[tuple[str, int, int | None, int | None]] = []
     for name, count in sorted(topics.all().items(), key=lambda item: (level_of(item[0]) or 0, item[0])):
         if wanted(name):
             records = _waiting_in(client, topics, name, count)
             due = [each for record in records if (each := _due_ms(record)) is not None]
             found.append((name, len(records), min(due, default=None), max(due, default=None)))
-    if as_json:
-        names = ("topic", "records", "next_due_ms", "last_due_ms")
-        print_json([dict(zip(names, row, strict=True)) for row in found])
-    elif not found:
-        say("There are no such topics.")
-    else:
-        rows = [
-            (name, count, *("-" if due is None else time_text(due) for due in times)) for name, count, *times in found
-        ]
-        print_table(("Topic", "Records", "Next due", "Last due"), rows)
+    columns = (
+        Column("topic", "Topic"),
+        Column("records", "Records"),
+        Column("next_due_ms", "Next due", _time_text),
+        Column("last_due_ms", "Last due", _time_text),
+    )
+    none = "There are no such topics."
+    print_by_topic(found, columns, answer=lambda: _answer(found), none=none, as_json=as_json)
+
+
+def _answer(found: Sequence[tuple[str, int, int | None, int | None]]) -> str:
+    """`5 records wait in 3 topics; the next one is due in 12 s.`"""
+    waiting = sum(count for _, count, _, _ in found)
+    topics = plural(len(found), "topic")
+    if not waiting:
+        return f"Nothing waits in {topics}."
+    start = f"{plural(waiting, 'record')} {'waits' if waiting == 1 else 'wait'} in {topics}"
+    due_ms = min((next_ms for name, _, next_ms, _ in found if next_ms and not name.endswith(_PARKED)), default=None)
+    if due_ms is None:
+        return f"{start}."
+    if due_ms > now_ms() - _LATE_MS:
+        return f"{start}; the next one is due {from_now_text(max(due_ms, now_ms()))}."
+    return f"{start}; one was due {from_now_text(due_ms)}: does a mover run?"
+
+
+def _time_text(time_ms: int | None) -> str:
+    return "-" if time_ms is None else time_text(time_ms)
 
 
 def _due_ms(record: Record) -> int | None:
@@ -91,20 +110,19 @@ def _due_ms(record: Record) -> int | None:
 
 
 def _waiting_in(client: Mapping[str, Any], topics: Topics, name: str, count: int) -> list[Record]:
-    partitions = [(name, number) for number in range(count)]
-    starts, ends = topics.starts(partitions), topics.ends(partitions)
     if name.endswith(_PARKED):
-        latest = {(each.partition, each.key): each for each in read_range(client, starts, ends)}
+        latest = {(each.partition, each.key): each for each in records_in(client, topics, name, count)}
         return [each for each in latest.values() if each.value is not None]
+    partitions = [TopicPartition(name, number) for number in range(count)]
     consumer = Consumer({**client, "group.id": MOVERS, "enable.auto.commit": False})
     try:
-        committed = consumer.committed([TopicPartition(*each) for each in partitions], REQUEST_TIMEOUT_S)
+        committed = consumer.committed(partitions, REQUEST_TIMEOUT_S)
     except KafkaException as error:
         raise refusal(name, error) from None
     finally:
         consumer.close()
     moved = {(each.topic, each.partition): each.offset for each in committed}
-    return list(read_range(client, {each: max(starts[each], moved[each]) for each in partitions}, ends))
+    return list(records_in(client, topics, name, count, moved))
 
 
 @delay.command("run")

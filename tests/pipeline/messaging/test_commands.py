@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -57,7 +58,9 @@ def test_list_and_show(topics: Topics) -> None:
     (mine,) = (each for each in found if each["topic"] == dead)
     assert mine["records"] == 3
     assert mine["dispositions"] == {"rejected": 1, "exhausted": 2}
-    assert dead in call(topics, "dlq", "list").output
+    listed = call(topics, "dlq", "list").output
+    assert dead in listed
+    assert re.match(r"\d+ dead letters in \d+ topics?: \d+ exhausted, .*; the newest died \d+ m?s ago\.\n", listed)
     shown = call(topics, "dlq", "show", dead)
     assert "no such customer" in shown.output
     assert "ValueError: never" in shown.output
@@ -146,6 +149,8 @@ def test_what_waits_and_the_way_of_a_record(topics: Topics) -> None:
     assert waiting["hw.delay.1h"]["records"] == 1
     assert waiting["hw.delay.1h"]["next_due_ms"] > now_ms() + 3_000_000
     assert "way.way-group.retry.300ms" in call(topics, "retry", "list").output
+    delayed = call(topics, "delay", "list").output
+    assert re.match(r"\d+ records? waits? in \d+ topics?; the next one is due in .*\.\n", delayed)
     assert call(topics, "dlq", "replay", "dlq.way.way-group").exit_code == 0
     steps = call(topics, "trace", "way/0/0", "--json").json
     assert [step["topic"] for step in steps] == [
