@@ -158,6 +158,8 @@ SANS_IO = (
     "pipeline/source/lag.py",
     "pipeline/source/limits.py",
     "pipeline/source/offsets.py",
+    "pipeline/source/bounds.py",
+    "pipeline/source/option_values.py",
     "pipeline/source/options.py",
     "pipeline/source/ranges.py",
     "pipeline/source/sizes.py",

@@ -17,7 +17,8 @@ from highwater.pipeline.run.model import TOPIC_FORMAT, Flow, Named, Pipeline, Py
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
 from highwater.pipeline.run.storage import Storage, keeping_its_start
 from highwater.pipeline.sink.options import read_sink_options
-from highwater.pipeline.source.options import Edge, read_options
+from highwater.pipeline.source.bounds import Edge
+from highwater.pipeline.source.options import read_options
 from highwater.pipeline.source.positions import Positions
 
 if TYPE_CHECKING:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from highwater.common.nearest import did_you_mean
-from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka import settings
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, check_columns
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
-from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
 from highwater.pipeline.registry import client as registry
 from highwater.pipeline.registry.decoding import KINDS, ColumnFormat, Formats
+from highwater.pipeline.source.bounds import AtOffsets, Bound, Edge, ending_bound, starting_bound
 from highwater.pipeline.source.offsets import read_assignment
-
-Value = TypeVar("Value")
+from highwater.pipeline.source.option_values import OptionValues
 
 
 @dataclass(frozen=True)
@@ -34,30 +33,6 @@ class Topics:
         if self.pattern:
             return re.fullmatch(self.pattern, of[0]) is not None
         return of[0] in self.names or of in self.partitions
-
-
-@dataclass(frozen=True)
-class Edge:
-    """The first offset of each partition (EARLIEST), or the one after the last (LATEST)."""
-
-    timestamp: int
-
-
-@dataclass(frozen=True)
-class AtOffsets:
-    """An offset for each partition; EARLIEST and LATEST mean its ends."""
-
-    offsets: Offsets
-
-
-@dataclass(frozen=True)
-class AtTime:
-    """The first record with this time in ms or a later one: of each partition, or the same for all."""
-
-    timestamps_ms: Mapping[TopicPartition, int] | int
-
-
-Bound = Edge | AtOffsets | AtTime
 
 
 @dataclass(frozen=True)
@@ -172,8 +147,6 @@ _NOT_HERE: Final = {
     "topic": "it is of a sink; a source has subscribe, subscribePattern and assign",
     "path": "a topic has no path; call load() without one, and set subscribe",
 }
-_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
-_DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _MAX_TRIGGER_DELAY_MS: Final = 15 * 60_000
 _RETRY_INTERVAL_MS: Final = 1000
 _FETCH_BYTES: Final = 4 << 20
@@ -189,9 +162,9 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
     _check_names(options, is_stream=is_stream)
     if "kafka.bootstrap.servers" not in options:
         raise SettingsError("kafka.bootstrap.servers is missing; write it as HOST:PORT, several with commas between")
-    take = _Taker(options)
-    starting = _starting(take, is_stream=is_stream)
-    ending = Edge(LATEST) if is_stream else _ending(take)
+    take = OptionValues(options)
+    starting = starting_bound(take, is_stream=is_stream)
+    ending = Edge(LATEST) if is_stream else ending_bound(take)
     at_least, at_most = take.count("minOffsetsPerTrigger"), take.count("maxOffsetsPerTrigger")
     if at_least is not None and at_most is not None and at_least > at_most:
         raise SettingsError(f"minOffsetsPerTrigger={at_least} is above maxOffsetsPerTrigger={at_most}")
@@ -249,56 +222,7 @@ def _proper_spelling(hint: str) -> str:
     return hint
 
 
-class _Taker:
-    """Reads values by the proper names of options, and names the option in errors."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self._options = options
-
-    def __contains__(self, name: str) -> bool:
-        return name.lower() in self._options
-
-    def text(self, name: str, default: str = "") -> str:
-        return self._options.get(name.lower(), default).strip()
-
-    def parsed(self, name: str, read: Callable[[str], Value]) -> Value:
-        try:
-            return read(self.text(name))
-        except SettingsError as error:
-            raise SettingsError(f"{name}: {error}") from None
-
-    def count(self, name: str) -> int | None:
-        if name not in self:
-            return None
-        text = self.text(name)
-        if not text.isdecimal() or not int(text):
-            raise SettingsError(f"{name}={text} is no positive whole number")
-        return int(text)
-
-    def flag(self, name: str, *, default: bool) -> bool:
-        text = self.text(name, str(default)).lower()
-        if text not in ("true", "false"):
-            raise SettingsError(f"{name}={text} is neither true nor false")
-        return text == "true"
-
-    def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """The first choice is the default."""
-        text = self.text(name, choices[0]).lower()
-        if text not in choices:
-            raise SettingsError(f"{name}={text} is none of {', '.join(choices)}")
-        return text
-
-    def duration_ms(self, name: str, default: int) -> int:
-        if name not in self:
-            return default
-        text = self.text(name)
-        match = _DURATION.fullmatch(text)
-        if match is None:
-            raise SettingsError(f"{name}={text} is no time; write it as 500ms, 30s, 15m, 1h or 1d")
-        return int(match[1]) * _DURATION_MS[match[2]]
-
-
-def _topics(take: _Taker) -> Topics:
+def _topics(take: OptionValues) -> Topics:
     names = ("subscribe", "subscribePattern", "assign")
     given = [name for name in names if name in take]
     if len(given) != 1:
@@ -324,51 +248,7 @@ def _topics(take: _Taker) -> Topics:
     return Topics(pattern=text)
 
 
-def _starting(take: _Taker, *, is_stream: bool) -> Bound:
-    default = "latest" if is_stream else "earliest"
-    bound = _bound(take, "starting", default)
-    if not is_stream:
-        _refuse_edge(bound, "startingOffsets", LATEST, "latest")
-    return bound
-
-
-def _ending(take: _Taker) -> Bound:
-    bound = _bound(take, "ending", "latest")
-    _refuse_edge(bound, "endingOffsets", EARLIEST, "earliest")
-    return bound
-
-
-def _bound(take: _Taker, which: str, default: str) -> Bound:
-    """The first of these counts, as in Spark's connector."""
-    if (name := f"{which}Timestamp") in take:
-        if not take.text(name).isdecimal():
-            raise SettingsError(f"{name}={take.text(name)} is no time in ms since 1970")
-        return AtTime(int(take.text(name)))
-    if (name := f"{which}OffsetsByTimestamp") in take:
-        return AtTime(take.parsed(name, Offsets.from_text).next)
-    name = f"{which}Offsets"
-    text = take.text(name, default)
-    if text.lower() in ("earliest", "latest"):
-        return Edge(EARLIEST if text.lower() == "earliest" else LATEST)
-    if not text.startswith("{"):
-        raise SettingsError(f'{name}={text} is neither earliest, latest, nor offsets such as {{"topic":{{"0":123}}}}')
-    offsets = take.parsed(name, Offsets.from_text)
-    for of, offset in offsets.next.items():
-        if offset < EARLIEST:
-            raise SettingsError(f"{name}: {partition_name(*of)}: {offset} is no offset, nor -2 (earliest), -1 (latest)")
-    return AtOffsets(offsets)
-
-
-def _refuse_edge(bound: Bound, name: str, edge: int, word: str) -> None:
-    if bound == Edge(edge):
-        raise SettingsError(f"{name}={word} makes no sense for a read of a batch, which would be empty")
-    if isinstance(bound, AtOffsets):
-        for of, offset in bound.offsets.next.items():
-            if offset == edge:
-                raise SettingsError(f"{name}: {partition_name(*of)}: {edge} ({word}) makes no sense for a batch")
-
-
-def _columns(take: _Taker) -> tuple[str, ...]:
+def _columns(take: OptionValues) -> tuple[str, ...]:
     has_headers = take.flag("includeHeaders", default=False)
     if "columns" not in take:
         return (*DEFAULT_COLUMNS, "headers") if has_headers else DEFAULT_COLUMNS
@@ -377,7 +257,7 @@ def _columns(take: _Taker) -> tuple[str, ...]:
     return check_columns([name.strip() for name in take.text("columns").split(",") if name.strip()])
 
 
-def _formats(take: _Taker) -> Formats | None:
+def _formats(take: OptionValues) -> Formats | None:
     named = {name: f"{registry.PREFIX}{name}" for name in registry.NAMES}
     properties = {name: take.text(option) for name, option in named.items() if option in take}
     asked = [column for column in _FORMATTED if f"{column}.format" in take]
@@ -402,7 +282,7 @@ def _formats(take: _Taker) -> Formats | None:
     return Formats(registry.RegistrySettings(tuple(sorted(properties.items()))), columns)
 
 
-def _subject(take: _Taker, column: str) -> str:
+def _subject(take: OptionValues, column: str) -> str:
     """As serialisers name it by default (TopicNameStrategy)."""
     topics = _topics(take)
     names = {*topics.names, *(topic for topic, _ in topics.partitions)}
@@ -411,7 +291,7 @@ def _subject(take: _Taker, column: str) -> str:
     return f"{names.pop()}-{column}"
 
 
-def _fetch_bytes(take: _Taker) -> int:
+def _fetch_bytes(take: OptionValues) -> int:
     if "fetchBytes" not in take:
         # One partition is fetched at a time, so that both of Kafka's limits mean the same.
         sizes = [size for name in _FETCH_SIZES if (size := take.count(f"{PREFIX}{name}")) is not None]
@@ -422,7 +302,7 @@ def _fetch_bytes(take: _Taker) -> int:
     return found
 
 
-def _local_file(take: _Taker) -> str:
+def _local_file(take: OptionValues) -> str:
     text = take.text("initialOffsetsLocation").removeprefix("file://").removeprefix("file:")
     if "://" in text:
         raise SettingsError(

@@ -13,8 +13,9 @@ from highwater.pipeline.errors import ClientError, DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST, BrokerError, ListedOffset, Topic
 from highwater.pipeline.kafka.offsets import Offsets
+from highwater.pipeline.source.bounds import AtOffsets, AtTime, Bound, Edge
 from highwater.pipeline.source.offsets import recreated
-from highwater.pipeline.source.options import AtOffsets, AtTime, Bound, Edge, Options
+from highwater.pipeline.source.options import Options
 
 _UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 

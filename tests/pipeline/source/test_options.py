@@ -10,7 +10,8 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.source.options import AtOffsets, AtTime, Edge, Options, Topics, read_options
+from highwater.pipeline.source.bounds import AtOffsets, AtTime, Edge
+from highwater.pipeline.source.options import Options, Topics, read_options
 
 LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
 

@@ -1,0 +1,63 @@
+"""Values of options by their proper names: whole numbers, flags, choices, times. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from highwater.pipeline.errors import SettingsError
+
+Value = TypeVar("Value")
+
+_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
+_DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class OptionValues:
+    """Reads values by the proper names of options, and names the option in errors."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._options
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._options.get(name.lower(), default).strip()
+
+    def parsed(self, name: str, read: Callable[[str], Value]) -> Value:
+        try:
+            return read(self.text(name))
+        except SettingsError as error:
+            raise SettingsError(f"{name}: {error}") from None
+
+    def count(self, name: str) -> int | None:
+        if name not in self:
+            return None
+        text = self.text(name)
+        if not text.isdecimal() or not int(text):
+            raise SettingsError(f"{name}={text} is no positive whole number")
+        return int(text)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = self.text(name, str(default)).lower()
+        if text not in ("true", "false"):
+            raise SettingsError(f"{name}={text} is neither true nor false")
+        return text == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        """The first choice is the default."""
+        text = self.text(name, choices[0]).lower()
+        if text not in choices:
+            raise SettingsError(f"{name}={text} is none of {', '.join(choices)}")
+        return text
+
+    def duration_ms(self, name: str, default: int) -> int:
+        if name not in self:
+            return default
+        text = self.text(name)
+        match = _DURATION.fullmatch(text)
+        if match is None:
+            raise SettingsError(f"{name}={text} is no time; write it as 500ms, 30s, 15m, 1h or 1d")
+        return int(match[1]) * _DURATION_MS[match[2]]
