@@ -38,6 +38,7 @@ _SETTINGS: Final = {
     "isolation.level": "read_committed",
 }
 _ANSWER_S: Final = 30.0
+_PASSING: Final = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN)
 
 
 class LostError(PipelineError):
@@ -127,6 +128,8 @@ class Consumer:
         # Whatever fails from here on, the records that were polled are behind us.
         self._must_return = True
         records = self._poll(wait_s)
+        if records and not self._is_of_known_topics(records):
+            return 0
         count = self._in_one_transaction(records, write) if records else 0
         self._must_return = False
         if count:
@@ -151,6 +154,29 @@ class Consumer:
             elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise ClientError(f"consumer {self._name}: {error.str()}")
         return records
+
+    def _is_of_known_topics(self, records: Iterable[Message]) -> bool:
+        """Whether it is sure that no topic was created again before these records were read; False: try again.
+
+        librdkafka reads on in the new topic at the offset where it stood in the old one. An id never comes back, so
+        that a topic which has its old id now has not changed before. Raises OffsetsError.
+        """
+        try:
+            ids = self._topic_ids({str(each.topic()) for each in records})
+        except KafkaException as error:
+            if error.args[0].retriable() or error.args[0].code() in _PASSING:
+                return False
+            raise ClientError(f"consumer {self._name}: {error.args[0].str()}") from None
+        for (topic, _), owned in self._owned.items():
+            self._check_id(topic, owned.topic_id, ids.get(topic, ""))
+        return True
+
+    def _check_id(self, topic: str, stored: str, found: str) -> None:
+        if stored and found and stored != found:
+            raise OffsetsError(
+                f"consumer {self._name}: topic {topic} was deleted and created again since its offsets were stored: "
+                "delete the rows of the old topic, or use another name"
+            )
 
     def _in_one_transaction(self, records: Iterable[Message], write: Write) -> int:
         by_partition: dict[TopicPartition, list[Message]] = {}
@@ -206,7 +232,10 @@ class Consumer:
 
     def _take(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Stored]:
         """Take the partitions, each from where its row says. Raises PipelineError."""
-        ids = self._topic_ids({topic for topic, _ in partitions})
+        try:
+            ids = self._topic_ids({topic for topic, _ in partitions})
+        except KafkaException as error:
+            raise ClientError(f"consumer {self._name}: {error.args[0].str()}") from None
         connection = self._open()
         try:
             with plainly(self._dialect, "did not give its offsets"):
@@ -216,11 +245,7 @@ class Consumer:
                 for of in sorted(partitions):
                     taken = self._offsets.take(cursor, of)
                     topic_id = ids.get(of[0], "")
-                    if taken.topic_id and topic_id and taken.topic_id != topic_id:
-                        raise OffsetsError(
-                            f"consumer {self._name}: topic {of[0]} was deleted and created again since its offsets "
-                            "were stored: delete the rows of the old topic, or use another name"
-                        )
+                    self._check_id(of[0], taken.topic_id, topic_id)
                     # Where it begins is stored too: at a second start, `latest` would be another place.
                     offset = self._start_of(of) if taken.next_offset is None else taken.next_offset
                     found[of] = Stored(offset, taken.topic_id or topic_id, taken.epoch)
@@ -264,12 +289,14 @@ class Consumer:
         return end if self._starts_at_end else first
 
     def _topic_ids(self, topics: set[str]) -> dict[str, str]:
+        """Without the topics that are not there. Raises KafkaException."""
         found = {}
-        try:
-            for topic, described in self._admin.describe_topics(TopicCollection(sorted(topics))).items():
+        for topic, described in self._admin.describe_topics(TopicCollection(sorted(topics))).items():
+            try:
                 found[topic] = str(described.result(_ANSWER_S).topic_id)
-        except KafkaException as error:
-            raise ClientError(f"consumer {self._name}: {error.args[0].str()}") from None
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
         return found
 
     def _show_lag(self) -> None:

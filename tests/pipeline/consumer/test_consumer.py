@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from highwater.pipeline.consumer import Consumer
 from highwater.pipeline.consumer.consumer import LostError
@@ -177,6 +177,43 @@ def test_a_topic_that_was_created_again(topics: Topics, database: Database, seen
     ):
         until_rows(reader, seen, 20)
     assert len(seen.rows()) == 10
+
+
+def test_a_topic_that_is_created_again_under_a_running_consumer(topics: Topics, database: Database, seen: Seen) -> None:
+    """librdkafka would read on at offset 20 of the new topic, and nobody would miss the records before."""
+    topic = topic_of(database, "under")
+    topics.create(topic)
+    topics.produce(topic, 20)
+    with consumer(topics, topic, database) as reader:
+        until_rows(reader, seen, 20)
+        topics.delete(topic)
+        wait_until(lambda: not topics.exists(topic), "the topic is gone")
+        topics.create(topic)
+        topics.produce(topic, 30)
+        with pytest.raises(OffsetsError, match=f"topic {topic} was deleted and created again"):
+            until_rows(reader, seen, 21)
+    assert len(seen.rows()) == 20
+
+
+def test_records_wait_while_no_broker_says_which_topic_they_are_of(
+    topics: Topics, database: Database, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = topic_of(database, "unsaid")
+    topics.create(topic)
+    topics.produce(topic, 20)
+    with consumer(topics, topic, database) as reader:
+        known = reader._topic_ids
+        failures = [KafkaError._TRANSPORT, KafkaError._TIMED_OUT]
+
+        def first_failing(names: set[str]) -> dict[str, str]:
+            if reader._owned and failures:
+                raise KafkaException(KafkaError(failures.pop()))
+            return known(names)
+
+        monkeypatch.setattr(reader, "_topic_ids", first_failing)
+        until_rows(reader, seen, 20)
+    assert not failures
+    assert seen.rows() == [(0, offset) for offset in range(20)]
 
 
 def test_offsets_of_another_version(topics: Topics, database: Database, seen: Seen) -> None:

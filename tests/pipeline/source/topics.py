@@ -40,6 +40,9 @@ class Topics:
         for deleted in self._admin.delete_topics([name]).values():
             deleted.result(DEADLINE_S)
 
+    def exists(self, name: str) -> bool:
+        return name in self._admin.list_topics(timeout=DEADLINE_S).topics
+
     def grow(self, name: str, partitions: int) -> None:
         for grown in self._admin.create_partitions([NewPartitions(name, partitions)]).values():
             grown.result(DEADLINE_S)
