@@ -1,0 +1,51 @@
+"""What a session is given for executors on other hosts: the package, for as long as executors may fetch it."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from highwater.pipeline.source import session as session_module
+from highwater.pipeline.source.session import register
+
+
+class ClusterSession:
+    """A session whose executors are on other hosts."""
+
+    def __init__(self) -> None:
+        self.sent: list[Path] = []
+        self.sparkContext = SimpleNamespace(
+            master="spark://elsewhere:7077",
+            pythonExec=sys.executable,
+            addPyFile=lambda path: self.sent.append(Path(path)),
+        )
+        self.conf = SimpleNamespace(set=lambda *_: None)
+        self.dataSource = SimpleNamespace(register=lambda _: None)
+        self.streams = SimpleNamespace(addListener=lambda _: None)
+
+
+def test_the_package_is_there_until_the_driver_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark serves the file itself: executors fetch it with their first task, and those that join later do so then."""
+    at_end: list[tuple[Callable[..., object], tuple[Any, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(
+        session_module,
+        "atexit",
+        SimpleNamespace(register=lambda call, *given, **named: at_end.append((call, given, named))),
+    )
+    monkeypatch.setattr(session_module, "_check_executors", lambda *_: None)
+    spark: Any = ClusterSession()
+    register(spark)
+    (archive,) = spark.sent
+    try:
+        with zipfile.ZipFile(archive) as package:
+            assert "highwater/pipeline/source/session.py" in package.namelist()
+    finally:
+        for call, given, named in at_end:
+            call(*given, **named)
+    assert not archive.parent.exists()
