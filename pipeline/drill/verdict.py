@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.common.units import plural
 from highwater.pipeline.drill.model import Moment, RoundResult, moment_name
 
 PROVEN: Final = 0
@@ -36,12 +37,16 @@ class Verdict:
 
     @property
     def sentence(self) -> str:
-        partial = f", {self.partial_batches} batches seen in part" if self.partial_batches else ""
+        partial = f", {self.partial_batches:,} batches seen in part" if self.partial_batches else ""
         text = (
-            f"{self.lost} lost, {self.twice} twice{partial} in {self.rounds:,} rounds; "
-            f"{self.replays_skipped:,} replays of committed batches were skipped"
+            f"{self.lost:,} lost, {self.twice:,} twice{partial} in {plural(self.rounds, 'round')}; "
+            f"{plural(self.replays_skipped, 'replay')} of committed batches skipped"
         )
-        return f"{text}; not proven: {'; '.join(self.missing)}" if self.exit_status == NOT_PROVEN else text
+        if self.exit_status == PROVEN:
+            return f"Proven: {text}."
+        if self.exit_status == NOT_PROVEN:
+            return f"Not proven yet: {'; '.join(self.missing)}. So far {text}."
+        return f"Not exactly once: {text}."
 
 
 def judge(results: Sequence[RoundResult], moments: Sequence[Moment], *, times_min: int, skips: bool) -> Verdict:

@@ -28,7 +28,7 @@ RANDOM_ROUND = replace(ROUND, moment="random", victim="broker", replays_skipped=
 def test_proven() -> None:
     verdict = judge([ROUND, ROUND, RANDOM_ROUND], MOMENTS, times_min=1, skips=True)
     assert verdict.exit_status == PROVEN
-    assert verdict.sentence == "0 lost, 0 twice in 3 rounds; 2 replays of committed batches were skipped"
+    assert verdict.sentence == "Proven: 0 lost, 0 twice in 3 rounds; 2 replays of committed batches skipped."
 
 
 def test_a_moment_that_did_not_come_often_enough_is_no_proof() -> None:
@@ -36,7 +36,7 @@ def test_a_moment_that_did_not_come_often_enough_is_no_proof() -> None:
     assert verdict.exit_status == NOT_PROVEN
     assert verdict.rounds == 1
     assert verdict.not_reached == 1
-    assert verdict.sentence.endswith("not proven: random came 0 of 1 times")
+    assert verdict.sentence.startswith("Not proven yet: random came 0 of 1 times. So far 0 lost, ")
 
 
 def test_too_few_replays_are_no_proof() -> None:
@@ -55,7 +55,7 @@ def test_each_fault_is_a_violation_even_in_a_round_that_does_not_count() -> None
     for faulty in (replace(no_round, lost=3), replace(no_round, twice=2), replace(no_round, partial_batches=1)):
         assert judge([ROUND, faulty], MOMENTS, times_min=1, skips=True).exit_status == VIOLATED
     sentence = judge([replace(ROUND, lost=3, twice=1, partial_batches=2)], MOMENTS, times_min=1, skips=True).sentence
-    assert sentence.startswith("3 lost, 1 twice, 2 batches seen in part in 1 rounds")
+    assert sentence.startswith("Not exactly once: 3 lost, 1 twice, 2 batches seen in part in 1 round; ")
 
 
 def test_the_table_has_a_row_for_each_moment() -> None:
