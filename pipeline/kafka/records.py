@@ -1,8 +1,8 @@
 """Where the fields of records are, for many batches at once: no Python object for a record. Pure.
 
 A record is laid out as `broker.records.record` says. Records are found one after the other, as each begins with its
-length: one of every batch in a step, or a run of records of equal length by one comparison. All other fields are then
-read column by column.
+length: one of every batch in a step, or a run of records of equal length by one comparison. Large batches are divided
+for that. All other fields are then read column by column.
 """
 
 from __future__ import annotations
@@ -24,6 +24,15 @@ _EQUAL_MAX: Final = 64
 """Equal lengths in a row after which a run is looked for in any case."""
 _LOCKSTEP_MIN: Final = 24
 """Batches for which a step of all together costs less than a step for each."""
+_PART_RECORDS: Final = 128
+"""In a part of a batch: more records are more steps, and fewer guesses."""
+_PARTS_MIN: Final = 16
+"""Parts of a batch for which the guesses cost less than they save."""
+_SAMPLED: Final = 3
+_ALIKE_BYTES: Final = 4
+"""By which the widths of numbers make records differ that are else equal."""
+_PREFIX_BYTES_MAX: Final = 32
+"""More than the fields before the key take."""
 _NULL: Final = -1
 
 
@@ -60,6 +69,90 @@ class Fields:
 
 def find_starts(body: memoryview, octets: Octets, regions: Sequence[Region]) -> Int64s:
     """The position of each record's length. `octets` are the bytes of `body`. Raises MalformedRecords."""
+    parts = [part for region in regions for part in _parts_of(body, octets, region)]
+    if len(parts) > len(regions):
+        try:
+            return _walk(body, octets, parts)
+        except MalformedRecords:
+            # A place only looked like a record, or offsets have gaps.
+            pass
+    return _walk(body, octets, regions)
+
+
+def _parts_of(body: memoryview, octets: Octets, region: Region) -> list[Region]:
+    """A large batch of records that vary in length, in parts that can be walked together.
+
+    They begin where it looks like the beginning of a record. The walk proves each of these guesses: the records that
+    are counted up to it have to end there.
+    """
+    parts = region.count // _PART_RECORDS
+    if parts < _PARTS_MIN or _are_alike(body, region):
+        return [region]
+    found: list[Region] = []
+    start, number = region.start, 0
+    for place, offset_delta in _likely_records(octets, region, parts):
+        if offset_delta > number:
+            found.append(Region(start, place, offset_delta - number))
+            start, number = place, offset_delta
+    return [*found, Region(start, region.end, region.count - number)]
+
+
+def _are_alike(body: memoryview, region: Region) -> bool:
+    """Whether the first records are about as long as all are on average: there are runs of equal lengths then."""
+    average = (region.end - region.start) / region.count
+    at = region.start
+    for _ in range(_SAMPLED):
+        if at >= region.end:
+            return True
+        stride = _long_stride(body, at, region.end)[1]
+        if abs(stride - average) > _ALIKE_BYTES:
+            return False
+        at += stride
+    return True
+
+
+def _likely_records(octets: Octets, region: Region, parts: int) -> list[tuple[int, int]]:
+    """Where records probably begin, and their offset deltas: the first one of each part, if one is found."""
+    size = region.end - region.start
+    step = size // parts
+    first = region.start + step
+    looked_at = octets[first : first + (parts - 1) * step].reshape(parts - 1, step)
+    width = 2 * size // region.count + _PREFIX_BYTES_MAX
+    part, column = np.divmod(np.flatnonzero(looked_at[:, :width] == 0), width)
+    # A record begins with its length, in up to three bytes, and attributes, which are 0.
+    attributes = first + part * step + column
+    two = octets[attributes - 2] >= 0x80
+    place = attributes - 1 - two - (two & (octets[attributes - 3] >= 0x80))
+    following, offset_delta = _prefix(octets, place)
+    likely = (following > attributes) & (following < region.end - _PREFIX_BYTES_MAX)
+    likely &= (offset_delta > 0) & (offset_delta < region.count)
+    part, place, following, offset_delta = (each[likely] for each in (part, place, following, offset_delta))
+    # Where no record begins, the next one hardly ever has the next number.
+    after, next_delta = _prefix(octets, following)
+    likely = (after > following) & (next_delta == offset_delta + 1)
+    _, firsts = np.unique(part[likely], return_index=True)
+    return list(zip(place[likely][firsts].tolist(), offset_delta[likely][firsts].tolist(), strict=True))
+
+
+def _prefix(octets: Octets, starts: Int64s) -> tuple[Int64s, Int64s]:
+    """Where the records end that begin at `starts`, −1 if none can begin there, and their offset deltas."""
+    length, at = _short_varints(octets, starts)
+    end = np.where(octets[at] == 0, at + length, -1)
+    _, at = _short_varints(octets, at + 1)
+    offset_delta, _ = _short_varints(octets, at)
+    return end, offset_delta
+
+
+def _short_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
+    """As `read_varints` reads them, but up to three bytes of each: what is longer is read wrongly."""
+    octet, second, third = (octets[at + index].astype(np.int64) for index in range(3))
+    two = octet >= 0x80
+    three = two & (second >= 0x80)
+    value = (octet & 0x7F) | two * (second & 0x7F) << 7 | three * (third & 0x7F) << 14
+    return value >> 1 ^ -(value & 1), at + 1 + two + three
+
+
+def _walk(body: memoryview, octets: Octets, regions: Sequence[Region]) -> Int64s:
     count = np.array([region.count for region in regions], np.int64)
     first_of = np.cumsum(count) - count
     starts = np.empty(int(count.sum()), np.int64)

@@ -101,6 +101,8 @@ def _binary(octets: Octets, start: Int64s, length: Int64s) -> Any:
     if not count:
         return pa.nulls(0, pa.binary())
     null = length < 0
+    if null.all():
+        return pa.nulls(count, pa.binary())
     edges = np.empty(2 * count, np.int32)
     edges[0::2] = start
     edges[1::2] = start + length if not null.any() else start + np.maximum(length, 0)
@@ -128,7 +130,10 @@ def _texts(texts: Sequence[str]) -> Any:
 
 
 def _topic(rows: Rows) -> Any:
-    return _texts([rows.topic]).take(_array(np.zeros(len(rows.offset), np.int32), pa.int32()))
+    # Equal texts follow from their number: to take one of them for each row costs several times as much.
+    count, text = len(rows.offset), rows.topic.encode()
+    edges = np.arange(0, (count + 1) * len(text), len(text), dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(edges), pa.py_buffer(text * count))
 
 
 def _partition(rows: Rows) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import random
 import struct
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from highwater.broker.records.record import (
     uncompressed_records,
 )
 from highwater.pipeline.errors import RecordsError, SettingsError
+from highwater.pipeline.kafka import records as records_module
 from highwater.pipeline.kafka.columns import COLUMNS, DEFAULT_COLUMNS, check_columns, schema_of
 from highwater.pipeline.kafka.decode import Decoded, decode
 from tests.pipeline.kafka.plain import plain_rows, rows_of
@@ -307,6 +309,34 @@ def test_many_batches_of_different_counts() -> None:
         data += batch_of(count, offset, size=count * 3)
         offset += count
     assert rows_of(read(data).rows) == plain_rows(bytes(data))
+
+
+def varied_batch(inside: bytes = b"") -> bytearray:
+    """Large, and of records that vary in length: it is divided."""
+    chooser = random.Random(1)
+    values = [inside + chooser.randbytes(chooser.randrange(200)) for _ in range(4000)]
+    return encode_batch([Record(value, b"k", NOW_MS, (("h", b"\0" * 9),)) for value in values], base_offset=70)
+
+
+def test_a_large_batch_of_records_that_vary_in_length_is_divided() -> None:
+    data = bytes(varied_batch())
+    with mock.patch("highwater.pipeline.kafka.records._walk", wraps=records_module._walk) as walk:
+        rows = rows_of(read(data).rows)
+    assert rows == plain_rows(data)
+    ((_, _, parts),) = [call.args for call in walk.call_args_list]
+    assert len(parts) > 20
+
+
+def test_what_only_looks_like_a_record_divides_no_batch() -> None:
+    # Each value holds records whose numbers follow each other.
+    inside = bytes(batch_of(9)[HEADER_SIZE:])
+    data = bytes(varied_batch(inside))
+    assert rows_of(read(data).rows) == plain_rows(data)
+
+
+def test_a_large_batch_with_gaps_is_read() -> None:
+    data = bytes(compacted(varied_batch(), [number for number in range(4000) if number % 7]))
+    assert rows_of(read(data).rows) == plain_rows(data)
 
 
 def test_header_keys_that_are_no_utf8_are_replaced_as_java_does() -> None:
