@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
@@ -98,8 +98,8 @@ class Dialect(ABC):
     # Rows
 
     @abstractmethod
-    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
-        """Add rows to a table whose name is quoted already."""
+    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], pieces: Iterable[pa.RecordBatch]) -> None:
+        """Add rows to a table whose name is quoted already; a piece is in when the next one is taken, or all are."""
 
     @abstractmethod
     def create_stage(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> str:

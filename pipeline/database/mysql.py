@@ -6,7 +6,7 @@ LOAD DATA LOCAL would be faster. It lets the server name a file of this host, wh
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -171,9 +171,12 @@ class Mysql(Dialect):
             return text if column.kind == kinds.STRING else f"varbinary({_KEY_CHARACTERS})"
         return _TYPES[column.kind]
 
-    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
-        if piece.num_rows == 0:
-            return
+    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], pieces: Iterable[pa.RecordBatch]) -> None:
+        for piece in pieces:
+            if piece.num_rows:
+                self._insert_one(cursor, table, columns, piece)
+
+    def _insert_one(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
         literals = [_literals(column, each) for column, each in zip(columns, piece.columns, strict=True)]
         rows = enclosed("(", compute.binary_join_element_wise(*literals, pa.scalar(",", pa.large_string())), "),")
         start = f"insert into {table} ({self.names([each.name for each in columns])}) values ".encode()

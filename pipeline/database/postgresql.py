@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 import psycopg
@@ -67,6 +67,8 @@ class Postgresql(Dialect):
         # A server can be set to answer a commit before it is on the disk: Spark would go on, and the rows be lost.
         cursor.execute("set local synchronous_commit = on")
         cursor.execute(f"set local lock_timeout = '{LOCK_WAIT_S}s'")
+        # The COPY lasts as long as the job that computes the rows.
+        cursor.execute("set local statement_timeout = 0")
 
     def create_own_table(self, cursor: Cursor, table: str, columns: str) -> None:
         # "if not exists" alone fails with a duplicate key of the catalogue where two transactions create one table.
@@ -101,19 +103,13 @@ class Postgresql(Dialect):
             return f"numeric({column.precision},{column.scale})"
         return _TYPES[column.kind]
 
-    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
+    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], pieces: Iterable[pa.RecordBatch]) -> None:
         names = self.names([each.name for each in columns])
-        values = [
-            enclosed("\\x", hexadecimal(each), "") if column.kind == kinds.BINARY else each
-            for column, each in zip(columns, piece.columns, strict=True)
-        ]
-        text = pa.BufferOutputStream()
-        # Arrow quotes every text that is there and no null, and COPY takes an empty value without quotes for null.
-        batch = pa.RecordBatch.from_arrays(values, [f"c{number}" for number in range(len(values))])
-        csv.write_csv(batch, text, csv.WriteOptions(include_header=False, quoting_style="needed"))
         real_cursor: Any = cursor
+        # One COPY for all: Arrow makes the text of a piece while the server reads the one before it.
         with real_cursor.copy(f"copy {table} ({names}) from stdin with (format csv)") as copy:
-            copy.write(memoryview(text.getvalue()))
+            for piece in pieces:
+                copy.write(memoryview(_csv(columns, piece)))
 
     def create_stage(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> str:
         names = self.names([each.name for each in columns])
@@ -132,3 +128,15 @@ class Postgresql(Dialect):
     def is_same_key_twice(self, error: Exception) -> bool:
         """The stage has no key of its own; the move finds it."""
         return isinstance(error, psycopg.errors.CardinalityViolation)
+
+
+def _csv(columns: Sequence[Column], piece: pa.RecordBatch) -> pa.Buffer:
+    """Arrow quotes every text that is there and no null, and COPY takes an empty value without quotes for null."""
+    values = [
+        enclosed("\\x", hexadecimal(each), "") if column.kind == kinds.BINARY else each
+        for column, each in zip(columns, piece.columns, strict=True)
+    ]
+    text = pa.BufferOutputStream()
+    batch = pa.RecordBatch.from_arrays(values, [f"c{number}" for number in range(len(values))])
+    csv.write_csv(batch, text, csv.WriteOptions(include_header=False, quoting_style="needed"))
+    return text.getvalue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -76,14 +76,15 @@ class Sqlite(Dialect):
             return "integer"
         return {kinds.FLOAT: "real", kinds.DOUBLE: "real", kinds.BINARY: "blob"}.get(column.kind, "text")
 
-    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], piece: pa.RecordBatch) -> None:
+    def insert(self, cursor: Cursor, table: str, columns: Sequence[Column], pieces: Iterable[pa.RecordBatch]) -> None:
         marks = ", ".join(["?"] * len(columns))
-        values = [
-            python_values(as_text(each) if column.kind in _AS_TEXT else each)
-            for column, each in zip(columns, piece.columns, strict=True)
-        ]
         names = self.names([each.name for each in columns])
-        cursor.executemany(f"insert into {table} ({names}) values ({marks})", zip(*values, strict=True))
+        for piece in pieces:
+            values = [
+                python_values(as_text(each) if column.kind in _AS_TEXT else each)
+                for column, each in zip(columns, piece.columns, strict=True)
+            ]
+            cursor.executemany(f"insert into {table} ({names}) values ({marks})", zip(*values, strict=True))
 
     def create_stage(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> str:
         stage = "temp.highwater_stage"

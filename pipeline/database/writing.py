@@ -123,13 +123,18 @@ class Writer:
     def _write_rows(self, cursor: Cursor, columns: tuple[Column, ...], pieces: Iterable[pa.RecordBatch]) -> None:
         dialect, table = self._dialect, self._quoted_table
         stage = dialect.create_stage(cursor, table, columns, self._key) if self._key else table
-        for number, piece in enumerate(pieces):
-            self._check_values(columns, piece)
-            dialect.insert(cursor, stage, columns, piece)
-            if number == 0:
-                reach(CrashPoint.SINK_WRITING)
+        dialect.insert(cursor, stage, columns, self._checked_pieces(columns, pieces))
         if self._key:
             dialect.move(cursor, stage, table, columns, self._key)
+
+    def _checked_pieces(
+        self, columns: tuple[Column, ...], pieces: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        for number, piece in enumerate(pieces):
+            self._check_values(columns, piece)
+            yield piece
+            if number == 0:
+                reach(CrashPoint.SINK_WRITING)
 
     @contextmanager
     def _one_row_for_each_key(self) -> Iterator[None]:

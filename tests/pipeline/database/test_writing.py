@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import DatabaseError, PipelineError, SettingsError
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.rule import Decision
-from tests.database_servers import PASSWORD, PASSWORD_IN_URL
+from tests.database_servers import PASSWORD, PASSWORD_IN_URL, Server
 from tests.pipeline.database.tables import COLUMNS, Database, batch, pieces, ten, write
 
 
@@ -314,6 +315,21 @@ def test_a_value_that_the_table_does_not_take(database: Database) -> None:
     assert "\n" not in str(refused.value)
     assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)  # noqa: S301 - of our own making
     assert database.rows() == []
+
+
+@pytest.mark.slow
+def test_a_limit_for_statements_is_none_for_the_rows_of_a_batch(postgresql: Server) -> None:
+    """All rows are one COPY, which lasts as long as the job that computes them."""
+    Database(postgresql.url).clear()
+    database = Database(f"{postgresql.url}?options=-c%20statement_timeout%3D500")
+
+    def slowly() -> Iterator[pa.RecordBatch]:
+        for piece in pieces(ten(0)):
+            yield piece
+            time.sleep(0.4)
+
+    assert database.writer().write(batch(0), COLUMNS, slowly()) is Decision.WRITE
+    assert database.rows() == sorted(ten(0), key=repr)
 
 
 @pytest.mark.slow

@@ -328,8 +328,8 @@ def test_a_large_batch_of_records_that_vary_in_length_is_divided() -> None:
 
 
 def test_what_only_looks_like_a_record_divides_no_batch() -> None:
-    # Each value holds records whose numbers follow each other.
-    inside = bytes(batch_of(9)[HEADER_SIZE:])
+    # Each value begins with the records 3000 to 3008 of another batch.
+    inside = bytes(compacted(batch_of(4000), range(3000, 3009))[HEADER_SIZE:])
     data = bytes(varied_batch(inside))
     assert rows_of(read(data).rows) == plain_rows(data)
 
