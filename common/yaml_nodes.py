@@ -1,13 +1,15 @@
 """The data of a YAML document with the line of every key, from the nodes that PyYAML composes of it.
 
 It is stricter than YAML where YAML misleads: a key given twice, a key that is not text, and merge keys are errors;
-dates remain text. PyYAML itself is not imported here, because what rooms share needs the standard library alone.
+dates remain text. PyYAML itself is not imported here, because what rooms share needs the standard library alone: the
+caller passes the module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 Location = tuple[str | int, ...]
@@ -39,12 +41,34 @@ class Document:
         return self.name
 
 
-def read_nodes(name: str, root: Any, construct: Callable[[Any], Any], example: str) -> Document:
-    """Make a document of the root node of a YAML stream.
+def read_text(path: Path) -> str:
+    """Raises DocumentError."""
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError:
+        raise DocumentError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
 
-    construct: makes a value of a scalar node, as PyYAML's SafeLoader.construct_object does. example: a line that such a
-    file could begin with. Raises DocumentError.
+
+def parse(yaml: Any, text: str, name: str, example: str) -> Document:
+    """Parse a YAML mapping.
+
+    yaml: the module of PyYAML. name: of the file, for errors. example: a line that such a file could begin with.
+    Raises DocumentError.
     """
+    try:
+        loader = yaml.SafeLoader(text)
+        return _document(name, loader.get_single_node(), loader.construct_object, example)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"{name}:{mark.line + 1}" if mark else name
+        raise DocumentError(f"{where}: not valid YAML: {error.problem or error.context}") from None
+    except yaml.YAMLError as error:
+        raise DocumentError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def _document(name: str, root: Any, construct: Callable[[Any], Any], example: str) -> Document:
     if getattr(root, "id", None) != "mapping":
         raise DocumentError(f"{name}: expected a mapping of keys to values, such as '{example}'")
     document = Document(name, {})

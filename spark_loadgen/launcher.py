@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
+from highwater.common.environment_variables import environment_variables
 from highwater.common.package_archive import write_archive
 from highwater.common.spark_java import Java
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
@@ -139,7 +140,7 @@ class SparkLauncher:
         scratch = Path(self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
         self._log_path = self._log_path or scratch / "spark.log"
         self._java = self._find_java(scratch)
-        with _environment(self._driver_environment()):
+        with environment_variables(self._driver_environment()):
             self._context = self._start_context(scratch)
         if not self._in_driver_process:
             self._context.addPyFile(str(write_archive(scratch, "spark_loadgen", ("common", "spark_loadgen"))))
@@ -404,20 +405,6 @@ def _check_master(master: str) -> None:
             return
     if failures:
         raise LoadSetupError(f"the Spark master {master} does not answer: {failures[0]}")
-
-
-@contextlib.contextmanager
-def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _end_java(launch: Background[Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from highwater.bench.errors import UsageError
-from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, read_nodes
+from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
 
 __all__ = ["Document", "Location", "dotted", "parse_document", "read_document"]
 
@@ -15,24 +15,15 @@ __all__ = ["Document", "Location", "dotted", "parse_document", "read_document"]
 def read_document(path: Path) -> Document:
     """Read a YAML mapping. Raises UsageError with file and line."""
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        text = read_text(path)
+    except DocumentError as error:
+        raise UsageError(str(error)) from None
     return parse_document(text, str(path))
 
 
 def parse_document(text: str, name: str) -> Document:
     """Parse a YAML mapping. Raises UsageError with file and line."""
     try:
-        loader = yaml.SafeLoader(text)
-        return read_nodes(name, loader.get_single_node(), loader.construct_object, "schema: bench.workload/1")
+        return parse(yaml, text, name, "schema: bench.workload/1")
     except DocumentError as error:
         raise UsageError(str(error)) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise UsageError(f"{where}: not valid YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None

@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from highwater.common.nearest import did_you_mean
-from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, read_nodes
+from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
 from highwater.pipeline.errors import SettingsError
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([^}]*)\}")
@@ -21,27 +21,18 @@ _SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@$][^/\s@]*@")
 def read_document(path: Path) -> Document:
     """Read a YAML mapping. Raises SettingsError with file and line."""
     try:
-        text = path.read_text("utf-8")
-    except FileNotFoundError:
-        raise SettingsError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot read it: {getattr(error, 'strerror', None) or error}") from None
+        text = read_text(path)
+    except DocumentError as error:
+        raise SettingsError(str(error)) from None
     return parse_document(text, str(path))
 
 
 def parse_document(text: str, name: str) -> Document:
     """Parse a YAML mapping. Raises SettingsError with file and line."""
     try:
-        loader = yaml.SafeLoader(text)
-        return read_nodes(name, loader.get_single_node(), loader.construct_object, "name: orders")
+        return parse(yaml, text, name, "name: orders")
     except DocumentError as error:
         raise SettingsError(str(error)) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise SettingsError(f"{where}: not valid YAML: {error.problem or error.context}") from None
-    except yaml.YAMLError as error:
-        raise SettingsError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
 
 
 class Part:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from highwater.common.environment_variables import environment_variables
 from highwater.common.errors import MissingDependencyError
 from highwater.common.spark_java import find_spark_java
 from highwater.pipeline.errors import SettingsError
@@ -58,7 +59,7 @@ def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path
                 "spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0))),
             }
         environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        cleanup.enter_context(_variables(environment))
+        cleanup.enter_context(environment_variables(environment))
         folders = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
         session = _start(name, master, {**folders, **local, **_SETTINGS, **settings}, log, cleanup)
         yield session
@@ -115,17 +116,3 @@ def _end_java(gateway: Any) -> None:
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
         gateway.proc.wait()
-
-
-@contextlib.contextmanager
-def _variables(changes: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
