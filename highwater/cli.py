@@ -53,7 +53,7 @@ GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]]
 # pydantic is no sign of one, as typer brings that too.
 EXTRAS: Final = {
     "bench": frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"}),
-    "pipeline": frozenset({"google", "numpy", "pyarrow", "pyspark", "yaml"}),
+    "pipeline": frozenset({"google", "numpy", "pandas", "pyarrow", "pyspark", "yaml"}),
 }
 
 

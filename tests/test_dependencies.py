@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -44,3 +45,11 @@ def test_every_requirement_has_its_reason() -> None:
     rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/dependencies.md").read_text("utf-8"), re.MULTILINE)
     told = {canonicalize_name(name) for row in rows for name in re.split(r", | \(", row)}
     assert [wanted.name for wanted in requirements() if canonicalize_name(wanted.name) not in told] == []
+
+
+def test_the_pipeline_brings_what_spark_asks_for_its_dataframes() -> None:
+    """PySpark declares it as its extra `sql`, and raises PACKAGE_NOT_INSTALLED for what is missing when a sink runs."""
+    asked = [Requirement(text) for text in metadata.requires("pyspark") or () if "extra ==" in text]
+    of_sql = {found.name for found in asked if found.marker and found.marker.evaluate({"extra": "sql"})}
+    assert "pandas" in of_sql
+    assert of_sql <= {wanted.name for wanted in requirements_of("pipeline")}
