@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from highwater.pipeline.drill.command import run_drill
+from highwater.pipeline.environment.command import environment
 from highwater.pipeline.run.command import run
 
 app = typer.Typer(
@@ -18,3 +19,4 @@ app = typer.Typer(
 
 app.command()(run)
 app.command("drill")(run_drill)
+app.command()(environment)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from highwater.common.environment_variables import environment_variables
 from highwater.common.package_archive import write_archive
 from highwater.common.spark_java import Java
+from highwater.common.spark_master import master_fault
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.java import find_java
 from highwater.spark_loadgen.model import LoadPlan, LoadResult, Progress
@@ -51,11 +52,7 @@ _LOOPBACK: Final = "127.0.0.1"
 _DRIVER_ADDRESSES: Final = ("spark.driver.host", "spark.driver.bindAddress")
 # Without it, Spark's Java asks for the address of the host's own name, which need not have one.
 _LOCAL_ADDRESS: Final = "SPARK_LOCAL_IP"
-_MASTER: Final = re.compile(
-    r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
-)
 _SETUP_ERROR: Final = f"{LoadSetupError.__module__}.{LoadSetupError.__qualname__}: "
-_CONNECT_TIMEOUT_S: Final = 5
 _EXECUTOR_TIMEOUT_S: Final = 60
 _CONTAINER_TIMEOUT_S: Final = 180
 # Executors may be slow to answer: on a busy host it takes long to import Python's packages.
@@ -389,22 +386,8 @@ def _with_way_out(java_error: str) -> str:
 
 
 def _check_master(master: str) -> None:
-    """Check early: Spark would print thirty lines, and try a standalone master that is down for a minute."""
-    if not _MASTER.fullmatch(master):
-        raise LoadSetupError(
-            f"{master!r} is not a Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
-        )
-    failures = []
-    for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            failures.append(error.strerror or str(error))
-        else:
-            return
-    if failures:
-        raise LoadSetupError(f"the Spark master {master} does not answer: {failures[0]}")
+    if fault := master_fault(master):
+        raise LoadSetupError(fault)
 
 
 def _end_java(launch: Background[Any]) -> None:

@@ -15,6 +15,9 @@ _TRACE: Final = "Traceback (most recent call last):"
 _BUILTINS: Final = "builtins"
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
 _JAVA_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
+_STANDALONE: Final = "spark://"
+_CAUSE: Final = "Caused by: "
+_SAME_SETTINGS: Final = "spark.authenticate*, spark.ssl.rpc.* and spark.network.crypto.* have to be those of the master"
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
@@ -59,6 +62,25 @@ def _explain(error: BaseException) -> tuple[str, str]:
     if lost := _LOST_TASK.search(messages[0]):
         return type(error).__name__, lost[1]
     return type(error).__name__, _SQL_STATE.sub("", _JAVA_CLASS.sub("", messages[0]))
+
+
+def refusal_in(log: str, master: str) -> str | None:
+    """One line if no address of a standalone master took the application, by what Java has printed so far."""
+    if not master.startswith(_STANDALONE):
+        return None
+    addresses = master.removeprefix(_STANDALONE).split(",")
+    if not all(f"Failed to connect to master {address}" in log for address in addresses):
+        return None
+    if "SaslException" in log:
+        return f"the Spark master {master} refuses spark.authenticate.secret: it has another one"
+    causes = [line.removeprefix(_CAUSE) for line in log.splitlines() if line.startswith(_CAUSE)]
+    reason = _JAVA_CLASS.sub("", causes[-1]) if causes else "it closes the connection"
+    return f"the Spark master {master} refuses this application: {reason}; {_SAME_SETTINGS}"
+
+
+def not_accepted(master: str) -> str:
+    """One line: Spark has given up."""
+    return f"the Spark master {master} did not accept this application; {_SAME_SETTINGS}"
 
 
 def first_error_in(log: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,15 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from highwater.common.environment_variables import environment_variables
 from highwater.common.errors import MissingDependencyError
+from highwater.common.java_properties import format_properties
 from highwater.common.spark_java import find_spark_java
+from highwater.common.spark_master import master_fault
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.run.failures import first_error_in, reason_of
+from highwater.pipeline.run.failures import first_error_in, not_accepted, reason_of, refusal_in
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK: Final = "127.0.0.1"
 _END_TIMEOUT_S: Final = 30
+_POLL_S: Final = 0.5
+_ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 # Results must not depend on the time zone of the host that happens to run them.
 _SETTINGS: Final = {
     "spark.ui.enabled": "false",
@@ -40,8 +45,10 @@ _SETTINGS: Final = {
 def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
     """A session with `format("highwater")`. settings: override those of this module. log: a file for Java's output.
 
-    Raises SettingsError if there is no Java, or Spark does not start.
+    Raises SettingsError if there is no Java, the master does not answer, or Spark does not start.
     """
+    if fault := master_fault(master):
+        raise SettingsError(fault)
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
         try:
@@ -58,16 +65,24 @@ def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path
                 # Spark's 200 small tasks for each shuffle would be slower than the work itself.
                 "spark.sql.shuffle.partitions": str(len(os.sched_getaffinity(0))),
             }
-        environment["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
-        cleanup.enter_context(environment_variables(environment))
+        python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
+        environment["PYSPARK_PYTHON"] = python
         folders = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
-        session = _start(name, master, {**folders, **local, **_SETTINGS, **settings}, log, cleanup)
-        yield session
+        every = {**folders, **local, **_SETTINGS, **settings, "spark.master": master, "spark.app.name": name}
+        environment[_ARGUMENTS] = arguments_of_submit(scratch / "settings.properties", every)
+        cleanup.enter_context(environment_variables(environment))
+        yield _start(every, log, cleanup)
 
 
-def _start(
-    name: str, master: str, settings: Mapping[str, str], log: Path, cleanup: contextlib.ExitStack
-) -> SparkSession:
+def arguments_of_submit(file: Path, settings: Mapping[str, str]) -> str:
+    """Write settings to the file: they can be secrets, and everybody on a host can read arguments of processes."""
+    file.touch(0o600)
+    file.write_text(format_properties(settings), "ascii")
+    others = os.environ.get(_ARGUMENTS, "pyspark-shell")
+    return f"--properties-file {shlex.quote(str(file))} --load-spark-defaults {others}"
+
+
+def _start(settings: Mapping[str, str], log: Path, cleanup: contextlib.ExitStack) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
@@ -75,26 +90,30 @@ def _start(
 
     from highwater.pipeline.source import register
 
-    conf = SparkConf().setAll(list(settings.items())).setMaster(master).setAppName(name)
+    master = settings["spark.master"]
     log.parent.mkdir(parents=True, exist_ok=True)
     output = cleanup.enter_context(log.open("wb"))
     with ThreadPoolExecutor(1) as pool:
         # In a thread, because Ctrl-C must not interrupt a launch that has not yet returned the process.
-        launch = pool.submit(
-            launch_gateway,
-            conf,
-            {"stdout": output, "stderr": subprocess.STDOUT},
-        )
+        launch = pool.submit(launch_gateway, None, {"stdout": output, "stderr": subprocess.STDOUT})
     try:
         gateway: Any = launch.result()
     except PySparkRuntimeError:
         raise SettingsError(f"Spark's Java process ended: {first_error_in(log)}") from None
     cleanup.callback(_end_java, gateway)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT,)}
+    conf = SparkConf().setAll(list(settings.items()))
     try:
-        context = SparkContext(conf=conf, gateway=gateway)
+        with _ended_when_refused(gateway, master, log):
+            context = SparkContext(conf=conf, gateway=gateway)
+        if context._jsc.sc().isStopped():
+            raise SettingsError(f"{not_accepted(master)} (Spark's log: {log})")
+    except SettingsError:
+        raise
     except Exception as error:
-        raise SettingsError(f"Spark does not start with master {master}: {reason_of(error)}") from error
+        raise SettingsError(
+            refusal_in(_text(log), master) or f"Spark does not start with master {master}: {reason_of(error)}"
+        ) from error
     finally:
         # SparkContext installs a handler of SIGINT that cancels all jobs; a run ends in order.
         if threading.current_thread() is threading.main_thread():
@@ -104,6 +123,30 @@ def _start(
     cleanup.callback(session.stop)
     register(session)
     return session
+
+
+@contextlib.contextmanager
+def _ended_when_refused(gateway: Any, master: str, log: Path) -> Iterator[None]:
+    """Spark would repeat three times in a minute what a master with another secret refuses at once."""
+    ended = threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(_POLL_S):
+            if refusal_in(_text(log), master):
+                gateway.proc.kill()
+                return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def _text(log: Path) -> str:
+    return log.read_text("utf-8", "replace")
 
 
 def _end_java(gateway: Any) -> None:

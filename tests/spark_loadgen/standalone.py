@@ -6,12 +6,13 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
 
+from highwater.common.java_properties import format_properties
 from highwater.spark_loadgen.java import find_java
 
 DEADLINE_S = 60
@@ -20,8 +21,12 @@ DEADLINE_S = 60
 class StandaloneSpark:
     """A master without workers, until one is started."""
 
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str], path: str | None, stack: ExitStack) -> None:
         self._directory = directory
+        self._path = path
+        self._settings = directory / "settings.properties"
+        # Spark's other way to submit applications has a fixed port, and does not ask for the secret.
+        self._settings.write_text(format_properties({"spark.master.rest.enabled": "false", **settings}))
         self._stack = stack
         self._home = Path(pyspark.__file__).parent
         self._java = find_java(os.environ, directory)
@@ -35,10 +40,24 @@ class StandaloneSpark:
         self._wait_for_log("worker", r"(Successfully registered) with master")
 
     def _run(self, name: str, entry: str, *arguments: str) -> None:
-        environment = {**os.environ, "JAVA_HOME": str(self._java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {
+            **os.environ,
+            "JAVA_HOME": str(self._java.home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            # Else the JVMs reserve memory as if each had the machine for itself.
+            "SPARK_DAEMON_MEMORY": "256m",
+        }
+        if self._path is not None:
+            environment = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
+            environment["PATH"] = self._path
         with (self._directory / name).open("wb") as log:
             process = subprocess.Popen(
-                [self._home / "bin" / "spark-class", f"org.apache.spark.deploy.{entry}", *arguments],
+                [
+                    self._home / "bin" / "spark-class",
+                    f"org.apache.spark.deploy.{entry}",
+                    *("--properties-file", self._settings),
+                    *arguments,
+                ],
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -58,7 +77,10 @@ class StandaloneSpark:
 
 
 @contextmanager
-def standalone_spark(directory: Path) -> Iterator[StandaloneSpark]:
+def standalone_spark(
+    directory: Path, settings: Mapping[str, str] | None = None, path: str | None = None
+) -> Iterator[StandaloneSpark]:
+    """settings: of Spark, for master and workers. path: where executors look for Python; without PYTHONPATH then."""
     directory.mkdir()
     with ExitStack() as stack:
-        yield StandaloneSpark(directory, stack)
+        yield StandaloneSpark(directory, settings or {}, path, stack)

@@ -1,0 +1,31 @@
+"""Finds a mistake in the name of a Spark master early: Spark would say it late, and in thirty lines."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Final
+
+_MASTER: Final = re.compile(
+    r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|yarn|k8s://.+|spark://[^,]+:\d+(,[^,]+:\d+)*"
+)
+_STANDALONE: Final = "spark://"
+_CONNECT_TIMEOUT_S: Final = 5
+
+
+def master_fault(master: str) -> str | None:
+    """One line if this is no master, or a standalone master of which no address answers; None otherwise."""
+    if not _MASTER.fullmatch(master):
+        return f"{master!r} is not a Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
+    if not master.startswith(_STANDALONE):
+        return None
+    faults = []
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            faults.append(error.strerror or str(error))
+        else:
+            return None
+    return f"the Spark master {master} does not answer: {faults[0]}"

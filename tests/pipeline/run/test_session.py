@@ -1,0 +1,40 @@
+"""Settings go to Spark through a file that only their owner can read."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+from pathlib import Path
+
+import pytest
+
+from highwater.common.java_properties import parse_properties
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.run.session import arguments_of_submit, spark_session
+
+
+def test_settings_are_not_among_the_arguments_of_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
+    settings = {"spark.authenticate.secret": "p\u00e4ss = word", "spark.ui.enabled": "false"}
+    arguments = arguments_of_submit(tmp_path / "a file", settings)
+    assert shlex.split(arguments) == [
+        *("--properties-file", str(tmp_path / "a file"), "--load-spark-defaults"),
+        "pyspark-shell",
+    ]
+    assert stat.S_IMODE((tmp_path / "a file").stat().st_mode) == 0o600
+    read = parse_properties((tmp_path / "a file").read_text("ascii"))
+    assert {each.name: each.value for each in read} == settings
+
+
+def test_arguments_of_the_environment_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--queue night pyspark-shell")
+    assert arguments_of_submit(tmp_path / "file", {}).endswith(" --queue night pyspark-shell")
+
+
+def test_what_is_no_master_is_refused_before_java_starts(tmp_path: Path) -> None:
+    with (
+        pytest.raises(SettingsError, match=r"^'spork://a:1' is not a Spark master: use local"),
+        spark_session("name", "spork://a:1", {}, tmp_path / "log"),
+    ):
+        pass
+    assert not (tmp_path / "log").exists()
