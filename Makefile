@@ -79,6 +79,7 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)
+	$(BIN)/python -m tests.drills.consumer
 	$(BIN)/python -m tests.drills.pipeline $(ARGS)
 
 .PHONY: simulate

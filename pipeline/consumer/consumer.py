@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.consumer.offsets_table import OffsetsError, OffsetsTable, Stored
+from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.dialect import Connection, Cursor
 from highwater.pipeline.database.dialects import dialect_of
@@ -183,9 +184,11 @@ class Consumer:
         for each in records:
             by_partition.setdefault((str(each.topic()), int(each.partition() or 0)), []).append(each)
         connection = self._open()
+        reach(CrashPoint.SINK_BEGINS)
         try:
             with plainly(self._dialect, "did not take records"):
                 self._dialect.begin(connection)
+                reach(CrashPoint.SINK_BEGUN)
                 cursor = connection.cursor()
                 kept: list[Message] = []
                 after: dict[TopicPartition, Stored] = {}
@@ -203,9 +206,12 @@ class Consumer:
                         after[of] = Stored(_offset(fresh[-1]) + 1, stored.topic_id, stored.epoch)
                 if kept:
                     write(cursor, kept)
+                reach(CrashPoint.SINK_WRITTEN)
                 for of, stored in after.items():
                     self._offsets.store(cursor, of, stored)
+                reach(CrashPoint.SINK_BEFORE_COMMIT)
                 connection.commit()
+            reach(CrashPoint.SINK_COMMITTED)
         except BaseException:
             # Also after a commit without an answer: the next call reads from the rows what became of it.
             self._disconnect()

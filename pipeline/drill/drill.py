@@ -26,6 +26,7 @@ from highwater.pipeline.drill.model import Launch, Moment, RoundResult, Victim
 from highwater.pipeline.drill.names import NAME
 from highwater.pipeline.drill.outputs import Output
 from highwater.pipeline.drill.plan import plan_rounds
+from highwater.pipeline.drill.preload import FOLDER as PRELOAD
 from highwater.pipeline.drill.results import Results
 from highwater.pipeline.drill.servers import OurBroker, Server
 from highwater.pipeline.drill.verdict import Verdict, judge
@@ -39,6 +40,7 @@ _ON_THIS_HOST: Final = ("local[2]", "local[2,4]")
 _SETTINGS: Final = {
     "spark.driver.memory": "768m",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     # What costs CPU time in short lives, and proves nothing.
@@ -153,7 +155,7 @@ def _run(
             for plan in plans:
                 result = conductor.round(len(results.rounds) + 1, plan)
                 results.add(result)
-                tell(_line(result))
+                tell(line(result))
                 left -= result.reached
                 if not left or _is_violated([result]):
                     break
@@ -210,14 +212,17 @@ def _environment(asked: Asked, java: Java) -> dict[str, str]:
     """Of drivers."""
     python = os.environ.get("PYSPARK_PYTHON", sys.executable) if asked.master else sys.executable
     found = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": python}
-    return found if asked.master else {**found, "SPARK_LOCAL_IP": "127.0.0.1"}
+    if asked.master:
+        return found
+    path = os.pathsep.join(filter(None, (PRELOAD, os.environ.get("PYTHONPATH"))))
+    return {**found, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
 
 
 def _is_violated(results: Sequence[RoundResult]) -> bool:
     return any(each.lost or each.twice or each.partial_batches for each in results)
 
 
-def _line(result: RoundResult) -> str:
+def line(result: RoundResult) -> str:
     came = "" if result.reached else ", which did not come"
     return (
         f"round {result.number}: {result.victim} at {result.moment}{came}; {result.lost} lost, {result.twice} twice, "

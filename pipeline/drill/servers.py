@@ -12,6 +12,11 @@ from typing import Final, Protocol
 from highwater.pipeline.drill.errors import DrillError
 
 _READY: Final = re.compile(rb"^ready: listening on (\S+:\d+)", re.MULTILINE)
+_QUICK: Final = (
+    "group.initial.rebalance.delay.ms=0",
+    "offsets.topic.num.partitions=4",
+    "transaction.state.log.num.partitions=4",
+)
 START_DEADLINE_S: Final = 60.0
 COMMAND_DEADLINE_S: Final = 120.0
 
@@ -27,7 +32,9 @@ class Server(Protocol):
 class OurBroker:
     """One broker of Highwater on this host, alone, its log below `folder`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *properties: str) -> None:
+        """properties: more of the broker's, as NAME=VALUE."""
+        self._properties = properties
         self._log_dir = folder / "broker"
         self._output = folder / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -37,12 +44,12 @@ class OurBroker:
         """Raises DrillError if it does not listen in time."""
         port = self.address.rpartition(":")[2] or "0"
         arguments = ["--log-dir", str(self._log_dir), "--port", port]
-        quick = ["--property", "group.initial.rebalance.delay.ms=0", "--property", "offsets.topic.num.partitions=4"]
-        quick += ["--property", "transaction.state.log.num.partitions=4"]
+        for each in (*_QUICK, *self._properties):
+            arguments += ["--property", each]
         with self._output.open("ab") as output:
             begun = output.tell()
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "highwater", "broker", "start", *arguments, *quick],
+                [sys.executable, "-m", "highwater", "broker", "start", *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
