@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +24,8 @@ from highwater.pipeline.drill.stops import Stops
 RECORDS_OF_A_ROUND: Final = 160
 PARTITIONS: Final = 3
 _BATCHES_OF_A_ROUND: Final = 2
-_REACH_DEADLINE_S: Final = 120.0
-_STILL_DEADLINE_S: Final = 120.0
+_REACH_DEADLINE_S: Final = 240.0
+_STILL_DEADLINE_S: Final = 240.0
 """Records are lost if no row came for so long, whatever was started again meanwhile."""
 _SUCCESSOR_HEAD_START_S: Final = 3.0
 _SUCCESSOR_LOCKED_OUT_S: Final = 8.0
@@ -47,6 +48,8 @@ class Setting:
     cluster: Cluster
     source: Mapping[str, str]
     output: Output
+    needs_standby: bool
+    """A victim is a driver: the next one starts while the rounds go on."""
     launches: Sequence[Launch]
     """Drivers are started with them in turn."""
     environment: Mapping[str, str]
@@ -95,6 +98,8 @@ class Conductor:
         skipped_before = self._stops.passages()[CrashPoint.SINK_SKIPPED]
         if plan.begins_query:
             self._change_query(state)
+        if plan.stop.victim is Victim.CHECKPOINT and not self._rounds_done:
+            self._fill_output(state)
         share = len(state.keys) // (2 if plan.earlier is None else 3)
         if plan.earlier is not None:
             self._stop_at(plan.earlier, state, share)
@@ -127,6 +132,12 @@ class Conductor:
             self._begin_query(self._driver)
         if self._await_reached(CrashPoint.SOURCE_FIRST_OFFSETS, state) is None:
             raise DrillError("a new query does not find its first offsets")
+
+    def _fill_output(self, state: _RoundState) -> None:
+        """A sink that has stored nothing cannot say where to go on."""
+        self._stops.let_go(CrashPoint.SOURCE_FIRST_OFFSETS)
+        self._produce(state, len(state.keys) // _BATCHES_OF_A_ROUND // 2)
+        self._await_through(state)
 
     def _stop_at(self, stop: Stop, state: _RoundState, share: int) -> None:
         """Produce the first `share` records of the round, and kill the victim at its moment."""
@@ -211,10 +222,14 @@ class Conductor:
                 self._replace_driver(driver.kill)
             case Victim.JVM:
                 self._replace_driver(driver.kill_jvm)
+            case Victim.CHECKPOINT:
+                self._replace_driver(driver.kill)
+                shutil.rmtree(self._checkpoint, ignore_errors=True)
+                self._query = self._new_query({"resumeFrom": self._setting.output.resume_from})
             case Victim.WORKER:
                 driver.kill_worker(waiting, self._rng)
             case Victim.EXECUTOR:
-                driver.kill_executor(self._rng)
+                driver.kill_executor(waiting, self._rng)
             case Victim.BROKER | Victim.DATABASE:
                 server = self._setting.servers[victim]
                 server.kill()
@@ -271,7 +286,8 @@ class Conductor:
             self._driver.ready()
             self._begin_query(self._driver)
             state.restarts += 1
-            self._standby = self._start_driver()
+            if self._setting.needs_standby:
+                self._standby = self._start_driver()
         while event := self._driver.next_event():
             if event["event"] == "ended":
                 self._tell(f"round {state.number}: the query ended: {event['error']}")
@@ -283,19 +299,21 @@ class Conductor:
 
     def _begin_query(self, driver: DriverProcess) -> None:
         if self._query is None:
-            number = next(self._queries)
-            self._checkpoint = self._setting.folder / "checkpoints" / f"{self._setting.name}-{number}"
-            source = dict(self._setting.source)
-            if number % 2:
-                source["commitOffsets"] = f"{self._setting.name}-{number}"
-            else:
-                source["initialOffsetsLocation"] = str(self._checkpoint.with_suffix(".first"))
-            source |= {
-                "startingOffsets": "latest",
-                "maxOffsetsPerTrigger": str(RECORDS_OF_A_ROUND // _BATCHES_OF_A_ROUND),
-            }
-            self._query = QuerySpec(source, str(self._checkpoint), self._setting.output.spec, self._setting.without)
+            self._query = self._new_query({"startingOffsets": "latest"})
         driver.start_query(self._query)
+
+    def _new_query(self, beginning: Mapping[str, str]) -> QuerySpec:
+        """With a new checkpoint, and another place than the query before for its first offsets."""
+        number = next(self._queries)
+        self._checkpoint = self._setting.folder / "checkpoints" / f"{self._setting.name}-{number}"
+        kept_in = (
+            {"commitOffsets": f"{self._setting.name}-{number}"}
+            if number % 2
+            else {"initialOffsetsLocation": str(self._checkpoint.with_suffix(".first"))}
+        )
+        limit = {"maxOffsetsPerTrigger": str(RECORDS_OF_A_ROUND // _BATCHES_OF_A_ROUND)}
+        source = {**self._setting.source, **kept_in, **beginning, **limit}
+        return QuerySpec(source, str(self._checkpoint), self._setting.output.spec, self._setting.without)
 
     def _start_driver(self) -> DriverProcess:
         number = next(self._launches)

@@ -37,6 +37,7 @@ _ROUNDS_TRIED: Final = 1.5
 """For each round that was asked: some moments do not come."""
 _ON_THIS_HOST: Final = ("local[2]", "local[2,4]")
 """A batch fails with its first task, or its tasks are tried again."""
+_SPARES_THE_DRIVER: Final = {Victim.WORKER, Victim.EXECUTOR, Victim.BROKER, Victim.DATABASE}
 _SETTINGS: Final = {
     "spark.driver.memory": "768m",
     "spark.ui.enabled": "false",
@@ -46,6 +47,8 @@ _SETTINGS: Final = {
     # What costs CPU time in short lives, and proves nothing.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.streaming.pollingDelay": "100ms",
+    # Executors are killed again and again.
+    "spark.deploy.maxExecutorRetries": "-1",
 }
 
 
@@ -140,6 +143,7 @@ def _run(
                 cluster=cluster,
                 source={**source, "subscribe": name},
                 output=output,
+                needs_standby=not _SPARES_THE_DRIVER.issuperset(victims),
                 launches=_launches(asked, java, scratch, tell),
                 environment=_environment(asked, java),
                 servers=servers,
@@ -181,6 +185,7 @@ def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list
         else "give --kill-database COMMAND"
         if kind.has_server
         else "this sink has no database server",
+        Victim.CHECKPOINT: "" if kind.resumes else "this sink does not say where a new query goes on",
         Victim.EXECUTOR: "" if asked.master and not asked.master.startswith("local[") else "give --master",
     }
     for victim in asked.victims:
@@ -210,12 +215,11 @@ def _java(scratch: Path) -> Java:
 
 def _environment(asked: Asked, java: Java) -> dict[str, str]:
     """Of drivers."""
-    python = os.environ.get("PYSPARK_PYTHON", sys.executable) if asked.master else sys.executable
-    found = {"JAVA_HOME": str(java.home), "PYSPARK_PYTHON": python}
-    if asked.master:
-        return found
+    found = {"JAVA_HOME": str(java.home)}
+    if asked.master and not asked.master.startswith("local"):
+        return {**found, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
     path = os.pathsep.join(filter(None, (PRELOAD, os.environ.get("PYTHONPATH"))))
-    return {**found, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
+    return {**found, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
 
 
 def _is_violated(results: Sequence[RoundResult]) -> bool:

@@ -110,10 +110,12 @@ class DriverProcess:
         chosen = [each for each in workers if each.pid == pid] or workers
         return _kill_one(chosen, rng)
 
-    def kill_executor(self, rng: random.Random) -> bool:
-        """False if all tasks run in the driver's JVM."""
+    def kill_executor(self, pid: int | None, rng: random.Random) -> bool:
+        """The one whose task waits in the process `pid`, else any. False if all tasks run in the driver's JVM."""
         self.remember_family()
-        return _kill_one([each for each in self._family.values() if _is_executor(each)], rng)
+        executors = [each for each in self._family.values() if _is_executor(each)]
+        chosen = [each for each in executors if pid in _children(each)] or executors
+        return _kill_one(chosen, rng)
 
     def end(self) -> None:
         """Leave nothing of it, however it is by now."""
@@ -154,6 +156,13 @@ def _runs(process: psutil.Process) -> bool:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
+
+
+def _children(process: psutil.Process) -> set[int]:
+    try:
+        return {each.pid for each in process.children(recursive=True)}
+    except psutil.NoSuchProcess:
+        return set()
 
 
 def _is_python(process: psutil.Process) -> bool:

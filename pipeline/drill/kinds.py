@@ -26,12 +26,16 @@ _ALL: Final = tuple(CrashPoint)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """has_server: a database server can be killed. whole_batches: no reader ever sees a part of a batch."""
+    """has_server: a database server can be killed. whole_batches: no reader ever sees a part of a batch.
+
+    resumes: what the sink has stored says where a query without its checkpoint goes on.
+    """
 
     points: tuple[CrashPoint, ...]
     safeguards: tuple[str, ...]
     has_server: bool = False
     whole_batches: bool = True
+    resumes: bool = True
 
 
 KINDS: Final[dict[str, Kind]] = {
@@ -39,6 +43,7 @@ KINDS: Final[dict[str, Kind]] = {
         (*_SOURCE, CrashPoint.SINK_BEGINS, CrashPoint.SINK_COMMITTED, CrashPoint.SINK_SKIPPED),
         (FIRST_OFFSETS,),
         whole_batches=False,
+        resumes=False,
     ),
     SQLITE: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS)),
     POSTGRESQL: Kind(_ALL, (MARKER, ROW_LOCK, FIRST_OFFSETS), has_server=True),
@@ -46,5 +51,5 @@ KINDS: Final[dict[str, Kind]] = {
     # A batch that is written again replaces itself, so that a missing look at its progress does not show.
     PARQUET: Kind(_ALL, (FIRST_OFFSETS,)),
     TOPIC_BATCH: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS)),
-    TOPIC_PARTITION: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS), whole_batches=False),
+    TOPIC_PARTITION: Kind(_ALL, (MARKER, FENCING, FIRST_OFFSETS), whole_batches=False, resumes=False),
 }

@@ -23,6 +23,8 @@ class Victim(Enum):
     """A JVM that runs tasks, where it is another process than the driver."""
     BROKER = "broker"
     DATABASE = "database"
+    CHECKPOINT = "checkpoint"
+    """The driver, and the checkpoint with it: the query goes on by `resumeFrom` where the sink says."""
     SUCCESSOR = "successor"
     """Nothing is killed: a second driver takes the query over while the first waits; then the first goes on."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from highwater.pipeline.drill.cluster import Cluster
+from highwater.pipeline.drill.kinds import KINDS
 from highwater.pipeline.drill.ledger import Row
 from highwater.pipeline.drill.model import SinkSpec
 from highwater.pipeline.drill.user_file import load
@@ -20,6 +21,11 @@ class Output(Protocol):
         """For the driver."""
         ...
 
+    @property
+    def resume_from(self) -> str:
+        """The option `resumeFrom` of a query that goes on where this output ends; empty if it cannot say where."""
+        ...
+
     def rows(self) -> list[Row]:
         """All rows that a reader sees now."""
         ...
@@ -31,6 +37,8 @@ class Output(Protocol):
 
 class FileOutput:
     """Of a sink in a file of the user: its function `read` returns the key and the batch of each row."""
+
+    resume_from = ""
 
     def __init__(self, kind: str, path: Path, folder: Path) -> None:
         self._folder = folder
@@ -54,6 +62,7 @@ class TopicOutput:
         cluster.create_topic(topic, partitions)
         self._reader = cluster.reader(topic, partitions)
         self.spec = SinkSpec(kind, {"topic": topic})
+        self.resume_from = f"group:{topic}" if KINDS[kind].resumes else ""
 
     def rows(self) -> list[Row]:
         return self._reader.read_to_end()

@@ -24,6 +24,7 @@ class ParquetOutput:
             raise DrillSetupError(f"{directory} cannot be made: {error.strerror}") from None
         self._directory = directory
         self.spec = SinkSpec(kind, {"directory": str(directory)})
+        self.resume_from = f"parquet:{directory}"
 
     def rows(self) -> list[Row]:
         """Of batches that have their `_SUCCESS`."""

@@ -43,8 +43,12 @@ def plan_rounds(
 
 
 def _victims_at(moment: Moment, victims: Sequence[Victim]) -> list[Victim]:
-    """A second driver needs a first that waits. Spark repeats a committed batch if its query ends: more of that."""
-    fitting = [victim for victim in victims if moment is not None or victim is not Victim.SUCCESSOR]
+    """A second driver needs a first that waits; who has no checkpoint yet cannot lose it.
+
+    Spark repeats a committed batch if its query ends: more of that.
+    """
+    never = {None: Victim.SUCCESSOR, CrashPoint.SOURCE_FIRST_OFFSETS: Victim.CHECKPOINT}.get(moment)
+    fitting = [victim for victim in victims if victim is not never]
     if moment in _REPLAYING:
         fitting += [victim for victim in fitting if victim in _ENDS_THE_QUERY]
     return fitting or list(victims)

@@ -25,6 +25,7 @@ class TableOutput:
         self._address = read_address(url)
         self._table = table
         self.spec = SinkSpec(kind, {"url": url, "table": table})
+        self.resume_from = f"{url}#{table}"
         try:
             with self._cursor():
                 pass
