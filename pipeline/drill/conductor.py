@@ -86,13 +86,15 @@ class Conductor:
         self._driver: DriverProcess | None = None
         self._ghosts: list[DriverProcess] = []
         self._rounds_done = 0
+        self._is_last = False
         self._may_act_until_s = 0.0
         self._views: list[Mapping[str, int]] = []
 
     # Rounds
 
-    def round(self, number: int, plan: RoundPlan) -> RoundResult:
-        """Raises DrillError if something else than the pipeline fails."""
+    def round(self, number: int, plan: RoundPlan, *, is_last: bool = False) -> RoundResult:
+        """is_last: no other driver is needed after it. Raises DrillError if something else than the pipeline fails."""
+        self._is_last = is_last
         started_s = time.monotonic()
         state = _RoundState(number, [f"{number}-{sequence}" for sequence in range(RECORDS_OF_A_ROUND)])
         skipped_before = self._stops.passages()[CrashPoint.SINK_SKIPPED]
@@ -286,7 +288,8 @@ class Conductor:
             self._driver.ready()
             self._begin_query(self._driver)
             state.restarts += 1
-            if self._setting.needs_standby:
+            is_first_start = not self._rounds_done and state.restarts == 1
+            if self._setting.needs_standby and (is_first_start or not self._is_last):
                 self._standby = self._start_driver()
         while event := self._driver.next_event():
             if event["event"] == "ended":

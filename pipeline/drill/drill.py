@@ -157,7 +157,7 @@ def _run(
             plans = plan_rounds(moments, victims, done + int(left * _ROUNDS_TRIED) + 2, order)[done:]
             plans[0] = replace(plans[0], begins_query=True)
             for plan in plans:
-                result = conductor.round(len(results.rounds) + 1, plan)
+                result = conductor.round(len(results.rounds) + 1, plan, is_last=left == 1)
                 results.add(result)
                 tell(line(result))
                 left -= result.reached
