@@ -1,4 +1,4 @@
-"""What the Python processes of a drill's driver import first: this folder is the start of their PYTHONPATH."""
+"""The folder that stands first in the PYTHONPATH of a drill's drivers."""
 
 from __future__ import annotations
 
