@@ -18,7 +18,7 @@ from typing import Annotated, Final
 import typer
 
 from highwater.bench.development.pipeline_reading import create, fill, pinned_broker
-from highwater.bench.development.pipeline_speed import databases, micro_batches, page, reading, topics
+from highwater.bench.development.pipeline_speed import databases, latency, micro_batches, page, reading, topics
 from highwater.bench.development.pipeline_speed.session import session
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
@@ -34,6 +34,7 @@ class Part(StrEnum):
 
     READING = "reading"
     MICRO_BATCHES = "micro_batches"
+    LATENCY = "latency"
     DATABASES = "databases"
     TOPICS = "topics"
 
@@ -49,7 +50,7 @@ def main(
         Path | None, typer.Option("--page", metavar="FILE", help="Write the page to this file.")
     ] = None,
 ) -> None:
-    """Measure reads, micro-batches, databases and topics; takes about half an hour."""
+    """Measure reads, micro-batches, latency, databases and topics; takes about half an hour."""
     parts = list(Part) if not only else [each for each in Part if each in only]
     options = [
         *([] if records == 2_000_000 else ["--records", str(records)]),
@@ -63,6 +64,7 @@ def main(
     measures = {
         Part.READING: lambda: _reading(records, rounds, chooser),
         Part.MICRO_BATCHES: lambda: _micro_batches(rounds, seconds, chooser),
+        Part.LATENCY: lambda: _latency(rounds, seconds, chooser),
         Part.DATABASES: lambda: _databases(int(records * _SHARE_OF_WRITES), rounds, chooser),
         Part.TOPICS: lambda: _topics(records, rounds, chooser),
     }
@@ -94,6 +96,16 @@ def _micro_batches(rounds: int, seconds: int, chooser: random.Random) -> list[st
         with session(2, set(range(os.cpu_count() or 1))) as spark:
             durations = micro_batches.measure(spark, address, "steady", rounds, seconds, chooser)
     return page.micro_batch_table(durations, seconds)
+
+
+def _latency(rounds: int, seconds: int, chooser: random.Random) -> list[str]:
+    with (
+        pinned_broker() as address,
+        Client(settings_of({"bootstrap.servers": address})) as client,
+        session(2, set(range(os.cpu_count() or 1))) as spark,
+    ):
+        found = latency.measure(spark, client, address, rounds, seconds, chooser)
+    return page.latency_table(found, seconds)
 
 
 def _databases(rows: int, rounds: int, chooser: random.Random) -> list[str]:

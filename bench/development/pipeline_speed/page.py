@@ -11,10 +11,10 @@ from typing import Final
 
 from highwater.bench.analysis.statistics import paired_ratio_ci
 from highwater.bench.development.pipeline_reading import Topic
-from highwater.bench.development.pipeline_speed import databases, micro_batches, topics
+from highwater.bench.development.pipeline_speed import databases, latency, micro_batches, topics
 from highwater.bench.development.pipeline_speed.passes import Pass
 from highwater.bench.development.pipeline_speed.reading import JAVA, JAVA_TUNED, OURS, OURS_HEADERS
-from highwater.common.units import duration_ns_text, plural, rate_text, significant, size_text
+from highwater.common.units import duration_ns_text, plural, rate_text, ratio_text, significant, size_text
 from highwater.tuning.facts import collect
 
 _NS_PER_MS: Final = 1_000_000
@@ -93,6 +93,27 @@ on the same disk, {seconds} s in each round.
         lines.append(f"| {name} | {p50} | {p95} | {len(found)} |")
     kafka, ours = (_percentile(durations_ms[name], 0.5) for name in micro_batches.FORMATS)
     return [*lines, "", f"The difference of the two p50 is {ours - kafka:+d} ms."]
+
+
+def latency_table(found_ns: Mapping[str, Sequence[int]], seconds: int) -> list[str]:
+    lines = f"""
+## From topic to topic
+
+{latency.RATE_PER_S} records per second from one topic to another, local[2], {seconds} s in each round: from the
+producer to a consumer of the second topic. The sinks are at least once; micro-batches have the default trigger.
+
+| way | p50 | p99 | records |
+|---|---|---|---|
+""".splitlines()
+    for name, found in found_ns.items():
+        p50, p99 = (duration_ns_text(_percentile(found, share)) for share in (0.5, 0.99))
+        lines.append(f"| {name} | {p50} | {p99} | {len(found)} |")
+    quick, java, ours = (_percentile(found_ns[way], 0.5) for way in (latency.REAL_TIME, latency.JAVA, latency.OURS))
+    sentence = (
+        f"At the p50, real time takes {ratio_text(quick / ours)} the time of micro-batches of highwater, and "
+        f"{ratio_text(quick / java)} that of kafka's."
+    )
+    return [*lines, "", sentence]
 
 
 def database_tables(found: Mapping[str, Mapping[str, Sequence[Pass]]], rows: int) -> list[str]:

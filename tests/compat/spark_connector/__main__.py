@@ -12,12 +12,15 @@ from typing import Final
 from highwater.bench.errors import UsageError
 from tests.compat.spark_connector.jars import suites
 from tests.compat.spark_connector.parity import compare_on
+from tests.compat.spark_connector.recipes import compare_recipes, run_in_real_time
 from tests.compat.spark_connector.scalatest import run_suite
 from tests.compat.spark_connector.suite_cases import SUITES, TESTS_LEFT_OUT
 from tests.compat.suite import AllowList, Report, choose
 
 PARITY: Final = {"parity-highwater": "highwater", "parity-kafka-3.9": "3.9", "parity-kafka-4": "4"}
 """Case → the broker that both read from."""
+RECIPES: Final = {"recipes-equal": compare_recipes, "recipe-in-real-time": run_in_real_time}
+"""Case → what runs recipes of the cookbook."""
 
 
 def run_their_suite(suite: str, folder: Path, counts: Counter[str]) -> str:
@@ -34,8 +37,9 @@ def run_their_suite(suite: str, folder: Path, counts: Counter[str]) -> str:
 def main(arguments: list[str]) -> int:
     allowed = AllowList.of(Path(__file__).parent)
     names = choose(allowed, arguments)
-    if unknown := [name for name in names if name not in (*SUITES, *PARITY)]:
-        print(f"no such case: {', '.join(unknown)}; there are: {', '.join((*SUITES, *PARITY))}", file=sys.stderr)
+    if unknown := [name for name in names if name not in (*SUITES, *PARITY, *RECIPES)]:
+        there = ", ".join((*SUITES, *PARITY, *RECIPES))
+        print(f"no such case: {', '.join(unknown)}; there are: {there}", file=sys.stderr)
         return 2
     try:
         suites()
@@ -50,6 +54,8 @@ def main(arguments: list[str]) -> int:
             try:
                 if name in PARITY:
                     problem = compare_on(PARITY[name], Path(scratch))
+                elif name in RECIPES:
+                    problem = RECIPES[name](Path(scratch))
                 else:
                     problem = run_their_suite(name, Path(scratch), counts)
             except Exception as error:  # whatever one case raises, the others are run
