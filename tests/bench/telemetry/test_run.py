@@ -184,14 +184,24 @@ def test_a_job_that_is_killed_goes_on_and_ends_with_the_same_bits(tmp_path: Path
         verdicts = [record_of(verdict) for _, verdict in store.verdicts_from(0, 1_000_000)]
     assert len(verdicts) == len(set(verdicts)) > 12
     assert records_at(control.address, "hw.verdicts") == verdicts
-    status, text = ended(
-        highwater(
-            "bench", "telemetry", "final", "--control", control.address, "--state", str(state), "--engine", "spark"
-        )
-    )
-    assert status == 0, text
     with Store(state) as store:
         assert {trial.name for trial in store.trials()} == set(sums.trials)
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_sums_up_what_one_process_does(control: RunningBroker) -> None:
+    make_topic(control.address, {}, TOPIC)
+    producer = Producer({"bootstrap.servers": control.address, "enable.idempotence": True})
+    for seed in range(3):
+        for number, message in enumerate(imagined_load(seed, trial_note(trial=f"run/{seed}")).encoded()):
+            producer.produce(TOPIC, message, key=str(number))
+    producer.flush(30)
+    final = ("bench", "telemetry", "final", "--control", control.address, "--engine")
+    by_spark, by_one_process = (ended(highwater(*final, engine)) for engine in ("spark", "local"))
+    assert by_spark == by_one_process
+    assert by_spark[0] == 0, by_spark
+    assert all(f"run/{seed}" in by_spark[1] for seed in range(3))
 
 
 @contextmanager
