@@ -66,7 +66,7 @@ class Server:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         self._process.wait()
-        psutil.wait_procs(processes)
+        wait_until(lambda: not any(map(_runs, processes)), "the end of the server's processes")
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -74,6 +74,14 @@ class Server:
 
     def _answers(self) -> bool:
         raise NotImplementedError
+
+
+def _runs(process: psutil.Process) -> bool:
+    """False for a zombie, too: its new parent, the first process of a container, may wait for no child."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Postgresql(Server):
