@@ -3,8 +3,9 @@
     python -m tests.drills.pipeline --rounds 200 --out results/pipeline-drill
 
 Sinks and systems take turns, `--turn` rounds at a time, so that a drill that is stopped has drilled all of them alike;
-the same `--out` goes on. Then each safeguard is taken away, and has to be found out within 20 rounds. Each drill leaves
-its rounds and its verdict below `--out`. The exit status is 1 if a drill found a fault, or a control found none.
+the same `--out` goes on. Executors die in rounds of their own. Then each safeguard is taken away, and has to be found
+out within 20 rounds. Each drill leaves its rounds and its verdict below `--out`. The exit status is 1 if a drill found
+a fault, or a control found none.
 `--quick` runs one round of each sink, and one control.
 """
 
@@ -47,6 +48,7 @@ _SHOWS_AT: Final[dict[str, tuple[tuple[Moment, ...], tuple[Victim, ...]]]] = {
     FENCING: ((CrashPoint.SINK_BEGINS, CrashPoint.SINK_WRITTEN), (Victim.SUCCESSOR,)),
     FIRST_OFFSETS: ((CrashPoint.SOURCE_FIRST_OFFSETS,), (Victim.DRIVER,)),
 }
+_WITH_EXECUTORS: Final = "local-cluster[2,1,1024]"
 _DATABASES: Final = {POSTGRESQL: running_postgresql, MARIADB: running_mariadb}
 _START_S: Final = 120.0
 
@@ -140,6 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--turn", type=int, default=20, help="rounds after which another sink has its turn")
     parser.add_argument("--sinks", nargs="+", choices=SINKS, default=SINKS)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
+    parser.add_argument("--executor-rounds", type=int, default=20, help="for each sink, on our broker")
     parser.add_argument("--no-controls", action="store_true", help="leave out the drills without a safeguard")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/pipeline-drill"))
@@ -156,6 +159,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     asked = asked_of(sink, system, rounds, options.seed, out, scratch, stack)
                     if run(asked) in (VIOLATED, -1):
                         broken.append(f"{sink} on {system}")
+    for sink in options.sinks if options.executor_rounds else ():
+        with in_scratch(options.out) as scratch, ExitStack() as stack:
+            out = options.out / OURS / f"{sink}-executors"
+            asked = asked_of(sink, OURS, options.executor_rounds, options.seed, out, scratch, stack)
+            if run(replace(asked, master=_WITH_EXECUTORS, victims=(Victim.EXECUTOR,))) in (VIOLATED, -1):
+                broken.append(f"{sink} with executors")
     for sink in () if options.no_controls else options.sinks:
         for safeguard in KINDS[sink].safeguards:
             with in_scratch(options.out) as scratch, ExitStack() as stack:
