@@ -76,6 +76,7 @@ def groups_of(names: Sequence[str]) -> dict[str, Sequence[str]]:
         "spark_master": names[:1],
         "spark_workers": names,
         "bench": names[:1],
+        "pipelines": names[:1],
     }
 
 

@@ -13,7 +13,7 @@ from highwater.bench.errors import UsageError
 from tests.lab import making
 from tests.lab.operating import Operator
 from tests.lab.record import Node, Store
-from tests.lab.story import becoming, leaving, living
+from tests.lab.story import becoming, leaving, living, processing
 from tests.lab.story.scene import Scene
 
 NAME: Final = "story"
@@ -49,6 +49,7 @@ STEPS: Final = (
     Step("a broker host is added", living.one_more, quick=False),
     Step("and removed", living.one_less, quick=False),
     Step("bench.yml measures from Spark's executors, HDD beside SSD", living.bench, quick=False),
+    Step("pipeline.yml makes a service that forwards records", processing.pipeline, quick=False),
     Step("rollback.yml puts settings back", leaving.rollback),
     Step("teardown.yml leaves nothing", leaving.teardown),
 )
