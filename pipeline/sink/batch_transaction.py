@@ -31,13 +31,13 @@ from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
 from highwater.pipeline.sink.grants import GrantAddress, Grants
 from highwater.pipeline.sink.options import AT_LEAST_ONCE, SinkOptions, read_sink_options
+from highwater.pipeline.sink.speculation import refuse_speculation
 from highwater.pipeline.sink.targets import partition_count
 from highwater.pipeline.source.session import is_in_one_process
 
 TRIES: Final = 3
 """Of a batch whose task was lost or whose broker could not be reached, before the query fails."""
 _SERVERS: Final = "kafka.bootstrap.servers"
-_SPECULATION: Final = "spark.speculation"
 _COLUMNS_TARGET: Final = "the topics of the column topic"
 _UNKNOWN_END: Final = "it is not known whether the transaction was committed"
 _LOOPBACK: Final = "127.0.0.1"
@@ -103,9 +103,7 @@ class Sink:
     def _write(self, frame: DataFrame, batch: BatchOf | None) -> None:
         if self._fenced:
             raise FencedError(self._fenced)
-        spark = frame.sparkSession
-        if str(spark.sparkContext.getConf().get(_SPECULATION, "false")).lower() == "true":
-            raise SettingsError(f"{_SPECULATION} is true, and two copies of a task must not write; set it to false")
+        refuse_speculation(frame.sparkSession)
         columns = written_columns(frame.schema, self._options.topic)
         for left in reversed(range(TRIES)):
             try:

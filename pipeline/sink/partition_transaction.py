@@ -31,6 +31,7 @@ from highwater.pipeline.kafka.sender import FENCED, BatchSender, FencedError, fe
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, of_job
 from highwater.pipeline.sink.options import EXACTLY_ONCE, SinkOptions, read_sink_options
+from highwater.pipeline.sink.speculation import refuse_speculation
 from highwater.pipeline.sink.writing import Writing
 
 _QUERY_ID: Final = "sql.streaming.queryId"
@@ -80,7 +81,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         assert batch_id is not None
         with POOL.borrow(self._options.settings) as client:
             task = _Transaction(client, self._options, query_id, int(batch_id), context.partitionId())
-            return TaskWritten(task.write(_selected(iterator, self._columns)), query_id)
+            try:
+                return TaskWritten(task.write(_selected(iterator, self._columns)), query_id)
+            except FencedError as error:
+                # Spark does not tell a task whether it starts a second copy of it.
+                raise FencedError(f"{error}, and keep spark.speculation off") from None
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Runs on the driver when all tasks have ended. Raises SinkError if others write than the option says."""
@@ -118,6 +123,8 @@ class Sink:
 
         Raises PipelineError, or what the query raised.
         """
+        if self._options.delivery == EXACTLY_ONCE:
+            refuse_speculation(frame.sparkSession)
         writer = StreamWriter(self._options, written_columns(frame.schema, self._options.topic))
         rows = frame.repartition(self._options.tasks) if self._options.tasks else frame
         try:

@@ -50,6 +50,8 @@ def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
     modules that must be there, such as google.protobuf for transformWithState. Raises SettingsError if Spark starts
     another Python on this host, which has no highwater, or if an executor that is there lacks a module.
     """
+    if isinstance(imports, str):
+        raise SettingsError(f"imports is a list of modules: write imports=[{imports!r}]")
     context = spark.sparkContext
     _check_python(str(context.pythonExec), imports)
     spark.conf.set(_PUSHDOWN, "true")

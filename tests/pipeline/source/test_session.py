@@ -1,4 +1,4 @@
-"""What a session is given for executors on other hosts: the package, for as long as executors may fetch it."""
+"""What `register` looks for and gives to a session: modules, and the package for executors elsewhere."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.source import session as session_module
 from highwater.pipeline.source.session import register
 
@@ -49,3 +50,12 @@ def test_the_package_is_there_until_the_driver_ends(monkeypatch: pytest.MonkeyPa
         for call, given, named in at_end:
             call(*given, **named)
     assert not archive.parent.exists()
+
+
+def test_modules_of_the_user_are_looked_for() -> None:
+    spark: Any = ClusterSession()
+    with pytest.raises(SettingsError, match=r"has no no_such\.module; install it there: python -m pip install no_such"):
+        register(spark, imports=["json", "google.protobuf", "no_such.module"])
+    with pytest.raises(SettingsError, match=r"^imports is a list of modules: write imports=\['google\.protobuf'\]$"):
+        register(spark, imports="google.protobuf")
+    assert spark.sent == []
