@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,12 @@ def run_their_suite(suite: str, folder: Path, counts: Counter[str]) -> str:
     return "; ".join(f"{each.name}: {each.failure[:300]}" for each in wrong)
 
 
+def _place_of(error: Exception) -> str:
+    """Of an error without a text."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {Path(place.filename).name}:{place.lineno}: {place.line}"
+
+
 def main(arguments: list[str]) -> int:
     allowed = AllowList.of(Path(__file__).parent)
     names = choose(allowed, arguments)
@@ -59,7 +66,7 @@ def main(arguments: list[str]) -> int:
                 else:
                     problem = run_their_suite(name, Path(scratch), counts)
             except Exception as error:  # whatever one case raises, the others are run
-                problem = " ".join(str(error).split()) or type(error).__name__
+                problem = " ".join(str(error).split()) or _place_of(error)
         report.tell(name, not problem, time.monotonic() - started_s, problem)
     passed, failed, left_out = (counts[each] for each in ("passed", "failed", "left_out"))
     print(f"tests of the connector: {passed} passed, {failed} failed, {left_out} failed and are left out")
