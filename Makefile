@@ -99,7 +99,7 @@ bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; 
 	@$(BIN)/python -m highwater.bench.development.beside_kafka $(ARGS)
 
 .PHONY: bench-pipeline
-bench-pipeline: setup-dev ## Compare sources and sinks of pipelines with others (an hour; ARGS="--only databases"; Maven)
+bench-pipeline: setup-dev ## Compare sources and sinks of pipelines with others (half an hour; ARGS="--only databases"; Maven)
 	@$(BIN)/python -m highwater.bench.development.pipeline_speed $(ARGS)
 
 .PHONY: bench-micro

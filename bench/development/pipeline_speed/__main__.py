@@ -60,6 +60,7 @@ def main(
         *(["--page", str(page_file)] if page_file else []),
     ]
     lines = page.head(os.getloadavg()[0], rounds, " ".join([_COMMAND, *options]))
+    sys.stdout.write("\n".join(lines) + "\n")
     chooser = random.Random(1)
     measures = {
         Part.READING: lambda: _reading(records, rounds, chooser),
@@ -69,11 +70,12 @@ def main(
         Part.TOPICS: lambda: _topics(records, rounds, chooser),
     }
     for part in parts:
-        lines += measures[part]()
-    text = "\n".join(lines) + "\n"
-    sys.stdout.write(text)
-    if page_file is not None:
-        page_file.write_text(text, "utf-8")
+        more = measures[part]()
+        lines += more
+        sys.stdout.write("\n".join(more) + "\n")
+        sys.stdout.flush()
+        if page_file is not None:
+            page_file.write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def _reading(records: int, rounds: int, chooser: random.Random) -> list[str]:
@@ -94,8 +96,8 @@ def _micro_batches(rounds: int, seconds: int, chooser: random.Random) -> list[st
     with pinned_broker() as address, Client(settings_of({"bootstrap.servers": address})) as client:
         create(client, "steady")
         with session(2, set(range(os.cpu_count() or 1))) as spark:
-            durations = micro_batches.measure(spark, address, "steady", rounds, seconds, chooser)
-    return page.micro_batch_table(durations, seconds)
+            streams = micro_batches.measure(spark, address, "steady", rounds, seconds, chooser)
+    return page.micro_batch_table(streams, seconds)
 
 
 def _latency(rounds: int, seconds: int, chooser: random.Random) -> list[str]:
