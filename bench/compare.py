@@ -40,7 +40,7 @@ from highwater.bench.results import (
     TrialSummary,
 )
 from highwater.bench.results.analysis import Better, ComparisonVerdict
-from highwater.bench.workload.clusters import without_command_configs
+from highwater.bench.workload.clusters import what_is_measured
 
 ALPHA: Final = 1 - CONFIDENCE
 ONLY_CELL: Final = "base"
@@ -356,7 +356,7 @@ def _connections(side: Sequence[TrialSummary]) -> str:
 
 
 def _workload_differences(base: RunResult, head: RunResult) -> Iterable[EnvironmentDifference]:
-    asked = (without_command_configs(result.manifest.workload) for result in (base, head))
+    asked = (what_is_measured(result.manifest.workload) for result in (base, head))
     one, other = map(environment_key.flat, asked)
     for key in dict.fromkeys([*one, *other]):
         if key not in ("name", "purpose") and one.get(key) != other.get(key):

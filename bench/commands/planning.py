@@ -138,6 +138,7 @@ def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:
     from highwater.bench.results import ResultWriter, RunResult
     from highwater.bench.runs.preflight import preflight
     from highwater.bench.runs.resume import earlier_run
+    from highwater.bench.telemetry.topics import check_control, control_of
 
     calibration = asked.calibration
     if asked.resume is not None and calibration is None:
@@ -150,6 +151,9 @@ def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:
         calibration=calibration,
         rates_known=asked.rates_known,
     )
+    control = found.ask(partial(control_of, asked.plan.specification))
+    if control is not None:
+        found.ask(partial(check_control, control, asked.plan.specification))
     if asked.out is not None:
         found.ask(partial(ResultWriter.check, asked.out))
     if asked.resume is None:

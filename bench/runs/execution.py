@@ -25,7 +25,7 @@ from highwater.bench.runs.resume import check_same_launcher, earlier_run
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
 from highwater.bench.telemetry.control import ControlTopic
-from highwater.bench.telemetry.topics import check_control
+from highwater.bench.telemetry.topics import check_control, control_of, make_topic
 from highwater.bench.trials.host_profile import restore_after_a_killed_run
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
@@ -55,7 +55,8 @@ def run_plan(
 
     resume: continue the run in `out` (`bench.runs.resume` checks what must be the same). retry_invalid: measure its
     invalid and failed trials again. drive: a function that runs the trials, if not block by block in the order of the
-    plan. calibration: copied to `out`. telemetry: where load tasks publish their figures. For the other parameters see
+    plan. calibration: copied to `out`. telemetry: where load tasks publish their figures; default: as the
+    workload says. For the other parameters see
     `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when the run cannot start, NotComparableError when
     `out` or the calibration is of another host.
     """
@@ -70,8 +71,10 @@ def run_plan(
     logging.getLogger().addHandler(logging.NullHandler())
     stop = StopRequest()
     facts = collect()
+    telemetry = telemetry or control_of(plan.specification)
     if telemetry is not None:
         check_control(telemetry, plan.specification)
+        make_topic(telemetry.bootstrap_servers, telemetry.connection, telemetry.topic)
     if resume and not (out / "manifest.json").is_file():
         raise UsageError(f"--resume: {out} holds no run; begin one with --out {out}")
     writer = ResultWriter.reopen(out) if resume else ResultWriter(out)

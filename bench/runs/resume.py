@@ -23,7 +23,7 @@ from highwater.bench.runs.runner import Earlier
 from highwater.bench.storage import describe_target
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.trial import Launcher, now_utc
-from highwater.bench.workload.clusters import without_command_configs
+from highwater.bench.workload.clusters import what_is_measured
 from highwater.bench.workload.command_config import told_of
 from highwater.tuning.facts import Facts
 
@@ -113,7 +113,7 @@ def _ended_the_run(trial: TrialPlan, manifest: Manifest) -> bool:
 
 def _check_same_question(manifest: Manifest, plan: Plan, directory: Path, trials_known: bool) -> None:
     if manifest.workload_sha256 != plan.specification.sha256:
-        begun, asked = map(without_command_configs, (manifest.workload, plan.specification.workload.as_document()))
+        begun, asked = map(what_is_measured, (manifest.workload, plan.specification.workload.as_document()))
         key, one, other = next(differences(begun, asked), ("workload", "…", "…"))
         raise UsageError(
             f"--resume: {directory} was begun with {key}: {one}, and now it is {other}; give it the same workload and "

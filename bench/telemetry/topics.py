@@ -10,6 +10,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import ControlTopic
+from highwater.bench.user_paths import expanded
+from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.specification import Specification
 
 PARTITIONS: Final = 4
@@ -41,10 +43,19 @@ def make_topic(bootstrap_servers: str, connection: Mapping[str, str], topic: str
             raise UsageError(f"topic {topic} cannot be made at {bootstrap_servers}: {error.args[0].str()}") from error
 
 
+def control_of(specification: Specification) -> ControlTopic | None:
+    """Where the file of a workload says that live figures go. Raises UsageError for a faulty file of properties."""
+    asked = specification.workload.telemetry
+    if asked is None:
+        return None
+    path = specification.file.parent / expanded(asked.config) if asked.config is not None else None
+    return ControlTopic(asked.control, asked.topic, read_command_config(path) if path is not None else {})
+
+
 def check_control(control: ControlTopic, specification: Specification) -> None:
-    """Check that the topic would not be on a cluster under test, and make it. Raises UsageError."""
+    """Check that the topic would not be on a cluster under test. Raises UsageError."""
     if all(cell.workload.producers.native for cell in specification.cells):
-        raise UsageError("--telemetry: native clients publish nothing; use it with producers.driver client or wire")
+        raise UsageError("telemetry: native clients publish nothing; use it with producers.driver client or wire")
     own = cluster_of(control.bootstrap_servers, control.connection)
     for cell in specification.cells:
         cluster = cell.workload.system.external
@@ -53,10 +64,9 @@ def check_control(control: ControlTopic, specification: Specification) -> None:
         connection = specification.command_config(cell.workload)
         if _cluster_id(cluster.bootstrap_servers, connection) == own:
             raise UsageError(
-                f"--telemetry {control.bootstrap_servers} is the cluster under test: its figures would be part of its "
-                "load; start a control broker beside it (highwater broker start)"
+                f"the control broker {control.bootstrap_servers} is the cluster under test: its figures would be "
+                "part of its load; start a control broker beside it (highwater broker start)"
             )
-    make_topic(control.bootstrap_servers, control.connection, control.topic)
 
 
 def _cluster_id(bootstrap_servers: str, connection: Mapping[str, str]) -> str | None:

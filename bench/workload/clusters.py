@@ -20,16 +20,17 @@ COMMAND_CONFIG: Final = "file with the TLS and SASL properties of its clients, b
 _HOST_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$"
 
 
-def _host_and_port(address: str) -> str:
+def host_and_port(address: str) -> str:
+    """The address; raises ValueError unless it is HOST:PORT."""
     host, _, port = address.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError(f"{address!r} is not HOST:PORT")
     return address
 
 
-def without_command_configs(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the document without the paths of password files: two workloads that differ in these only are the
-    same.
+def what_is_measured(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the document without paths of password files and without where live figures go: two workloads that differ
+    in these only are the same.
     """
     system = {key: value for key, value in document.get("system", {}).items() if key != "command_config"}
     if "clusters" in system:
@@ -37,7 +38,8 @@ def without_command_configs(document: Mapping[str, Any]) -> dict[str, Any]:
             name: {key: value for key, value in cluster.items() if key != "command_config"}
             for name, cluster in system["clusters"].items()
         }
-    return {**document, "system": system}
+    measured = {key: value for key, value in document.items() if key != "telemetry"}
+    return {**measured, "system": system}
 
 
 class ClusterStorage(Part):
@@ -58,7 +60,7 @@ class ClusterStorage(Part):
 class Sampler(Part):
     """The sampler (`highwater bench host sample`) that reports the resource use of a host and of its services."""
 
-    address: Annotated[str, AfterValidator(_host_and_port)] = Field(description="HOST:PORT where the sampler answers")
+    address: Annotated[str, AfterValidator(host_and_port)] = Field(description="HOST:PORT where the sampler answers")
     brokers: list[str] = Field(default=[], description="systemd units of the cluster's brokers on that host")
     attendants: list[str] = Field(default=[], description="units that the brokers need (ZooKeeper)")
     generator: list[str] = Field(default=[], description="units that generate load (Spark's worker)")

@@ -42,6 +42,7 @@ from highwater.bench.workload.sections import (
 )
 from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.system import HighwaterUnderTest, SystemUnderTest
+from highwater.bench.workload.telemetry import Telemetry
 from highwater.bench.workload.values import (
     KeyFaultError,
     Part,
@@ -84,6 +85,9 @@ class Workload(Part):
         "the time until all partitions are available",
     )
     validity: Validity = Validity()
+    telemetry: Telemetry | None = Field(
+        default=None, description="where load tasks publish live figures; see docs/telemetry.md"
+    )
     aims: list[Aim] = Field(default=[], description="ratios that one variant should reach against others")
     variants: dict[str, dict[str, Any]] = Field(
         default={}, description="named cells: sections that are laid over this file's own; the factor is variant=NAME"

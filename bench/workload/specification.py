@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from highwater.bench.errors import UsageError
 from highwater.bench.user_paths import expanded
-from highwater.bench.workload.clusters import without_command_configs
+from highwater.bench.workload.clusters import what_is_measured
 from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from highwater.bench.workload.layers import merged, put, read_with_includes
@@ -36,7 +36,7 @@ VARIANT: Final = "variant"
 MAX_COMBINATIONS: Final = 5_000
 # With more systems on one processor, each has too little CPU time to be measured.
 MAX_AT_ONCE: Final = 6
-_NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude")
+_NOT_IN_A_VARIANT: Final = ("schema", "name", "trials", "include", "variants", "matrix", "exclude", "telemetry")
 _AXIS_SECTIONS: Final = (
     "topics", "producers", "consumers", "records", "load", "phases", "checks", "system", "storage", "host"
 )  # fmt: skip
@@ -69,10 +69,10 @@ class Specification:
 
     @property
     def sha256(self) -> str:
-        """Identity of the workload, independent of the file's layout and comments, and of the paths of password
-        files.
+        """Identity of the workload, independent of the file's layout and comments, of the paths of password files, and
+        of where live figures go.
         """
-        asked = without_command_configs(self.workload.as_document())
+        asked = what_is_measured(self.workload.as_document())
         canonical = json.dumps(asked, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -9,6 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
+from highwater.bench.telemetry.control import ControlTopic
+from highwater.bench.telemetry.topics import control_of
+from highwater.bench.workload.specification import Specification, load_specification
 from highwater.cli import app
 from tests.broker.running import RunningBroker, running_broker
 
@@ -37,6 +40,39 @@ def topics_at(address: str) -> set[str]:
     return set(AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).topics)
 
 
+def test_the_file_of_a_workload_can_name_the_control_broker(tmp_path: Path, broker: RunningBroker) -> None:
+    workload, properties = tmp_path / "told.yaml", tmp_path / "control.properties"
+    text = WORKLOAD.format(address=broker.address)
+    plain = specification_at(workload, text)
+    assert control_of(plain) is None
+    properties.write_text("security.protocol=PLAINTEXT\n")
+    section = f'telemetry: {{control: "localhost:{broker.port}", config: control.properties}}\n'
+    told = specification_at(workload, text + section)
+    assert control_of(told) == ControlTopic(
+        f"localhost:{broker.port}", "hw.telemetry", {"security.protocol": "PLAINTEXT"}
+    )
+    assert told.sha256 == plain.sha256
+    for command in (("plan",), ("run", "--out", str(tmp_path / "out"))):
+        found = CliRunner().invoke(app, ["bench", *command, str(workload), "--launcher", "process"])
+        assert found.exit_code == 2, found.output
+        assert f"the control broker localhost:{broker.port} is the cluster under test" in found.output
+    assert topics_at(broker.address) <= {"__consumer_offsets"}
+    for section, said in (
+        ("telemetry: {control: nowhere}", "'nowhere' is not HOST:PORT"),
+        ('telemetry: {contrl: "a:1"}', "contrl"),
+        ('telemetry: {control: "a:1", config: gone.properties}', "gone.properties"),
+    ):
+        workload.write_text(text + section + "\n")
+        found = CliRunner().invoke(app, ["bench", "plan", str(workload), "--launcher", "process"])
+        assert found.exit_code == 2, found.output
+        assert said in found.output
+
+
+def specification_at(path: Path, text: str) -> Specification:
+    path.write_text(text)
+    return load_specification(path)
+
+
 def test_what_cannot_be_a_control_broker_or_a_topic_is_refused(tmp_path: Path, broker: RunningBroker) -> None:
     workload = tmp_path / "told.yaml"
     workload.write_text(WORKLOAD.format(address=broker.address))
@@ -47,7 +83,7 @@ def test_what_cannot_be_a_control_broker_or_a_topic_is_refused(tmp_path: Path, b
         # Another name of the same broker, which the ids of the clusters tell.
         (
             (*run, "--telemetry", f"localhost:{broker.port}"),
-            f"--telemetry localhost:{broker.port} is the cluster under",
+            f"the control broker localhost:{broker.port} is the cluster under",
         ),
         ((*live, "--verdicts", "hw.telemetry"), "--verdicts hw.telemetry is the topic that load tasks publish to"),
         (final, f"there is no topic hw.telemetry at {broker.address}; bench run --telemetry"),

@@ -97,7 +97,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
                 "w.yaml:6: goals: unknown key; known here: schema, name, purpose, for_measurement, topics, producers, "
                 "consumers, records, load, phases, trials, checks, answer, slo, system, storage, host, faults, "
                 "restart, validity, "
-                "aims, variants, matrix, exclude"
+                "telemetry, aims, variants, matrix, exclude"
             ),
         ),
         # A misspelt key is named itself, not the key that is missing because of it.
