@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from highwater.pipeline.drill.kinds import KINDS
-from highwater.pipeline.drill.model import RoundResult
+from highwater.pipeline.drill.model import RoundResult, moment_name
 from highwater.pipeline.drill.results import ASKED, ROUNDS
 from highwater.pipeline.drill.verdict import REPLAYING_SHARE_MIN
+from tests.drills.consumer import MOMENTS
 
 ROUNDS_WANTED: Final = 200
 TIMES_WANTED: Final = 10
@@ -68,7 +69,7 @@ class Drilled:
         """How often the rarest moment of this sink came."""
         times = Counter(each.moment for each in self.reached)
         if self.is_consumer:
-            return min(times.values(), default=0)
+            return min(times[moment_name(moment)] for moment in MOMENTS)
         return min(times[name] for name in (*(point.value for point in KINDS[self.sink].points), "random"))
 
     @property
