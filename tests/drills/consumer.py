@@ -109,7 +109,7 @@ class Group:
         self._arguments = arguments
         # A process that has imported everything is forked for each member: a member costs next to nothing.
         self._context = get_context("forkserver")
-        self._context.set_forkserver_preload([__name__])
+        self._context.set_forkserver_preload(["tests.drills.consumer"])
         self.members: list[BaseProcess] = [self._start() for _ in range(MEMBERS)]
 
     def of(self, pid: int | None, rng: random.Random) -> BaseProcess:
@@ -290,6 +290,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/consumer-drill"))
     options = parser.parse_args(arguments)
+    # A drill that is asked to end takes its processes with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     statuses = [
         drill(kind, system, options.rounds, options.seed, options.out / system / kind, careless=options.careless)
         for system in options.systems
