@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import CharType, DecimalType, StructType, VarcharType
 
 from highwater.pipeline.database.columns import STRING, Column
+from highwater.pipeline.sink.errors import TaskLostError, of_job
+from highwater.pipeline.sink.grants import CHOICE, COMPUTED_AGAIN, GrantAddress, Grants, hosts_of
+from highwater.pipeline.source.session import is_in_one_process
+
+_SCHEMA = "piece binary"
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:
@@ -24,12 +30,47 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
 def arrow_pieces(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     """Tasks pack record batches into bytes, the driver takes them a partition at a time, and the next one meanwhile.
 
-    `toLocalIterator` alone makes an object of each value, and `toArrow` holds the whole batch.
+    `toLocalIterator` alone makes an object of each value, and `toArrow` holds the whole batch. Raises TaskLostError if
+    rows were computed again after the first ones were taken.
     """
-    packed = frame.mapInArrow(_pack, "piece binary")
+    if is_in_one_process(str(frame.sparkSession.sparkContext.master)):
+        return _taken(frame.mapInArrow(_pack, _SCHEMA))
+    return _taken_once(frame)
+
+
+def _taken_once(frame: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Where executors can be lost. Each partition is taken by a job of its own: between two of them, rows of a query
+    that is not deterministic could be computed again, and come out in another way. Therefore all rows are packed and
+    shuffled before the first one is taken, and a task that packs later is refused.
+    """
+    spark = frame.sparkSession
+    with Grants(*hosts_of(spark)) as grants:
+        packed = frame.mapInArrow(_PackBefore(grants.address), _SCHEMA)
+        try:
+            for piece in _taken(packed.repartition(max(1, spark.sparkContext.defaultParallelism))):
+                grants.end_choosing()
+                yield piece
+        except Exception as error:
+            ours = of_job(error)
+            if ours is error:
+                raise
+            raise ours from None
+
+
+def _taken(packed: DataFrame) -> Iterator[pa.RecordBatch]:
     for row in packed.toLocalIterator(prefetchPartitions=True):
         with pa.ipc.open_stream(row.piece) as reader:
             yield from reader
+
+
+@dataclass(frozen=True)
+class _PackBefore:
+    grants: GrantAddress
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from _pack(batches)
+        if not self.grants.ask(CHOICE):
+            raise TaskLostError(COMPUTED_AGAIN)
 
 
 def _pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,7 @@ from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.sender import BatchSender, FencedError, SequenceLostError
 from highwater.pipeline.sink.errors import TaskLostError
-from highwater.pipeline.sink.grants import CHOICE, GrantAddress
+from highwater.pipeline.sink.grants import CHOICE, COMPUTED_AGAIN, GrantAddress
 from highwater.pipeline.sink.options import SinkOptions
 from highwater.pipeline.sink.targets import Targets, with_partition
 from highwater.pipeline.sink.writing import Writing
@@ -66,7 +66,7 @@ class ChoosePartitions:
                 for _, found in targets.of(batch):
                     yield with_partition(found)
         if not self.grants.ask(CHOICE):
-            raise TaskLostError("rows were computed a second time while others of their batch were written")
+            raise TaskLostError(COMPUTED_AGAIN)
 
 
 @dataclass(frozen=True)

@@ -29,18 +29,16 @@ from highwater.pipeline.sink import batch_tasks
 from highwater.pipeline.sink.batch_tasks import REPORT_SCHEMA, ChoosePartitions, TaskReport, WriteTask
 from highwater.pipeline.sink.columns import written_columns
 from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
-from highwater.pipeline.sink.grants import GrantAddress, Grants
+from highwater.pipeline.sink.grants import GrantAddress, Grants, hosts_of
 from highwater.pipeline.sink.options import AT_LEAST_ONCE, SinkOptions, read_sink_options
 from highwater.pipeline.sink.speculation import refuse_speculation
 from highwater.pipeline.sink.targets import partition_count
-from highwater.pipeline.source.session import is_in_one_process
 
 TRIES: Final = 3
 """Of a batch whose task was lost or whose broker could not be reached, before the query fails."""
 _SERVERS: Final = "kafka.bootstrap.servers"
 _COLUMNS_TARGET: Final = "the topics of the column topic"
 _UNKNOWN_END: Final = "it is not known whether the transaction was committed"
-_LOOPBACK: Final = "127.0.0.1"
 _ONCE: Final = OncePerBatch()
 _LOG: Final = logging.getLogger(__name__)
 
@@ -197,7 +195,7 @@ class Sink:
     ) -> list[TaskReport]:
         """Write the rows. Returns what the tasks have written."""
         spark = frame.sparkSession
-        with Grants(*_hosts(spark)) as grants:
+        with Grants(*hosts_of(spark)) as grants:
             chosen = frame.select(*map(_as_bytes, columns))
             rows, only_partition = self._divided(chosen, counts, grants.address)
             task = WriteTask(
@@ -319,15 +317,6 @@ def _as_bytes(column: str) -> Any:
 def _with_partition(rows: DataFrame) -> Any:
     """The schema of the rows with the column that ChoosePartitions adds or replaces."""
     return rows.schema if "partition" in rows.columns else rows.withColumn("partition", F.lit(0)).schema
-
-
-def _hosts(spark: SparkSession) -> tuple[str, str]:
-    """Where the driver listens to tasks, and where tasks find it."""
-    context = spark.sparkContext
-    if is_in_one_process(str(context.master)):
-        return _LOOPBACK, _LOOPBACK
-    host = str(context.getConf().get("spark.driver.host", _LOOPBACK))
-    return str(context.getConf().get("spark.driver.bindAddress", host)), host
 
 
 def _task_count(spark: SparkSession) -> int:

@@ -19,7 +19,10 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple
 
+from pyspark.sql import SparkSession
+
 from highwater.pipeline.errors import ClientError, SettingsError
+from highwater.pipeline.source.session import is_in_one_process
 
 _TOKEN_BYTES: Final = 16
 _TASK: Final = struct.Struct(">i")
@@ -29,6 +32,8 @@ CHOICE: Final = -1
 _YES, _NO = b"y", b"n"
 _TIMEOUT_S: Final = 30.0
 _LEAST_S: Final = 0.001
+_LOOPBACK: Final = "127.0.0.1"
+COMPUTED_AGAIN: Final = "rows were computed a second time while others of their batch were written"
 
 
 class GrantAddress(NamedTuple):
@@ -77,6 +82,11 @@ class Grants:
         self._listening.close()
         self._thread.join(_TIMEOUT_S)
 
+    def end_choosing(self) -> None:
+        """The rows are being taken: from now on, nothing may be computed for the shuffle."""
+        with self._lock:
+            self._given.add(CHOICE)
+
     def _serve(self) -> None:
         while True:
             try:
@@ -107,6 +117,15 @@ class Grants:
                 answer = _NO if task in self._given else _YES
                 self._given.add(task)
         asking.sendall(answer)
+
+
+def hosts_of(spark: SparkSession) -> tuple[str, str]:
+    """Where the driver listens to tasks, and where tasks find it."""
+    context = spark.sparkContext
+    if is_in_one_process(str(context.master)):
+        return _LOOPBACK, _LOOPBACK
+    host = str(context.getConf().get("spark.driver.host", _LOOPBACK))
+    return str(context.getConf().get("spark.driver.bindAddress", host)), host
 
 
 def _listen(host: str) -> socket.socket:
