@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -31,6 +32,7 @@ EQUAL: Final = ("Tumbling windows", "Two streams joined", "Messages sent twice",
 _REAL_TIME: Final = "In real time"
 _JAVA: Final = "kafka"
 _DEADLINE_S: Final = 240
+_REFUSAL: Final = re.compile(r"STREAMING_REAL_TIME_MODE\.(\w+)")
 
 
 def compare_recipes(scratch: Path) -> str:
@@ -162,5 +164,8 @@ def _what_is_taken(spark: SparkSession, broker: str, scratch: Path) -> list[str]
             query.stop()
             taken.append(f"{name} is taken{' and ended' if ended else ''}")
         except PySparkException as error:
-            sys.stdout.write(f"real-time mode refuses {name}: {error.getCondition() or str(error)[:100]}\n")
+            found = _REFUSAL.search(str(error))
+            sys.stdout.write(f"real-time mode refuses {name}: {found[1] if found else error}\n")
+            if found is None:
+                taken.append(f"{name}: {str(error)[:300]}")
     return taken
