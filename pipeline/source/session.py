@@ -41,6 +41,8 @@ _PROBES_MIN: Final = 8
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 _PYTHON_TIMEOUT_S: Final = 60
 _listened_to: Final[WeakSet[SparkSession]] = WeakSet()
+_sent_to: Final[set[str]] = set()
+"""Applications that have the package: Spark refuses a file of the same name from another folder."""
 
 
 def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
@@ -57,10 +59,12 @@ def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FilteringDataSource)
     if not is_in_one_process(str(context.master)):
-        # Executors fetch the file itself with their first task, and those that join later do so then.
-        scratch = tempfile.mkdtemp(prefix="highwater-")
-        atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-        context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", FOLDERS)))
+        if context.applicationId not in _sent_to:
+            # Executors fetch the file itself with their first task, and those that join later do so then.
+            scratch = tempfile.mkdtemp(prefix="highwater-")
+            atexit.register(shutil.rmtree, scratch, ignore_errors=True)
+            context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", FOLDERS)))
+            _sent_to.add(context.applicationId)
         _check_executors(context, (*LIBRARIES, *imports))
     if spark not in _listened_to:
         spark.streams.addListener(FinishedBatches())
