@@ -24,7 +24,7 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 # What Spark says, and the way out that it does not say.
 _WAYS_OUT: Final = {
     "Python worker failed to connect back": "a Python worker did not start within 10 s: the host is too busy",
-    "Multiple streaming jobs detected": "another query runs with this checkpoint: stop one of them",
+    "Multiple streaming ": "another query runs with this checkpoint: stop one of them",
     "driver worker exited unexpectedly": "Spark's workers may lack protobuf: pip install protobuf",
 }
 

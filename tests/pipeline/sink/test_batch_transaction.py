@@ -167,6 +167,23 @@ def test_an_older_driver_is_fenced(copy: Copy) -> None:
     copy.check()
 
 
+def test_a_target_that_is_created_again_has_lost_the_marker(copy: Copy) -> None:
+    """Kafka forgets the offsets of a topic with it: what the sink had written there is gone, and it says so."""
+    copy.fill(20)
+    copy.run(copy.sink().write)
+    copy.fill(20)
+    copy.topics.delete(copy.target)
+    copy.topics.create(copy.target, copy.partitions)
+    text = failure(lambda: copy.run(copy.sink().write))
+    assert "nothing is stored under this name, and the query is at its batch" in text
+    assert copy.topics.rows(copy.target, copy.partitions) == []
+    number = max(int(each.name) for each in (copy.checkpoint / "offsets").iterdir() if each.name.isdecimal())
+    assert f"first_batch={number} says that the sink was added" in text
+    added = Sink(copy.topics.address, copy.name, copy.target, first_batch=number)
+    copy.run(added.write)
+    assert len(copy.topics.rows(copy.target, copy.partitions, read_committed=True)) == 40
+
+
 def test_a_second_query_with_the_same_transactional_id_is_refused(copy: Copy, tmp_path: Path) -> None:
     copy.fill(20)
     copy.run(copy.sink().write)

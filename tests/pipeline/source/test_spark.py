@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from highwater.common.package_archive import write_archive
 from highwater.pipeline.errors import SettingsError
@@ -187,6 +189,66 @@ def test_a_stream_over_a_topic_that_was_created_again(spark: SparkSession, topic
         stream.run()
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_a_topic_that_is_created_again_while_a_query_reads_it(
+    spark: SparkSession, topics: Topics, tmp_path: Path, fails: str
+) -> None:
+    name = f"reborn-{fails}"
+    topics.create(name)
+    topics.produce(name, 10)
+    given = options(topics, subscribe=name, startingOffsets="earliest", failOnDataLoss=fails)
+    seen: list[Row] = []
+    frame = spark.readStream.format("highwater").options(**given).load()
+    writer = frame.writeStream.foreachBatch(lambda batch, _: seen.extend(batch.toArrow().to_pylist()))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        wait_until(lambda: len(seen) == 10, "the records of the first topic")
+        topics.delete(name)
+        topics.create(name)
+        topics.produce(name, 15)
+        if fails == "true":
+            with pytest.raises(StreamingQueryException, match=f"DataLossError: {name}(-0 is gone| was deleted and)"):
+                query.awaitTermination(60)
+            assert len(seen) == 10
+        else:
+            wait_until(lambda: len(seen) == 25, "all records of the second topic")
+            assert [row["offset"] for row in seen] == [*range(10), *range(15)]
+    finally:
+        query.stop()
+
+
+@pytest.mark.spark
+def test_a_second_query_with_the_same_checkpoint_takes_over(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    """In one application Spark stops the first."""
+    topics.create("shared")
+    topics.produce("shared", 10)
+    given = options(topics, subscribe="shared", startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    seen: list[int] = []
+
+    def start() -> StreamingQuery:
+        frame = spark.readStream.format("highwater").options(**given).load()
+        writer = frame.writeStream.foreachBatch(lambda batch, _: seen.extend(row.offset for row in batch.collect()))
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+
+    first = start()
+    try:
+        wait_until(lambda: len(seen) == 10, "the first query")
+        second = start()
+        try:
+            topics.produce("shared", 10)
+            wait_until(lambda: len(seen) == 20, "the second query")
+            assert not first.isActive
+            assert first.exception() is None
+            assert seen == list(range(20))
+        finally:
+            second.stop()
+    finally:
+        first.stop()
+
+
 def test_the_archive_for_executors_has_what_a_task_imports(tmp_path: Path) -> None:
     archive = write_archive(tmp_path, "archive", FOLDERS)
     site = str(Path(pytest.__file__).parents[1])
@@ -209,5 +271,8 @@ def test_a_python_without_highwater_is_named_before_the_first_read(spark: SparkS
     try:
         with pytest.raises(SettingsError, match=f"cannot import highwater; set PYSPARK_PYTHON={sys.executable}"):
             register(spark)
+        python.write_text("#!/bin/sh\necho google.protobuf\n")
+        with pytest.raises(SettingsError, match=f"{python} has no google.protobuf; .*python -m pip install protobuf$"):
+            register(spark, imports=["google.protobuf"])
     finally:
         spark.sparkContext.pythonExec = before

@@ -1,0 +1,92 @@
+"""Executors whose Python is another than the driver's: without libraries, and without this package."""
+
+from __future__ import annotations
+
+import stat
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.sink.batch_transaction import Sink
+from highwater.pipeline.source import HighwaterDataSource, register
+from tests.pipeline.source.topics import Topics
+from tests.pipeline.spark_session import spark_session
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300)]
+
+LIBRARIES = str(Path(np.__file__).parents[1])
+ON_EXECUTOR = "HIGHWATER_TEST_ON_EXECUTOR"
+
+
+class Pythons:
+    """Paths of interpreters that are this one on the driver, and another one on executors."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def make(self, name: str, *packages: str) -> str:
+        """packages: folders that it can import from. An installation that is editable is not among them."""
+        home = self._folder / name
+        venv.create(home, with_pip=False)
+        (site,) = home.glob("lib/python*/site-packages")
+        (site / "test.pth").write_text("\n".join(packages))
+        script = self._folder / f"{name}.sh"
+        script.write_text(
+            f'#!/bin/sh\n[ -n "${ON_EXECUTOR}" ] && exec {home}/bin/python "$@"\nexec {sys.executable} "$@"\n'
+        )
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        return str(script)
+
+
+@pytest.fixture(scope="module")
+def pythons(tmp_path_factory: pytest.TempPathFactory) -> Pythons:
+    return Pythons(tmp_path_factory.mktemp("pythons"))
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = {
+        "spark__master": "local-cluster[1,1,700]",
+        "spark__executor__memory": "700m",
+        f"spark__executorEnv__{ON_EXECUTOR}": "1",
+        "spark__executorEnv__PYTHONPATH": "",
+    }
+    with spark_session(tmp_path_factory.mktemp("spark"), **settings) as session:
+        yield session
+
+
+def test_what_executors_lack(
+    spark: SparkSession, topics: Topics, pythons: Pythons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("far")
+    topics.produce("far", 20)
+    topics.create("copied", 2)
+    cluster = {"kafka.bootstrap.servers": topics.address}
+
+    def far() -> DataFrame:
+        return spark.read.format("highwater").options(**cluster, subscribe="far").load()
+
+    libraries = pythons.make("libraries", LIBRARIES)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", libraries)
+    spark.dataSource.register(HighwaterDataSource)
+    with pytest.raises(PySparkException, match="ModuleNotFoundError: No module named 'highwater'"):
+        far().collect()
+
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", pythons.make("bare"))
+    with pytest.raises(SettingsError, match=r"^executor on .*/bare/bin/python has no crc32c, cramjam, kio, numpy"):
+        register(spark)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", libraries)
+    with pytest.raises(SettingsError, match=r"^executor on .* has no tests; install it there: python -m pip install"):
+        register(spark, imports=["json", "tests"])
+
+    register(spark)
+    assert far().count() == 20
+    Sink(cluster, "copy", "copied").append(far().select("key", "value"))
+    assert len(topics.rows("copied", 2, read_committed=True)) == 20
