@@ -25,15 +25,13 @@ def test_each_group_reads_all_partitions_of_all_topics(make_plan: PlanMaker, bro
     assert result.lag[-1] == 0
 
 
-def test_consumers_wait_for_a_backlog_and_catch_up(make_plan: PlanMaker) -> None:
+def test_consumers_wait_for_a_backlog(make_plan: PlanMaker) -> None:
     result = run_load(make_plan(start_after_backlog_bytes=150_000, measure_s=3))
     assert (result.delivery.received, result.delivery.lost) == (6000, 0)
     assert result.backlog is not None
     assert result.backlog.bytes >= 150_000
     assert result.backlog.built_at_s is not None
     assert result.backlog.built_at_s >= 0.75
-    assert result.backlog.caught_up_at_s is not None
-    assert result.backlog.drain_records_per_s is not None
     assert sum(result.received[: int(result.backlog.built_at_s)]) == 0
     assert max(result.lag) >= 1500
     assert result.lag[-1] == 0
@@ -46,6 +44,16 @@ def test_consumers_that_wait_for_the_load_read_it_all_afterwards(make_plan: Plan
     assert result.received[0] == 0
     assert result.backlog is not None
     assert (result.backlog.records, result.backlog.bytes) == (2000, 200_000)
+    assert result.backlog.drain_records_per_s is not None
+
+
+@pytest.mark.slow
+def test_consumers_catch_up_with_a_backlog(make_plan: PlanMaker) -> None:
+    """Producers go on long enough for a busy host, too: who catches up with the end of the load does not count."""
+    result = run_load(make_plan(start_after_backlog_bytes=150_000, measure_s=12))
+    assert (result.delivery.received, result.delivery.lost) == (24_000, 0)
+    assert result.backlog is not None
+    assert result.backlog.caught_up_at_s is not None
     assert result.backlog.drain_records_per_s is not None
 
 
