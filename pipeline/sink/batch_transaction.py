@@ -258,7 +258,7 @@ class Sink:
                 # The marker will say how it ended.
                 raise
             raise SinkError(f"{_UNKNOWN_END}: {lost}") from None
-        if batch is None and error is not None and error.is_retriable:
+        if batch is None and error is not None and (error.is_retriable or error.code is FORGOTTEN):
             # The last of several tries: an earlier one may have ended it.
             raise SinkError(f"{_UNKNOWN_END}: {error}")
         self._check(error, "the transaction cannot be committed")

@@ -70,10 +70,12 @@ def sink(monkeypatch: pytest.MonkeyPatch, end: BrokerError | None = None, first_
     return Sink("127.0.0.1:9092", "copy", "out", first_batch=first_batch)
 
 
+@pytest.mark.parametrize("code", [ErrorCode.concurrent_transactions, ErrorCode.invalid_producer_id_mapping])
 def test_a_frame_whose_commit_may_have_worked_is_not_written_again(
-    monkeypatch: pytest.MonkeyPatch, runs: list[object]
+    monkeypatch: pytest.MonkeyPatch, runs: list[object], code: ErrorCode
 ) -> None:
-    slow = sink(monkeypatch, BrokerError(ErrorCode.concurrent_transactions))
+    """The brokers forget no producer whose transaction is open: it has ended, one way or the other."""
+    slow = sink(monkeypatch, BrokerError(code))
     with pytest.raises(SinkError, match=r"^it is not known whether the transaction was committed: "):
         slow.append(FRAME)
     assert len(runs) == 1
