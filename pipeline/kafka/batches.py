@@ -53,7 +53,9 @@ _LENGTH_OVERHEAD: Final = _OFFSET_AND_LENGTH.size
 _CRC_COVERS_FROM: Final = 21
 _MAGIC_POSITION: Final = 16
 _MINIMUM_LENGTH: Final = HEADER_SIZE - _LENGTH_OVERHEAD
-_RECORD_BYTES_MIN: Final = 7
+RECORD_BYTES_MIN: Final = 7
+"""Of one without key and value."""
+TOO_MANY_RECORDS: Final = "a batch claims more records than its bytes can hold"
 _TRUSTED_COUNT_MAX: Final = 1 << 20
 
 Int64s = NDArray[np.int64]
@@ -225,13 +227,13 @@ def _check(batches: Batches, of: Partition) -> None:
     if not len(batches):
         return
     room_for = np.where(
-        batches.codec == Codec.NONE, (batches.size_bytes - HEADER_SIZE) // _RECORD_BYTES_MIN, np.iinfo(np.int32).max
+        batches.codec == Codec.NONE, (batches.size_bytes - HEADER_SIZE) // RECORD_BYTES_MIN, np.iinfo(np.int32).max
     )
     faults = (
         (batches.base_offset < 0, "a batch has a negative offset"),
         (batches.last_offset < batches.base_offset, "a batch ends before it begins"),
         (batches.record_count < 0, "a batch has a negative number of records"),
-        (batches.record_count > room_for, "a batch claims more records than its bytes can hold"),
+        (batches.record_count > room_for, TOO_MANY_RECORDS),
         (batches.codec > Codec.ZSTD, "a batch has a compression that does not exist"),
     )
     for wrong, what in faults:

@@ -9,7 +9,7 @@ import numpy as np
 
 from highwater.broker.records.batch import Codec, CorruptBatch
 from highwater.broker.records.compress import decompress
-from highwater.pipeline.kafka.batches import Batches, Partition
+from highwater.pipeline.kafka.batches import RECORD_BYTES_MIN, TOO_MANY_RECORDS, Batches, Partition
 from highwater.pipeline.kafka.records import Octets, Region
 
 _BODY_BYTES_MAX: Final = 256 << 20
@@ -52,6 +52,8 @@ def unpack(data: memoryview, batches: Batches, of: Partition) -> Unpacked:
             piece = data[start:end] if codec is Codec.NONE else decompress(codec, data[start:end])
         except CorruptBatch as error:
             of.refuse(int(batches.base_offset[index]), f"a batch of {end - start} bytes cannot be unpacked: {error}")
+        if count > len(piece) // RECORD_BYTES_MIN:
+            of.refuse(int(batches.base_offset[index]), f"{TOO_MANY_RECORDS}; the log is damaged")
         if pieces and size_bytes + len(piece) > _BODY_BYTES_MAX:
             batches = batches.where(np.arange(len(batches)) < index)
             break

@@ -281,6 +281,18 @@ def test_damage_under_a_right_crc(position: int, form: str, value: int, text: st
         read(good + bad)
 
 
+@pytest.mark.parametrize("count", [2048, 1 << 30])
+def test_compressed_records_that_are_too_few_bytes(count: int) -> None:
+    batch = batch_of(1, 43)[:HEADER_SIZE] + compress(Codec.ZSTD, b"\x10" + bytes(511))
+    _LENGTH.pack_into(batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, Codec.ZSTD)
+    _RECORD_COUNT.pack_into(batch, 57, count)
+    _LAST_OFFSET_DELTA.pack_into(batch, 23, count - 1)
+    update_crc(batch, 0, len(batch))
+    with pytest.raises(RecordsError, match=r"^t-3 at offset 43: a batch claims more records than its bytes can hold"):
+        read(batch)
+
+
 @together
 @given(body=st.binary(max_size=60), count=st.integers(1, 4), codec=st.sampled_from([Codec.NONE, Codec.ZSTD]))
 def test_random_bytes_as_records_are_refused_or_read_like_the_plain_decoder(
