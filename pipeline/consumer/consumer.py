@@ -297,9 +297,10 @@ class Consumer:
     def _topic_ids(self, topics: set[str]) -> dict[str, str]:
         """Without the topics that are not there. Raises KafkaException."""
         found = {}
-        for topic, described in self._admin.describe_topics(TopicCollection(sorted(topics))).items():
+        asked = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=_ANSWER_S)
+        for topic, described in asked.items():
             try:
-                found[topic] = str(described.result(_ANSWER_S).topic_id)
+                found[topic] = str(described.result().topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise

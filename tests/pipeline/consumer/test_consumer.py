@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from highwater.pipeline.consumer import Consumer
 from highwater.pipeline.consumer.consumer import LostError
 from highwater.pipeline.consumer.offsets_table import TABLE, OffsetsError
-from highwater.pipeline.errors import DatabaseError, SettingsError
+from highwater.pipeline.errors import ClientError, DatabaseError, SettingsError
 from tests.pipeline.database.tables import Database
 from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
@@ -214,6 +216,17 @@ def test_records_wait_while_no_broker_says_which_topic_they_are_of(
         until_rows(reader, seen, 20)
     assert not failures
     assert seen.rows() == [(0, offset) for offset in range(20)]
+
+
+def test_a_longer_silence_of_all_brokers_is_no_other_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The admin client of librdkafka waits for longer than its futures were asked to."""
+    monkeypatch.setattr("highwater.pipeline.consumer.consumer._ANSWER_S", 0.2)
+    settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
+    with Consumer(settings, ["orders"], f"sqlite:{tmp_path}/a.db", name="x") as reader:
+        record: Any = SimpleNamespace(topic=lambda: "orders")
+        assert not reader._is_of_known_topics([record])
+        with pytest.raises(ClientError, match=r"^consumer x: "):
+            reader._take([("orders", 0)])
 
 
 def test_offsets_of_another_version(topics: Topics, database: Database, seen: Seen) -> None:
