@@ -157,9 +157,10 @@ class Conductor:
         elif (waiting := self._await_reached(point, state)) is None:
             state.reached = False
             return
-        state.reached = True
         self._look()
-        self._strike(stop, waiting, state)
+        state.reached = self._strike(stop, waiting, state)
+        if not state.reached:
+            self._tell(f"round {state.number}: there was no {stop.victim.value} to kill")
 
     def _produce(self, state: _RoundState, up_to: int) -> None:
         """Those of the round's records up to `up_to` that were not produced yet."""
@@ -216,9 +217,11 @@ class Conductor:
 
     # Victims
 
-    def _strike(self, stop: Stop, waiting: int | None, state: _RoundState) -> None:
+    def _strike(self, stop: Stop, waiting: int | None, state: _RoundState) -> bool:
+        """Whether the victim was there: without one, the round proves nothing."""
         victim, driver = stop.victim, self._driver
         assert driver is not None
+        struck = True
         match victim:
             case Victim.DRIVER:
                 self._replace_driver(driver.kill)
@@ -229,9 +232,9 @@ class Conductor:
                 shutil.rmtree(self._checkpoint, ignore_errors=True)
                 self._query = self._new_query({"resumeFrom": self._setting.output.resume_from})
             case Victim.WORKER:
-                driver.kill_worker(waiting, self._rng)
+                struck = driver.kill_worker(waiting, self._rng)
             case Victim.EXECUTOR:
-                driver.kill_executor(waiting, self._rng)
+                struck = driver.kill_executor(waiting, self._rng)
             case Victim.BROKER | Victim.DATABASE:
                 server = self._setting.servers[victim]
                 server.kill()
@@ -240,25 +243,30 @@ class Conductor:
                 server.start()
             case Victim.SUCCESSOR:
                 self._replace_driver(None)
-                self._await_successor(state)
+                struck = self._await_successor(state)
                 self._watch(state, self._rng.uniform(0, _SUCCESSOR_HEAD_START_S))
                 self._may_act_until_s = time.monotonic() + _LAST_DEEDS_S
         self._stops.release()
+        return struck
 
-    def _await_successor(self, state: _RoundState) -> None:
-        """Until the sink of the second driver has the batch, or waits for a lock that the first holds."""
+    def _await_successor(self, state: _RoundState) -> bool:
+        """Until the sink of the second driver has the batch, or waits for a lock that the first holds; False if no
+        second driver runs the query.
+        """
         firsts = {process_id for ghost in self._ghosts for process_id in ghost.process_ids}
         before = len(self._stops.journal())
         deadline_s = time.monotonic() + _REACH_DEADLINE_S
+        of_second: list[str] = []
         while time.monotonic() < deadline_s:
             self._running_driver(state)
             later = self._stops.journal()[before:]
             of_second = [point.name for point, process_id in later if process_id not in firsts]
             if any(name.startswith("SINK") for name in of_second):
-                return
+                return True
             if of_second:
                 deadline_s = min(deadline_s, time.monotonic() + _SUCCESSOR_LOCKED_OUT_S)
             time.sleep(_POLL_S)
+        return bool(of_second)
 
     def _replace_driver(self, kill: Callable[[], None] | None) -> None:
         """The old one may do its last deeds until the end of the round."""

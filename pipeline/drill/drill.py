@@ -186,7 +186,8 @@ def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list
         if kind.has_server
         else "this sink has no database server",
         Victim.CHECKPOINT: "" if kind.resumes else "this sink does not say where a new query goes on",
-        Victim.EXECUTOR: "" if asked.master and not asked.master.startswith("local[") else "give --master",
+        # Those of other masters are processes of other daemons, and often of other hosts.
+        Victim.EXECUTOR: "" if asked.master.startswith("local-cluster[") else "give --master local-cluster[2,1,1024]",
     }
     for victim in asked.victims:
         if reason := cannot.get(victim):
@@ -227,7 +228,7 @@ def _is_violated(results: Sequence[RoundResult]) -> bool:
 
 
 def line(result: RoundResult) -> str:
-    came = "" if result.reached else ", which did not come"
+    came = "" if result.reached else ", which does not count"
     return (
         f"round {result.number}: {result.victim} at {result.moment}{came}; {result.lost} lost, {result.twice} twice, "
         f"{result.replays_skipped} replays skipped, {result.restarts} starts, {result.duration_s:g} s"

@@ -43,7 +43,7 @@ def plan_rounds(
 
 
 def _victims_at(moment: Moment, victims: Sequence[Victim]) -> list[Victim]:
-    """A second driver needs a first that waits; who has no checkpoint yet cannot lose it.
+    """A second driver needs a first that waits; a query that has no checkpoint yet cannot lose it.
 
     Spark repeats a committed batch if its query ends: more of that.
     """

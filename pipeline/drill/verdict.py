@@ -18,7 +18,7 @@ REPLAYING_SHARE_MIN: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class Verdict:
     rounds: int
-    """In which the moment came."""
+    """In which the moment came and the victim was killed."""
     not_reached: int
     replaying_rounds: int
     replays_skipped: int
@@ -52,7 +52,7 @@ class Verdict:
 def judge(results: Sequence[RoundResult], moments: Sequence[Moment], *, times_min: int, skips: bool) -> Verdict:
     """times_min: how often each moment has to come. skips: the sink recognises batches that it has committed.
 
-    A round counts if its moment came. What is lost or twice counts in any case.
+    A round counts if its moment came and its victim was killed. What is lost or twice counts in any case.
     """
     counted = [each for each in results if each.reached]
     times = {moment_name(moment): 0 for moment in moments}
