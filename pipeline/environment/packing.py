@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import sys
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from highwater.common.nearest import did_you_mean
 from highwater.common.package_archive import copy_package
@@ -21,8 +23,9 @@ from highwater.pipeline.source.session import FOLDERS, LIBRARIES
 
 DISTRIBUTIONS: Final = (*LIBRARIES, "protobuf")
 """What tasks need, and transformWithState."""
-# Spark brings its own Python files to executors. Its package from PyPI is half a gigabyte.
-_OF_SPARK: Final = {"pyspark", "pyspark-client", "pyspark-connect", "py4j"}
+# Spark brings its own Python files to executors; its package from PyPI is half a gigabyte. What tasks need of highwater
+# is copied from where it runs.
+_COME_ALONG: Final = {"highwater", "pyspark", "pyspark-client", "pyspark-connect", "py4j"}
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _FAST: Final = 1
 _SCRIPT: Final = """\
@@ -55,10 +58,9 @@ def pack(folder: Path, more: Iterable[str] = ()) -> Packed:
 
     Both appear as a whole. Raises SettingsError if one of them is there already, or a distribution is not installed.
     """
+    _refuse_existing(folder)
     archive = folder.with_name(f"{folder.name}.tar.gz")
-    for path in (folder, archive):
-        if path.exists():
-            raise SettingsError(f"{path} is there already: remove it, or name another folder")
+    _refuse_existing(archive)
     chosen = {each.name: each for each in _with_requirements((*DISTRIBUTIONS, *more))}
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -72,6 +74,11 @@ def pack(folder: Path, more: Iterable[str] = ()) -> Packed:
     except OSError as error:
         raise SettingsError(f"{folder}: cannot write it: {error.strerror or error}") from None
     return Packed(folder, archive, tuple(sorted(f"{each.name} {each.version}" for each in chosen.values())))
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.exists():
+        raise SettingsError(f"{path} is there already: remove it, or name another folder")
 
 
 def _fill(made: Path, distributions: Iterable[metadata.Distribution]) -> None:
@@ -93,9 +100,14 @@ def _files(distribution: metadata.Distribution) -> Iterator[tuple[Path, str]]:
     """Files that can be imported or are data of a module; not its commands, nor headers for a compiler."""
     if distribution.files is None:
         raise SettingsError(f"{distribution.name}: there is no list of its files; install it with pip")
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+    if origin.get("dir_info", {}).get("editable"):
+        source = unquote(urlsplit(origin["url"]).path)
+        raise SettingsError(f"{distribution.name} is installed as editable, without its files: pip install {source}")
     for file in distribution.files:
         path = Path(str(distribution.locate_file(file)))
-        if ".." in file.parts or "__pycache__" in file.parts or "include" in file.parts[:-1]:
+        is_header = "include" in file.parts[:-1] and file.suffix != ".py"
+        if ".." in file.parts or "__pycache__" in file.parts or is_header:
             continue
         if path.is_file():
             yield path, str(file)
@@ -104,7 +116,7 @@ def _files(distribution: metadata.Distribution) -> Iterator[tuple[Path, str]]:
 def _with_requirements(names: Iterable[str]) -> Iterator[metadata.Distribution]:
     """These and what they require, as far as it is installed: the others are for other systems."""
     asked = list(names)
-    waiting, seen = list(asked), set(_OF_SPARK)
+    waiting, seen = list(asked), set(_COME_ALONG)
     while waiting:
         name = waiting.pop()
         if _normal(name) in seen:
