@@ -75,9 +75,13 @@ def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path
         environment[_JAVA_OPTIONS] = f"-Djava.io.tmpdir={scratch} {os.environ.get(_JAVA_OPTIONS, '')}".strip()
         folders = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
         every = {**folders, **local, **_SETTINGS, **settings, "spark.master": master, "spark.app.name": name}
-        environment[_ARGUMENTS] = arguments_of_submit(scratch / "settings.properties", every)
         cleanup.enter_context(environment_variables(environment))
-        yield _start(every, log, cleanup)
+        file = scratch / "settings.properties"
+        with environment_variables({_ARGUMENTS: arguments_of_submit(file, every)}):
+            gateway = _launch(log, cleanup)
+        # Java has read it, and a process that is killed would leave it behind.
+        file.unlink()
+        yield _start(gateway, every, log, cleanup)
 
 
 def arguments_of_submit(file: Path, settings: Mapping[str, str]) -> str:
@@ -88,15 +92,11 @@ def arguments_of_submit(file: Path, settings: Mapping[str, str]) -> str:
     return f"--properties-file {shlex.quote(str(file))} --load-spark-defaults {others}"
 
 
-def _start(settings: Mapping[str, str], log: Path, cleanup: contextlib.ExitStack) -> SparkSession:
-    from pyspark import SparkConf, SparkContext
+def _launch(log: Path, cleanup: contextlib.ExitStack) -> Any:
+    """Start Java. Raises SettingsError."""
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
-    from pyspark.sql import SparkSession
 
-    from highwater.pipeline.source import register
-
-    master = settings["spark.master"]
     log.parent.mkdir(parents=True, exist_ok=True)
     output = cleanup.enter_context(log.open("wb"))
     with ThreadPoolExecutor(1) as pool:
@@ -107,6 +107,16 @@ def _start(settings: Mapping[str, str], log: Path, cleanup: contextlib.ExitStack
     except PySparkRuntimeError:
         raise SettingsError(f"Spark's Java process ended: {first_error_in(log)}") from None
     cleanup.callback(_end_java, gateway)
+    return gateway
+
+
+def _start(gateway: Any, settings: Mapping[str, str], log: Path, cleanup: contextlib.ExitStack) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from highwater.pipeline.source import register
+
+    master = settings["spark.master"]
     before = {number: signal.getsignal(number) for number in (signal.SIGINT,)}
     conf = SparkConf().setAll(list(settings.items()))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,19 @@ def test_settings_are_not_among_the_arguments_of_a_process(tmp_path: Path, monke
 def test_arguments_of_the_environment_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--queue night pyspark-shell")
     assert arguments_of_submit(tmp_path / "file", {}).endswith(" --queue night pyspark-shell")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_no_file_keeps_settings_when_java_has_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    settings = {"spark.driver.memory": "600m", "spark.hadoop.password": "hidden"}
+    with spark_session("name", "local[1]", settings, tmp_path / "log") as spark:
+        assert spark.sparkContext.getConf().get("spark.hadoop.password") == "hidden"
+        java: Any = spark.sparkContext._jvm
+        assert java.java.lang.Runtime.getRuntime().maxMemory() <= 600 << 20
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert [path for path in files if b"hidden" in path.read_bytes()] == []
 
 
 def test_what_is_no_master_is_refused_before_java_starts(tmp_path: Path) -> None:
