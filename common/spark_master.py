@@ -24,8 +24,8 @@ def master_fault(master: str) -> str | None:
         host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
-        except OSError as error:
-            faults.append(error.strerror or str(error))
+        except (OSError, UnicodeError) as error:  # UnicodeError: an empty or too long part of the host's name
+            faults.append(getattr(error, "strerror", None) or str(error))
         else:
             return None
     return f"the Spark master {master} does not answer: {faults[0]}"

@@ -21,6 +21,10 @@ def test_what_is_no_master(master: str) -> None:
     assert str(master_fault(master)).startswith(f"{master!r} is not a Spark master: use local[N]")
 
 
+def test_a_host_name_that_cannot_be() -> None:
+    assert str(master_fault("spark://a..b:7077")).startswith("the Spark master spark://a..b:7077 does not answer: ")
+
+
 def test_one_address_that_answers_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as gone:
         gone_port, there_port = gone.getsockname()[1], there.getsockname()[1]
