@@ -49,13 +49,14 @@ def parquet_writer(path: Path, table: str) -> Iterator[Any]:
 def write_in_row_groups(writer: Any, tables: Iterable[pa.Table]) -> int:
     """Write tables, several of them as one row group if they are small. Returns the number of rows."""
     waiting: list[pa.Table] = []
-    rows = 0
+    waiting_bytes = rows = 0
     for table in tables:
         waiting.append(table)
+        waiting_bytes += table.nbytes
         rows += table.num_rows
-        if sum(part.nbytes for part in waiting) >= _ROW_GROUP_BYTES:
+        if waiting_bytes >= _ROW_GROUP_BYTES:
             writer.write_table(pa.concat_tables(waiting))
-            waiting = []
+            waiting, waiting_bytes = [], 0
     if waiting:
         writer.write_table(pa.concat_tables(waiting))
     return rows

@@ -55,10 +55,9 @@ def run_plan(
 
     resume: continue the run in `out` (`bench.runs.resume` checks what must be the same). retry_invalid: measure its
     invalid and failed trials again. drive: a function that runs the trials, if not block by block in the order of the
-    plan. calibration: copied to `out`. telemetry: where load tasks publish their figures; default: as the
-    workload says. For the other parameters see
-    `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when the run cannot start, NotComparableError when
-    `out` or the calibration is of another host.
+    plan. calibration: copied to `out`. telemetry: where load tasks publish live figures; default: as the workload says.
+    For the other parameters see `Run`. Raises UsageError, ResultDirectoryError and LoadSetupError when the run cannot
+    start, NotComparableError when `out` or the calibration is of another host.
     """
     started_s = time.monotonic()
     choice = launcher or LauncherChoice()
