@@ -53,7 +53,7 @@ class RefusedBatchError(PipelineError):
 
 
 class SequenceLostError(RefusedBatchError):
-    """The broker knows another sequence of the producer than the sender, or none: one with a new epoch can go on."""
+    """The broker knows another sequence of the producer than the sender, or none: a new epoch lets it go on."""
 
 
 @dataclass(slots=True)

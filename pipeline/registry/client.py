@@ -90,7 +90,7 @@ def _asked(settings: RegistrySettings, what: str, ask: Any) -> Any:
 
 @lru_cache(maxsize=_CACHED)
 def client_of(settings: RegistrySettings) -> Any:
-    """Not connected yet. Raises SettingsError, without the extra `registry` too."""
+    """Not connected yet. Raises SettingsError, also if the extra `registry` is not installed."""
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
