@@ -19,9 +19,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -87,12 +87,11 @@ def _measured(arm: str, workload: Path, place: Path, measure_s: int, *, job: boo
             for process in processes:
                 send(process, signal.SIGSTOP)
         run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        killer = threading.Thread(target=_kill, args=(address, processes, measure_s, run))
-        if arm == "killed":
-            killer.start()
-        text, _ = run.communicate()
-        if arm == "killed":
-            killer.join()
+        with ThreadPoolExecutor(1) as pool:
+            kill = pool.submit(_kill, address, processes, measure_s, run) if arm == "killed" else None
+            text, _ = run.communicate()
+        if kill is not None and not kill.result():
+            raise SystemExit(f"{arm}: the run ended with {run.returncode} before its pipeline was killed: {text}")
         try:
             (trial,) = RunResult(place / "out").trials
         except ValueError:
@@ -110,15 +109,16 @@ def _pipeline(place: Path, *, job: bool) -> Iterator[tuple[list[Process], str]]:
         yield processes, address
 
 
-def _kill(address: str, processes: Sequence[Process], measure_s: int, run: Process) -> None:
-    """Kill the pipeline in the middle of the measured phase."""
+def _kill(address: str, processes: Sequence[Process], measure_s: int, run: Process) -> bool:
+    """Kill the pipeline in the middle of the measured phase. Returns whether the load went on after that."""
     while not _publishes(address):
         if run.poll() is not None:
-            return
+            return False
         time.sleep(_LOOK_S)
     time.sleep(_WARMUP_S + measure_s / 2 - 1)
     for process in processes:
         send(process, signal.SIGKILL)
+    return run.poll() is None
 
 
 def _publishes(address: str) -> bool:
@@ -130,6 +130,7 @@ def _publishes(address: str) -> bool:
 def _faults(summary: TrialSummary) -> list[str]:
     delivery = summary.delivery
     found = [f"{name} {count}" for name in ("lost", "failed", "duplicated") if (count := getattr(delivery, name))]
+    found += [] if delivery.sent else ["no record sent"]
     return found + ([summary.verdict.state] if summary.verdict.state == "invalid" else [])
 
 
