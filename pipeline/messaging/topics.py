@@ -74,9 +74,9 @@ class Topics:
             return
         replicas = -1 if like is None else self._replicas.get(like, -1)
         config = {**self._size_limit(like), **config}
-        made = self._admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic]
+        new = NewTopic(topic, partitions, replicas, config=config)
         try:
-            made.result(_TIMEOUT_S)
+            self._admin.create_topics([new], request_timeout=_TIMEOUT_S)[topic].result()
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise ClientError(f"topic {topic} cannot be created: {failure.args[0].str()}") from None
@@ -87,7 +87,8 @@ class Topics:
         if self.need(topic) >= partitions:
             return
         try:
-            self._admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT_S)
+            grown = self._admin.create_partitions([NewPartitions(topic, partitions)], request_timeout=_TIMEOUT_S)
+            grown[topic].result()
         except KafkaException as failure:
             if failure.args[0].code() != KafkaError.INVALID_PARTITIONS:
                 raise ClientError(f"topic {topic} cannot grow: {failure.args[0].str()}") from None
@@ -98,7 +99,7 @@ class Topics:
             return {}
         resource = ConfigResource(ResourceType.TOPIC, like)
         try:
-            entries: Any = self._admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+            entries: Any = self._admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result()
         except KafkaException:
             return {}  # not everybody may read settings; the broker's default holds then
         return {"max.message.bytes": str(int(entries["max.message.bytes"].value) + _ROOM_FOR_HEADERS_BYTES)}
@@ -131,9 +132,10 @@ class Topics:
     def delete_before(self, offsets: Mapping[Partition, int]) -> None:
         """Delete the records before these offsets. Raises ClientError."""
         wanted = [TopicPartition(*partition, offset) for partition, offset in offsets.items()]
-        for partition, future in self._admin.delete_records(wanted).items() if wanted else ():
+        asked = self._admin.delete_records(wanted, request_timeout=_TIMEOUT_S) if wanted else {}
+        for partition, future in asked.items():
             try:
-                future.result(_TIMEOUT_S)
+                future.result()
             except KafkaException as failure:
                 raise ClientError(
                     f"{partition.topic}-{partition.partition}: its records cannot be deleted: {failure.args[0].str()}"

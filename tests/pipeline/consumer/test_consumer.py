@@ -219,7 +219,7 @@ def test_records_wait_while_no_broker_says_which_topic_they_are_of(
 
 
 def test_a_longer_silence_of_all_brokers_is_no_other_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The admin client of librdkafka waits for longer than its futures were asked to."""
+    """A request of librdkafka's admin client lasts for 60 s by default, and the callers wait for 30 s."""
     monkeypatch.setattr("highwater.pipeline.consumer.consumer._ANSWER_S", 0.2)
     settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     with Consumer(settings, ["orders"], f"sqlite:{tmp_path}/a.db", name="x") as reader:
