@@ -53,7 +53,7 @@ unit: setup-dev ## The tests of `make test` alone
 .PHONY: test-slow
 # In the order of their names: by itself xdist begins with the files of many tests, and the long ones have few.
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(PYTEST) --no-loadscope-reorder -m slow --timeout 600
+	$(PYTEST) --no-loadscope-reorder -m slow --timeout 600 --durations 25
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can

@@ -26,10 +26,10 @@ from highwater.pipeline.drill.model import Launch, Moment, RoundResult, Victim
 from highwater.pipeline.drill.names import NAME
 from highwater.pipeline.drill.outputs import Output
 from highwater.pipeline.drill.plan import plan_rounds
+from highwater.pipeline.drill.preload import FOLDER as PRELOAD
 from highwater.pipeline.drill.results import Results
 from highwater.pipeline.drill.servers import OurBroker, Server
 from highwater.pipeline.drill.verdict import Verdict, judge
-from highwater.pipeline.environment.preload import python_path
 
 _TIMES_MIN: Final = 10
 _ROUNDS_FOR_TIMES_MIN: Final = 200
@@ -219,8 +219,8 @@ def _environment(asked: Asked, java: Java) -> dict[str, str]:
     found = {"JAVA_HOME": str(java.home)}
     if asked.master and not asked.master.startswith("local"):
         return {**found, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
-    of_this_python = {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": python_path()}
-    return {**found, **of_this_python, "SPARK_LOCAL_IP": "127.0.0.1"}
+    path = os.pathsep.join(filter(None, (PRELOAD, os.environ.get("PYTHONPATH"))))
+    return {**found, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": path}
 
 
 def _is_violated(results: Sequence[RoundResult]) -> bool:

@@ -20,7 +20,6 @@ from highwater.common.errors import MissingDependencyError
 from highwater.common.java_properties import format_properties
 from highwater.common.spark_java import find_spark_java
 from highwater.common.spark_master import master_fault
-from highwater.pipeline.environment.preload import python_path
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.run.failures import first_error_in, not_accepted, reason_of, refusal_in
 
@@ -69,8 +68,6 @@ def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path
             }
         python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
         environment["PYSPARK_PYTHON"] = python
-        if master.startswith("local") and python == sys.executable:
-            environment["PYTHONPATH"] = python_path()
         # So that a JVM that is killed leaves nothing behind.
         environment[_JAVA_OPTIONS] = f"-Djava.io.tmpdir={scratch} {os.environ.get(_JAVA_OPTIONS, '')}".strip()
         folders = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}

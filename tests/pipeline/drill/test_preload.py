@@ -1,4 +1,4 @@
-"""Python processes of Spark import from installed files, and daemons import what workers need."""
+"""Python processes of a drill's driver import from installed files, and daemons import what workers need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from highwater.pipeline.environment.preload import FOLDER
+from highwater.pipeline.drill.preload import FOLDER
 
 
 def python(program: str, *arguments: str, path: Path) -> str:
@@ -27,8 +27,3 @@ def test_a_daemon_has_what_its_workers_need(tmp_path: Path) -> None:
     program = "import sys; print('highwater.pipeline.source.data_source' in sys.modules)"
     assert python(program, path=tmp_path) == "False"
     assert python(program, "pyspark.daemon", path=tmp_path) == "True"
-
-
-def test_the_file_of_the_host_runs_too(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.of_the_host = True\n", "utf-8")
-    assert python("import sys; print(sys.of_the_host)", path=tmp_path) == "True"
