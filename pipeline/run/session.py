@@ -69,7 +69,9 @@ def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path
         python = os.environ.get("PYSPARK_PYTHON") or settings.get("spark.pyspark.python") or sys.executable
         environment["PYSPARK_PYTHON"] = python
         # So that a JVM that is killed leaves nothing behind.
-        environment[_JAVA_OPTIONS] = f"-Djava.io.tmpdir={scratch} {os.environ.get(_JAVA_OPTIONS, '')}".strip()
+        environment[_JAVA_OPTIONS] = (
+            f"-Djava.io.tmpdir={shlex.quote(str(scratch))} {os.environ.get(_JAVA_OPTIONS, '')}".strip()
+        )
         folders = {"spark.local.dir": str(scratch), "spark.sql.warehouse.dir": str(scratch / "warehouse")}
         every = {**folders, **local, **_SETTINGS, **settings, "spark.master": master, "spark.app.name": name}
         cleanup.enter_context(environment_variables(environment))

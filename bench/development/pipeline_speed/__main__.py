@@ -59,8 +59,7 @@ def main(
         *(["--only", *" --only ".join(parts).split()] if only else []),
         *(["--page", str(page_file)] if page_file else []),
     ]
-    lines = page.head(os.getloadavg()[0], rounds, " ".join([_COMMAND, *options]))
-    sys.stdout.write("\n".join(lines) + "\n")
+    conditions = page.conditions(os.getloadavg()[0], rounds, " ".join([_COMMAND, *options]))
     chooser = random.Random(1)
     measures = {
         Part.READING: lambda: _reading(records, rounds, chooser),
@@ -69,17 +68,17 @@ def main(
         Part.DATABASES: lambda: _databases(int(records * _SHARE_OF_WRITES), rounds, chooser),
         Part.TOPICS: lambda: _topics(records, rounds, chooser),
     }
+    sections: list[page.Section] = []
     for part in parts:
-        more = measures[part]()
-        lines += more
-        sys.stdout.write("\n".join(more) + "\n")
+        sections.append(measures[part]())
+        sys.stdout.write("\n".join(sections[-1].lines) + "\n")
         sys.stdout.flush()
         if page_file is not None:
-            page_file.write_text("\n".join(lines) + "\n", "utf-8")
+            page_file.write_text("\n".join(page.whole(sections, conditions)) + "\n", "utf-8")
+    sys.stdout.write("\n".join([*conditions, "", *(each for section in sections for each in section.answers)]) + "\n")
 
 
-def _reading(records: int, rounds: int, chooser: random.Random) -> list[str]:
-    lines = page.reading_head()
+def _reading(records: int, rounds: int, chooser: random.Random) -> page.Section:
     with pinned_broker() as address, Client(settings_of({"bootstrap.servers": address})) as client:
         filled = [
             fill(client, f"t{number}", shape, int(records * shape.record_share))
@@ -87,12 +86,15 @@ def _reading(records: int, rounds: int, chooser: random.Random) -> list[str]:
         ]
         with session(1, _first_processor()) as spark:
             passes = reading.measure(spark, address, filled, rounds, chooser)
-    for topic, shape in zip(filled, reading.TOPICS, strict=True):
-        lines += page.reading_table(topic, shape.name.partition(", batches")[0], passes[topic.name])
-    return lines
+    return page.reading(
+        [
+            (topic, shape.name.partition(", batches")[0], passes[topic.name])
+            for topic, shape in zip(filled, reading.TOPICS, strict=True)
+        ]
+    )
 
 
-def _micro_batches(rounds: int, seconds: int, chooser: random.Random) -> list[str]:
+def _micro_batches(rounds: int, seconds: int, chooser: random.Random) -> page.Section:
     with pinned_broker() as address, Client(settings_of({"bootstrap.servers": address})) as client:
         create(client, "steady")
         with session(2, set(range(os.cpu_count() or 1))) as spark:
@@ -100,7 +102,7 @@ def _micro_batches(rounds: int, seconds: int, chooser: random.Random) -> list[st
     return page.micro_batch_table(streams, seconds)
 
 
-def _latency(rounds: int, seconds: int, chooser: random.Random) -> list[str]:
+def _latency(rounds: int, seconds: int, chooser: random.Random) -> page.Section:
     with (
         pinned_broker() as address,
         Client(settings_of({"bootstrap.servers": address})) as client,
@@ -110,11 +112,11 @@ def _latency(rounds: int, seconds: int, chooser: random.Random) -> list[str]:
     return page.latency_table(found, seconds)
 
 
-def _databases(rows: int, rounds: int, chooser: random.Random) -> list[str]:
+def _databases(rows: int, rounds: int, chooser: random.Random) -> page.Section:
     return page.database_tables(databases.measure(rows, rounds, chooser), rows)
 
 
-def _topics(records: int, rounds: int, chooser: random.Random) -> list[str]:
+def _topics(records: int, rounds: int, chooser: random.Random) -> page.Section:
     written = int(records * _SHARE_OF_WRITES)
     with pinned_broker() as address, Client(settings_of({"bootstrap.servers": address})) as client:
         alone = topics.measure_alone(client, address, written, rounds, chooser)

@@ -1,9 +1,10 @@
-"""What was measured, as a page of tables."""
+"""What was measured, as a page: what was found first, then tables, then how it was measured."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from statistics import median
@@ -24,12 +25,25 @@ Other programs kept the host busy: wall times and micro-batches say little here,
 """
 
 
-def head(load_average: float, rounds: int, command: str) -> list[str]:
-    facts = collect()
-    return f"""\
-# Speed of pipelines
+@dataclass(frozen=True)
+class Section:
+    """answers: what was found, a sentence each. lines: the tables, in Markdown."""
 
-Measured on {datetime.now(UTC):%Y-%m-%d}, {facts.cpu_model}, {plural(os.cpu_count() or 1, "processor")}, load average
+    answers: Sequence[str]
+    lines: Sequence[str]
+
+
+def whole(sections: Sequence[Section], conditions: Sequence[str]) -> list[str]:
+    answers = [f"- {answer}" for section in sections for answer in section.answers]
+    return ["# Speed of pipelines", "", *answers, *(line for each in sections for line in each.lines), *conditions]
+
+
+def conditions(load_average: float, rounds: int, command: str) -> list[str]:
+    facts = collect()
+    return f"""
+## How it was measured
+
+On {datetime.now(UTC):%Y-%m-%d}, {facts.cpu_model}, {plural(os.cpu_count() or 1, "processor")}, load average
 {load_average:.1f} before the first pass; PySpark {metadata.version("pyspark")}, connector 4.2.0. Medians of
 {plural(rounds, "round")}; readers and writers take turns in a random order. All of it again:
 
@@ -42,17 +56,28 @@ take part, except for the broker, which has a processor of its own.
 {_BUSY if load_average > (os.cpu_count() or 1) else ""}""".splitlines()
 
 
-def reading_head() -> list[str]:
-    return """
+def reading(topics_read: Sequence[tuple[Topic, str, Mapping[str, Reads]]]) -> Section:
+    """topics_read: each topic, its name in the page, and its passes by reader."""
+    lines = """
 ## Batch reads on one processor
 
 `java` is Spark's Kafka connector; `java, tuned` has `kafka.max.poll.records=20000` and
 `kafka.max.partition.fetch.bytes=4194304`. What a read costs before its first record, and each record more, follow from
 the difference to a read of a tenth of the topic.
 """.splitlines()
+    answers = []
+    for topic, shape, reads in topics_read:
+        lines += _reading_table(topic, shape, reads)
+        java, tuned, ours = (reads[name].whole for name in (JAVA, JAVA_TUNED, OURS))
+        answers.append(
+            f"Records of {shape} are read at {rate_text(topic.count / median(each.wall_s for each in ours))} on one "
+            f"processor: {_by_wall(tuned, ours)} times the speed of Spark's Kafka connector when that is tuned, "
+            f"{_by_wall(java, ours)} times with its defaults, and {_by_cpu(tuned, ours)} times the tuned one by CPU."
+        )
+    return Section(answers, lines)
 
 
-def reading_table(topic: Topic, shape: str, reads: Mapping[str, Reads]) -> list[str]:
+def _reading_table(topic: Topic, shape: str, reads: Mapping[str, Reads]) -> list[str]:
     titles = ["reader", "records/s", "values", "records per CPU second", "ratio to java", "to java, tuned"]
     titles += ["to that, by CPU", "CPU before the first record", "CPU of a record more", "ratio to java, tuned"]
     lines = [
@@ -87,7 +112,7 @@ def reading_table(topic: Topic, shape: str, reads: Mapping[str, Reads]) -> list[
     return lines
 
 
-def micro_batch_table(streams: Mapping[str, micro_batches.Streams], seconds: int) -> list[str]:
+def micro_batch_table(streams: Mapping[str, micro_batches.Streams], seconds: int) -> Section:
     lines = f"""
 ## Micro-batches
 
@@ -103,10 +128,11 @@ the query's start() to the end of its first batch, with the processes that it ne
         p50, p95 = (duration_ns_text(_percentile(found, share) * _NS_PER_MS) for share in (0.5, 0.95))
         lines.append(f"| {name} | {p50} | {p95} | {len(found)} | {start} |")
     kafka, ours = (_percentile(streams[name].durations_ms, 0.5) for name in micro_batches.FORMATS)
-    return [*lines, "", f"The difference of the two p50 is {ours - kafka:+d} ms."]
+    answer = f"A micro-batch takes {ours} ms at the median, {ours - kafka:+d} ms beside Spark's Kafka connector."
+    return Section([answer], lines)
 
 
-def latency_table(found_ns: Mapping[str, Sequence[int]], seconds: int) -> list[str]:
+def latency_table(found_ns: Mapping[str, Sequence[int]], seconds: int) -> Section:
     lines = f"""
 ## From topic to topic
 
@@ -124,10 +150,10 @@ producer to a consumer of the second topic. The sinks are at least once; micro-b
         f"At the p50, real time takes {ratio_text(quick / ours)} the time of micro-batches of highwater, and "
         f"{ratio_text(quick / java)} that of kafka's."
     )
-    return [*lines, "", sentence]
+    return Section([sentence], lines)
 
 
-def database_tables(found: Mapping[str, Mapping[str, Sequence[Pass]]], rows: int) -> list[str]:
+def database_tables(found: Mapping[str, Mapping[str, Sequence[Pass]]], rows: int) -> Section:
     lines = f"""
 ## Databases
 
@@ -136,17 +162,21 @@ to the end of the commit, over one connection. The sink stores its progress in t
 `{databases.SINK_WITH_KEY}` replaces rows by the bigint, and all of its rows are new here. The others are the driver
 alone, without a progress.
 """.splitlines()
+    answers = []
     for database, passes in found.items():
         others = [name for name in passes if name not in (databases.SINK, databases.SINK_WITH_KEY)]
         lines += ["", f"### {database}", "", *_writers_table(passes, rows, "rows", others)]
-    return lines
+        sink = passes[databases.SINK]
+        beside = " and ".join(f"{_by_wall(passes[other], sink)} times the speed of {other}" for other in others)
+        answers.append(f"{database} takes {rate_text(rows / median(each.wall_s for each in sink))} rows: {beside}.")
+    return Section(answers, lines)
 
 
 def topic_tables(
     alone: Mapping[str, Sequence[Pass]], in_spark: Mapping[str, Sequence[Pass]], kills_s: Sequence[float], records: int
-) -> list[str]:
+) -> Section:
     middle, longest = (duration_ns_text(each * _NS_PER_S) for each in (median(kills_s), max(kills_s)))
-    return [
+    lines = [
         *f"""
 ## Topics
 
@@ -164,6 +194,15 @@ Through Spark, from a DataFrame in Spark's memory; `{topics.JAVA}` is Spark's Ka
         "A Python worker of the whole-batch sink is killed behind its last row. From SIGKILL to the commit of the same",
         f"batch: {middle} (longest {longest}).",
     ]
+    ours = alone[topics.WRITE]
+    speed = rate_text(records / median(each.wall_s for each in ours))
+    beside = _by_wall(alone[topics.LIBRDKAFKA], ours)
+    written = f"Records of {topics.VALUE_BYTES} B go into a topic at {speed} on one processor"
+    answers = [
+        f"{written}, {beside} times the speed of librdkafka from Python.",
+        f"After a killed worker, its batch is committed {middle} later (longest {longest}).",
+    ]
+    return Section(answers, lines)
 
 
 def _writers_table(passes: Mapping[str, Sequence[Pass]], count: int, what: str, others: Sequence[str]) -> list[str]:
