@@ -168,7 +168,8 @@ alone, without a progress.
         lines += ["", f"### {database}", "", *_writers_table(passes, rows, "rows", others)]
         sink = passes[databases.SINK]
         beside = " and ".join(f"{_by_wall(passes[other], sink)} times the speed of {other}" for other in others)
-        answers.append(f"{database} takes {rate_text(rows / median(each.wall_s for each in sink))} rows: {beside}.")
+        speed = rate_text(rows / median(each.wall_s for each in sink)).removesuffix("/s")
+        answers.append(f"{database} takes {speed} rows a second: {beside}.")
     return Section(answers, lines)
 
 
