@@ -1,4 +1,4 @@
-"""Finds a mistake in the name of a Spark master early: Spark would say it late, and in thirty lines."""
+"""The name of a Spark master; a mistake in it is found early: Spark would say it late, in thirty lines."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ _STANDALONE: Final = "spark://"
 _CONNECT_TIMEOUT_S: Final = 5
 
 
+def standalone_addresses(master: str) -> list[str]:
+    """HOST:PORT of each standalone master that it names; none for another kind of master."""
+    return master.removeprefix(_STANDALONE).split(",") if master.startswith(_STANDALONE) else []
+
+
 def master_fault(master: str) -> str | None:
     """One line if this is no master, or a standalone master of which no address answers; None otherwise."""
     if not _MASTER.fullmatch(master):
         return f"{master!r} is not a Spark master: use local[N], local[*], spark://HOST:PORT, yarn or k8s://URL"
-    if not master.startswith(_STANDALONE):
-        return None
     faults = []
-    for address in master.removeprefix(_STANDALONE).split(","):
+    for address in standalone_addresses(master):
         host, _, port = address.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
@@ -28,4 +31,4 @@ def master_fault(master: str) -> str | None:
             faults.append(getattr(error, "strerror", None) or str(error))
         else:
             return None
-    return f"the Spark master {master} does not answer: {faults[0]}"
+    return f"the Spark master {master} does not answer: {faults[0]}" if faults else None

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from highwater.common.spark_master import standalone_addresses
 from highwater.pipeline import errors
 from highwater.pipeline.exit_codes import EXIT_DATA_LOSS, EXIT_FAILED, EXIT_USAGE
 
@@ -15,7 +16,6 @@ _TRACE: Final = "Traceback (most recent call last):"
 _BUILTINS: Final = "builtins"
 _LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
 _JAVA_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
-_STANDALONE: Final = "spark://"
 _CAUSE: Final = "Caused by: "
 _SAME_SETTINGS: Final = "spark.authenticate*, spark.ssl.rpc.* and spark.network.crypto.* have to be those of the master"
 _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
@@ -66,10 +66,8 @@ def _explain(error: BaseException) -> tuple[str, str]:
 
 def refusal_in(log: str, master: str) -> str | None:
     """One line if no address of a standalone master took the application, by what Java has printed so far."""
-    if not master.startswith(_STANDALONE):
-        return None
-    addresses = master.removeprefix(_STANDALONE).split(",")
-    if not all(f"Failed to connect to master {address}" in log for address in addresses):
+    addresses = standalone_addresses(master)
+    if not addresses or not all(f"Failed to connect to master {address}" in log for address in addresses):
         return None
     if "SaslException" in log:
         return f"the Spark master {master} refuses spark.authenticate.secret: it has another one"

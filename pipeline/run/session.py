@@ -19,7 +19,7 @@ from highwater.common.environment_variables import environment_variables
 from highwater.common.errors import MissingDependencyError
 from highwater.common.java_properties import format_properties
 from highwater.common.spark_java import find_spark_java
-from highwater.common.spark_master import master_fault
+from highwater.common.spark_master import master_fault, standalone_addresses
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.run.failures import first_error_in, not_accepted, reason_of, refusal_in
 
@@ -143,6 +143,9 @@ def _start(gateway: Any, settings: Mapping[str, str], log: Path, cleanup: contex
 @contextlib.contextmanager
 def _ended_when_refused(gateway: Any, master: str, log: Path) -> Iterator[None]:
     """Spark would repeat three times in a minute what a master with another secret refuses at once."""
+    if not standalone_addresses(master):
+        yield
+        return
     ended = threading.Event()
 
     def watch() -> None:
