@@ -64,6 +64,8 @@ class Setting:
 class _RoundState:
     number: int
     keys: list[str]
+    is_last: bool = False
+    """No other driver is needed after it."""
     restarts: int = 0
     reached: bool = False
     partial: set[str] = field(default_factory=set)
@@ -86,17 +88,15 @@ class Conductor:
         self._driver: DriverProcess | None = None
         self._ghosts: list[DriverProcess] = []
         self._rounds_done = 0
-        self._is_last = False
         self._may_act_until_s = 0.0
         self._views: list[Mapping[str, int]] = []
 
     # Rounds
 
     def round(self, number: int, plan: RoundPlan, *, is_last: bool = False) -> RoundResult:
-        """is_last: no other driver is needed after it. Raises DrillError if something else than the pipeline fails."""
-        self._is_last = is_last
+        """is_last: of the drill. Raises DrillError if something else than the pipeline fails."""
         started_s = time.monotonic()
-        state = _RoundState(number, [f"{number}-{sequence}" for sequence in range(RECORDS_OF_A_ROUND)])
+        state = _RoundState(number, [f"{number}-{sequence}" for sequence in range(RECORDS_OF_A_ROUND)], is_last)
         skipped_before = self._stops.passages()[CrashPoint.SINK_SKIPPED]
         if plan.begins_query:
             self._change_query(state)
@@ -297,7 +297,7 @@ class Conductor:
             self._begin_query(self._driver)
             state.restarts += 1
             is_first_start = not self._rounds_done and state.restarts == 1
-            if self._setting.needs_standby and (is_first_start or not self._is_last):
+            if self._setting.needs_standby and (is_first_start or not state.is_last):
                 self._standby = self._start_driver()
         while event := self._driver.next_event():
             if event["event"] == "ended":
