@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import CharType, DecimalType, StructType, VarcharType
 
 from highwater.pipeline.database.columns import STRING, Column
-from highwater.pipeline.sink.errors import TaskLostError, of_job
+from highwater.pipeline.sink.errors import TaskLostError, errors_of_job
 from highwater.pipeline.sink.grants import CHOICE, COMPUTED_AGAIN, GrantAddress, Grants, hosts_of
 from highwater.pipeline.source.session import is_in_one_process
 
@@ -46,15 +46,10 @@ def _taken_once(frame: DataFrame) -> Iterator[pa.RecordBatch]:
     spark = frame.sparkSession
     with Grants(*hosts_of(spark)) as grants:
         packed = frame.mapInArrow(_PackBefore(grants.address), _SCHEMA)
-        try:
+        with errors_of_job():
             for piece in _taken(packed.repartition(max(1, spark.sparkContext.defaultParallelism))):
                 grants.end_choosing()
                 yield piece
-        except Exception as error:
-            ours = of_job(error)
-            if ours is error:
-                raise
-            raise ours from None
 
 
 def _taken(packed: DataFrame) -> Iterator[pa.RecordBatch]:

@@ -28,7 +28,7 @@ from highwater.pipeline.progress.rule import Decision, decide
 from highwater.pipeline.sink import batch_tasks
 from highwater.pipeline.sink.batch_tasks import REPORT_SCHEMA, ChoosePartitions, TaskReport, WriteTask
 from highwater.pipeline.sink.columns import written_columns
-from highwater.pipeline.sink.errors import SinkError, TaskLostError, of_job
+from highwater.pipeline.sink.errors import SinkError, TaskLostError, errors_of_job
 from highwater.pipeline.sink.grants import GrantAddress, Grants, hosts_of
 from highwater.pipeline.sink.options import AT_LEAST_ONCE, SinkOptions, read_sink_options
 from highwater.pipeline.sink.speculation import refuse_speculation
@@ -208,13 +208,8 @@ class Sink:
                 adds_partitions=not self._options.topic,
                 only_partition_of_task=only_partition,
             )
-            try:
+            with errors_of_job():
                 found = rows.mapInArrow(task, REPORT_SCHEMA).collect()
-            except Exception as error:
-                ours = of_job(error)
-                if ours is error:
-                    raise
-                raise ours from None
         reports = [TaskReport.from_bytes(bytes(row.report)) for row in found]
         _raise_for(reports)
         return reports

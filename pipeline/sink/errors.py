@@ -1,8 +1,10 @@
-"""The errors of sinks of topics, and how one line is found in what Spark reports of a task."""
+"""The errors of sinks, and how one line is found in what Spark reports of a task."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from highwater.pipeline.errors import WAY_OUT, DataLossError, PipelineError
@@ -20,6 +22,18 @@ class SinkError(PipelineError):
 
 class TaskLostError(SinkError):
     """A task did not end, or would have written a second time: the whole batch can be tried again."""
+
+
+@contextmanager
+def errors_of_job() -> Iterator[None]:
+    """Around a Spark job: raises what `of_job` makes of its error."""
+    try:
+        yield
+    except Exception as error:
+        ours = of_job(error)
+        if ours is error:
+            raise
+        raise ours from None
 
 
 def of_job(error: Exception) -> Exception:

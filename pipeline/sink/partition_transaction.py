@@ -29,7 +29,7 @@ from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Produce
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.sender import FENCED, BatchSender, FencedError, fenced_text
 from highwater.pipeline.sink.columns import written_columns
-from highwater.pipeline.sink.errors import SinkError, of_job
+from highwater.pipeline.sink.errors import SinkError, errors_of_job
 from highwater.pipeline.sink.options import EXACTLY_ONCE, SinkOptions, read_sink_options
 from highwater.pipeline.sink.speculation import refuse_speculation
 from highwater.pipeline.sink.writing import Writing
@@ -127,13 +127,8 @@ class Sink:
             refuse_speculation(frame.sparkSession)
         writer = StreamWriter(self._options, written_columns(frame.schema, self._options.topic))
         rows = frame.repartition(self._options.tasks) if self._options.tasks else frame
-        try:
+        with errors_of_job():
             answers = rows.mapInArrow(_task(writer), "record_count long, query_id string").collect()
-        except Exception as error:
-            ours = of_job(error)
-            if ours is error:
-                raise
-            raise ours from None
         written = [TaskWritten(each.record_count, each.query_id) for each in answers]
         writer.commit(list(written), batch_id)
         self.row_count += sum(each.record_count for each in written)
