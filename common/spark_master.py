@@ -1,4 +1,4 @@
-"""The name of a Spark master; a mistake in it is found early: Spark would say it late, in thirty lines."""
+"""The name of a Spark master, and a mistake in it found early: Spark says it late, in thirty lines."""
 
 from __future__ import annotations
 

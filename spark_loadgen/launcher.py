@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from highwater.common.environment_variables import environment_variables
 from highwater.common.package_archive import write_archive
 from highwater.common.spark_java import Java
+from highwater.common.spark_jvm import end_jvm, forget_jvm
 from highwater.common.spark_master import master_fault
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.java import find_java
@@ -165,6 +166,7 @@ class SparkLauncher:
         assert self._log_path is not None
         if SparkContext._active_spark_context is not None:
             raise LoadSetupError("a Spark application is already running in this process; stop it first")
+        forget_jvm(SparkContext)
         settings = {"spark.local.dir": str(scratch), **self._settings}
         conf = SparkConf().setAll(list(settings.items())).setMaster(self.master).setAppName(self._app_name)
         log = self._cleanup.enter_context(self._log_path.open("ab"))
@@ -399,12 +401,4 @@ def _end_java(launch: Background[Any]) -> None:
         gateway = launch.result()
     except Exception:
         return  # nothing was launched; _start_context has raised the error
-    gateway.shutdown()
-    gateway.proc.stdin.close()  # Spark's gateway server ends when its standard input does
-    try:
-        gateway.proc.wait(timeout=10)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
+    end_jvm(SparkContext, gateway)

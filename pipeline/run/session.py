@@ -19,6 +19,7 @@ from highwater.common.environment_variables import environment_variables
 from highwater.common.errors import MissingDependencyError
 from highwater.common.java_properties import format_properties
 from highwater.common.spark_java import find_spark_java
+from highwater.common.spark_jvm import end_jvm, forget_jvm
 from highwater.common.spark_master import master_fault, standalone_addresses
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.run.failures import first_error_in, not_accepted, reason_of, refusal_in
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOOPBACK: Final = "127.0.0.1"
-_END_TIMEOUT_S: Final = 30
 _POLL_S: Final = 0.5
 _ARGUMENTS: Final = "PYSPARK_SUBMIT_ARGS"
 _JAVA_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
@@ -93,11 +93,13 @@ def arguments_of_submit(file: Path, settings: Mapping[str, str]) -> str:
 
 def _launch(log: Path, cleanup: contextlib.ExitStack) -> Any:
     """Start Java. Raises SettingsError."""
+    from pyspark import SparkContext
     from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
     log.parent.mkdir(parents=True, exist_ok=True)
     output = cleanup.enter_context(log.open("wb"))
+    forget_jvm(SparkContext)
     with ThreadPoolExecutor(1) as pool:
         # In a thread, because Ctrl-C must not interrupt a launch that has not yet returned the process.
         launch = pool.submit(launch_gateway, None, {"stdout": output, "stderr": subprocess.STDOUT})
@@ -105,7 +107,7 @@ def _launch(log: Path, cleanup: contextlib.ExitStack) -> Any:
         gateway: Any = launch.result()
     except PySparkRuntimeError:
         raise SettingsError(f"Spark's Java process ended: {first_error_in(log)}") from None
-    cleanup.callback(_end_java, gateway)
+    cleanup.callback(end_jvm, SparkContext, gateway)
     return gateway
 
 
@@ -165,15 +167,3 @@ def _ended_when_refused(gateway: Any, master: str, log: Path) -> Iterator[None]:
 
 def _text(log: Path) -> str:
     return log.read_text("utf-8", "replace")
-
-
-def _end_java(gateway: Any) -> None:
-    with contextlib.suppress(Exception):
-        gateway.shutdown()
-    # Java ends when its standard input does.
-    gateway.proc.stdin.close()
-    try:
-        gateway.proc.wait(_END_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        gateway.proc.kill()
-        gateway.proc.wait()

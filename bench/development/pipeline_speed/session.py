@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from highwater.bench.development.pipeline_speed.connector import connector_jars
+from highwater.common.spark_jvm import end_jvm
 from highwater.pipeline.source import register
 from highwater.spark_loadgen.java import find_java
 
@@ -47,17 +47,8 @@ def session(cores: int, places: set[int]) -> Iterator[SparkSession]:
             yield spark
         finally:
             spark.stop()
-            _end_java()
+            # The next session has a JVM of its own: a JVM stays on the processors that it began on.
+            end_jvm(SparkContext, SparkContext._gateway)
             os.sched_setaffinity(0, placed_before)
             os.environ.clear()
             os.environ.update(before)
-
-
-def _end_java() -> None:
-    """The next session has a JVM of its own: a JVM stays on the processors that it began on."""
-    gateway: Any = SparkContext._gateway
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait(30)
-    SparkContext._gateway = None
-    SparkContext._jvm = None
