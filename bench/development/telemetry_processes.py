@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import psutil
 from confluent_kafka import Producer
 
 from highwater.bench.errors import UsageError
+from highwater.bench.systems.process import ready_line
 from highwater.bench.telemetry.control import TOPIC
 from highwater.bench.telemetry.store import Store
 from highwater.bench.telemetry.topics import make_topic
@@ -34,11 +34,11 @@ def control_broker(log_dir: Path) -> Iterator[tuple[subprocess.Popen[str], str]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None
-        ready = re.search(r"listening on (\S+) ", process.stdout.readline())
-        if ready is None:
+        address = ready_line(process.stdout.readline())
+        if address is None:
             raise RuntimeError("the control broker does not start")
-        make_topic(ready[1], {}, TOPIC)
-        yield process, ready[1]
+        make_topic(address, {}, TOPIC)
+        yield process, address
     finally:
         end_family(process)
 
