@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from highwater.common.nearest import did_you_mean
+from highwater.common.spark_master import master_fault
 from highwater.common.units import count_text, plural, wait_text
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.exit_codes import EXIT_INTERRUPTED, EXIT_OK
@@ -71,6 +72,8 @@ def _run(request: Request, display: Display, stop: Stop, cleanup: contextlib.Exi
     folder = request.file.resolve().parent
     pipeline = parse_pipeline(document, os.environ, folder, None)
     flows = _chosen(pipeline, request)
+    if fault := master_fault(request.master):
+        raise SettingsError(fault)
     if pipeline.trial:
         display.step(f"starting a broker for this trial with {', '.join(topic.name for topic in pipeline.trial)}")
         address = cleanup.enter_context(trial_broker(pipeline.trial))

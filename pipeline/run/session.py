@@ -20,7 +20,7 @@ from highwater.common.errors import MissingDependencyError
 from highwater.common.java_properties import format_properties
 from highwater.common.spark_java import find_spark_java
 from highwater.common.spark_jvm import end_jvm, forget_jvm
-from highwater.common.spark_master import master_fault, standalone_addresses
+from highwater.common.spark_master import standalone_addresses
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.run.failures import first_error_in, not_accepted, reason_of, refusal_in
 
@@ -46,10 +46,8 @@ _SETTINGS: Final = {
 def spark_session(name: str, master: str, settings: Mapping[str, str], log: Path) -> Iterator[SparkSession]:
     """A session with `format("highwater")`. settings: override those of this module. log: a file for Java's output.
 
-    Raises SettingsError if there is no Java, the master does not answer, or Spark does not start.
+    Raises SettingsError if there is no Java, or Spark does not start.
     """
-    if fault := master_fault(master):
-        raise SettingsError(fault)
     with contextlib.ExitStack() as cleanup:
         scratch = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="highwater-spark-")))
         try:

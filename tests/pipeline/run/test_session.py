@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from highwater.common.java_properties import parse_properties
-from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.run.session import arguments_of_submit, spark_session
 
 
@@ -43,12 +42,3 @@ def test_no_file_keeps_settings_when_java_has_read_them(tmp_path: Path, monkeypa
         assert java.java.lang.Runtime.getRuntime().maxMemory() <= 600 << 20
         files = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert [path for path in files if b"hidden" in path.read_bytes()] == []
-
-
-def test_what_is_no_master_is_refused_before_java_starts(tmp_path: Path) -> None:
-    with (
-        pytest.raises(SettingsError, match=r"^'spork://a:1' is not a Spark master: use local"),
-        spark_session("name", "spork://a:1", {}, tmp_path / "log"),
-    ):
-        pass
-    assert not (tmp_path / "log").exists()
