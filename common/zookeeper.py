@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from .errors import MissingDependencyError
+from .extras import how_to_install
 from .java import find_java
 
 # Its log framework included: without one, a start takes ten seconds.
@@ -82,9 +83,7 @@ def _jar_directory() -> Path:
     # Found without importing it, which takes a second.
     pyspark = find_spec("pyspark")
     if pyspark is None or pyspark.origin is None:
-        raise MissingDependencyError(
-            "ZooKeeper comes with PySpark, which is not installed: pip install 'highwater[bench]'"
-        )
+        raise MissingDependencyError(f"ZooKeeper comes with PySpark, which is not installed: {how_to_install('bench')}")
     return Path(pyspark.origin).parent / "jars"
 
 

@@ -157,6 +157,8 @@ def main() -> None:
         if extra is None:
             raise
         command = " ".join(("highwater", *sys.argv[1:2]))
-        typer.echo(f"error: {command} needs {error.name}: pip install 'highwater[{extra}]'", err=True)
+        from highwater.common.extras import how_to_install  # here, as no other call needs it
+
+        typer.echo(f"error: {command} needs {error.name}: {how_to_install(extra)}", err=True)
         status = 2
     sys.exit(status)

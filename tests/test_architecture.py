@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "bench.telemetry",
         "common",
     ),
-    FRONT_DOOR: tuple(f"{room}.cli" for room in ROOMS if room != "common"),
+    FRONT_DOOR: ("common.extras", *(f"{room}.cli" for room in ROOMS if room != "common")),
 }
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
@@ -159,7 +159,7 @@ SANS_IO = (
     "pipeline/source/limits.py",
     "pipeline/source/offsets.py",
     "pipeline/source/bounds.py",
-    "pipeline/source/option_values.py",
+    "pipeline/option_values.py",
     "pipeline/source/options.py",
     "pipeline/source/ranges.py",
     "pipeline/source/sizes.py",

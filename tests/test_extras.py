@@ -11,6 +11,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from highwater.cli import EXTRAS
+from highwater.common.extras import how_to_install
 from tests.test_dependencies import requirements_of
 
 # Whoever imports one of these learns that it is not installed.
@@ -24,6 +25,11 @@ sys.meta_path.insert(0, Missing())
 """
 WITHOUT = f"MISSING = {sorted(EXTRAS['bench'] | EXTRAS['pipeline'])}\n{WITHOUT_SOME}"
 MAIN = f"{WITHOUT}\nfrom highwater.cli import main; main()"
+# Without a broker, it comes as far as its database.
+OPEN_ONE = """
+with Consumer({"bootstrap.servers": "127.0.0.1:9"}, ["t"], f"sqlite:{sys.argv[1]}", name="n"):
+    print("opened")
+"""
 EVERY_MODULE = """
 import importlib, pkgutil
 from highwater import broker, tuning
@@ -59,7 +65,7 @@ def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: highwater {arguments[0]} needs ")
-    assert line.endswith(f": pip install 'highwater[{extra}]'")
+    assert line.endswith(f": {how_to_install(extra)}")
 
 
 @pytest.mark.parametrize(
@@ -76,12 +82,12 @@ def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str
         (
             "pyarrow",
             ("bench", "telemetry", "show", "{out}"),
-            "error: highwater bench needs pyarrow: pip install 'highwater[pipeline]'",
+            f"error: highwater bench needs pyarrow: {how_to_install('pipeline')}",
         ),
         (
             "pyspark",
             ("bench", "telemetry", "live", "--control", "127.0.0.1:9", "--state", "{out}"),
-            "error: highwater bench needs pyspark: pip install 'highwater[bench]'",
+            f"error: highwater bench needs pyspark: {how_to_install('bench')}",
         ),
     ],
 )
@@ -105,8 +111,17 @@ def test_help_and_the_other_rooms_come_without_them(arguments: tuple[str, ...]) 
 
 def test_a_package_that_is_missing_of_the_core_is_no_matter_of_the_extra() -> None:
     done = run("import sys; sys.modules['kio'] = None; from highwater.cli import main; main()", "broker", "start")
-    assert "highwater[bench]" not in done.stderr
+    assert "pip install" not in done.stderr
     assert done.returncode == 1
+
+
+def test_a_consumer_without_spark_needs_the_extra_database_alone(tmp_path: Path) -> None:
+    brought = {canonicalize_name(each.name) for each in requirements_of("database")}
+    missing = sorted((EXTRAS["bench"] | EXTRAS["pipeline"]) - brought)
+    assert "pyspark" in missing
+    code = f"MISSING = {missing}\n{WITHOUT_SOME}\nfrom highwater.pipeline.consumer import Consumer\n{OPEN_ONE}"
+    done = run(code, tmp_path / "offsets.db")
+    assert (done.returncode, done.stdout) == (0, "opened\n"), done.stderr
 
 
 @pytest.mark.parametrize("extras", [("bench", "observe"), ("pipeline",)])

@@ -9,6 +9,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.exports import ExportedFile
 from highwater.bench.exports.trials import METRIC_COLUMNS, columns, rows
 from highwater.bench.results import RunResult
+from highwater.common.extras import how_to_install
 
 
 def export(result: RunResult) -> list[ExportedFile]:
@@ -17,9 +18,7 @@ def export(result: RunResult) -> list[ExportedFile]:
         import pandas
         import pyarrow
     except ImportError as error:
-        raise UsageError(
-            f"parquet needs {error.name}, which is not installed: pip install 'highwater[parquet]'"
-        ) from None
+        raise UsageError(f"parquet needs {error.name}, which is not installed: {how_to_install('parquet')}") from None
     names = columns(result)
     frame = pandas.DataFrame(rows(result), columns=names)
     for name in names:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from highwater.bench.errors import UsageError
+from highwater.common.extras import how_to_install
 
 
 @contextmanager
@@ -16,4 +17,4 @@ def named_extra() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("duckdb", "pyarrow"):
             raise
-        raise UsageError(f"a lake needs {error.name}, which is not installed: pip install 'highwater[lake]'") from None
+        raise UsageError(f"a lake needs {error.name}, which is not installed: {how_to_install('lake')}") from None

@@ -14,7 +14,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,7 +78,9 @@ class Manifest:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._path = directory / MANIFEST_FILE
-        self._inode: int | None = None
+        self._read_file: int | None = None
+        """A descriptor of the file that was read: as long as it is open, no other file gets its inode number."""
+        self._close: Callable[[], object] = lambda: None
         self._read_bytes = 0
         self._groups: list[Group] = []
         self._runs: dict[str, tuple[KeptRun, Group]] = {}
@@ -132,9 +135,7 @@ class Manifest:
         self.check()
         try:
             with self._path.open("rb") as file:
-                state = os.fstat(file.fileno())
-                if state.st_ino != self._inode or state.st_size < self._read_bytes:
-                    self._inode, self._read_bytes, self._groups, self._runs = state.st_ino, 0, [], {}
+                self._forget_if_another(file.fileno())
                 file.seek(self._read_bytes)
                 text = file.read()
         except FileNotFoundError:
@@ -143,6 +144,17 @@ class Manifest:
         for line in whole.splitlines():
             self._take(line)
         self._read_bytes += len(whole)
+
+    def _forget_if_another(self, descriptor: int) -> None:
+        """Begin anew with another file than the one that was read, or where that one has become shorter."""
+        state = os.fstat(descriptor)
+        is_same = self._read_file is not None and os.path.samestat(state, os.fstat(self._read_file))
+        if is_same and state.st_size >= self._read_bytes:
+            return
+        self._close()
+        self._read_file = os.dup(descriptor)
+        self._close = weakref.finalize(self, os.close, self._read_file)
+        self._read_bytes, self._groups, self._runs = 0, [], {}
 
     def _take(self, line: bytes) -> None:
         try:

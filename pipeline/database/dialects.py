@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from highwater.common.extras import how_to_install
 from highwater.pipeline.database.address import MYSQL, POSTGRESQL, Address
 from highwater.pipeline.database.dialect import Dialect
 from highwater.pipeline.errors import SettingsError
@@ -19,9 +20,7 @@ def dialect_of(address: Address) -> Dialect:
 
             return Mysql(address)
     except ImportError as error:
-        raise SettingsError(
-            f"{address.shown} needs the driver {error.name}: pip install 'highwater[database]'"
-        ) from None
+        raise SettingsError(f"{address.shown} needs the driver {error.name}: {how_to_install('database')}") from None
     from highwater.pipeline.database.sqlite import Sqlite
 
     return Sqlite(address)

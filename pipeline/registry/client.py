@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+from highwater.common.extras import how_to_install
 from highwater.pipeline.errors import ClientError, SettingsError
 
 PREFIX: Final = "schema.registry."
@@ -94,7 +95,7 @@ def client_of(settings: RegistrySettings) -> Any:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient
     except ImportError as error:
-        raise SettingsError(f"value.format needs {error.name}: pip install 'highwater[registry]'") from None
+        raise SettingsError(f"value.format needs {error.name}: {how_to_install('registry')}") from None
     try:
         # By default it asks for the newest schema of a subject once, and Spark's processes outlive a query.
         own = {"timeout": _TIMEOUT_S, "max.retries": 3, "cache.latest.ttl.sec": 0}

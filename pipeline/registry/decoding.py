@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from highwater.common.extras import how_to_install
 from highwater.pipeline.errors import RecordsError, SettingsError
 from highwater.pipeline.kafka.columns import schema_of
 from highwater.pipeline.kafka.reader import OffsetRange
@@ -57,7 +58,7 @@ class ColumnFormat:
             return self._format(self.reader)
         except ImportError as error:
             raise SettingsError(
-                f"{self.column}.format={self.kind} needs {error.name}: pip install 'highwater[registry]'"
+                f"{self.column}.format={self.kind} needs {error.name}: {how_to_install('registry')}"
             ) from None
         except SettingsError as error:
             raise SettingsError(f"{self.column}.format={self.kind}, subject {self.subject}: {error}") from None

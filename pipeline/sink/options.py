@@ -12,6 +12,7 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka import settings
 from highwater.pipeline.kafka.encode import BATCH_BYTES
 from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
+from highwater.pipeline.option_values import OptionValues
 
 AT_LEAST_ONCE: Final = "at_least_once"
 EXACTLY_ONCE: Final = "exactly_once"
@@ -82,53 +83,38 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
         raise SettingsError("kafka.bootstrap.servers is missing; write it as HOST:PORT, several with commas between")
     _check_constant(options, "kafka.acks", ("all", "-1"), "an idempotent producer needs all")
     _check_constant(options, "kafka.enable.idempotence", ("true",), "a sink is always idempotent")
-    delivery = _choice(options, "delivery", (AT_LEAST_ONCE, EXACTLY_ONCE))
-    prefix = options.get("transactionalidprefix", "").strip()
-    topic = options.get("topic", "").strip()
+    take = OptionValues(options)
+    delivery = take.choice("delivery", (AT_LEAST_ONCE, EXACTLY_ONCE))
+    prefix, topic = take.text("transactionalIdPrefix"), take.text("topic")
     if delivery == EXACTLY_ONCE:
-        _check_exactly_once(options, prefix, topic)
+        _check_exactly_once(take, prefix, topic)
     for name in ("transactionalIdPrefix", "tasks"):
-        if delivery != EXACTLY_ONCE and name.lower() in options:
+        if delivery != EXACTLY_ONCE and name in take:
             raise SettingsError(f"{name} has no meaning without delivery=exactly_once")
     return SinkOptions(
         settings=settings_of(
             {name: value for name, value in options.items() if name.removeprefix(PREFIX) in settings.NAMES}
         ),
         topic=topic,
-        codec=Codec[_choice(options, "kafka.compression.type", tuple(each.name.lower() for each in Codec)).upper()],
-        batch_bytes=_number(options, "kafka.batch.size", BATCH_BYTES, _BATCH_BYTES_MAX),
-        transaction_timeout_ms=_number(options, "kafka.transaction.timeout.ms", TRANSACTION_TIMEOUT_MS, (1 << 31) - 1),
+        codec=Codec[take.choice("kafka.compression.type", tuple(each.name.lower() for each in Codec)).upper()],
+        batch_bytes=take.count("kafka.batch.size", _BATCH_BYTES_MAX) or BATCH_BYTES,
+        transaction_timeout_ms=take.count("kafka.transaction.timeout.ms", (1 << 31) - 1) or TRANSACTION_TIMEOUT_MS,
         delivery=delivery,
         transactional_id_prefix=prefix,
-        tasks=_number(options, "tasks", 0, _TASKS_MAX) if "tasks" in options else 0,
+        tasks=take.count("tasks", _TASKS_MAX) or 0,
     )
 
 
-def _check_exactly_once(options: Mapping[str, str], prefix: str, topic: str) -> None:
+def _check_exactly_once(take: OptionValues, prefix: str, topic: str) -> None:
     needs = "delivery=exactly_once needs"
     if not prefix:
         raise SettingsError(f"{needs} transactionalIdPrefix=NAME, a name that no other sink has")
     if not topic:
         raise SettingsError(f"{needs} the option topic, with which the markers are kept")
-    if "tasks" not in options:
+    if "tasks" not in take:
         raise SettingsError(f"{needs} tasks=N, with how many tasks the query writes: it has to end with repartition(N)")
 
 
 def _check_constant(options: Mapping[str, str], name: str, allowed: tuple[str, ...], reason: str) -> None:
     if (value := options.get(name, allowed[0]).strip().lower()) not in allowed:
         raise SettingsError(f"{name}={value} is not supported: {reason}")
-
-
-def _choice(options: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str:
-    """The first choice is the default."""
-    value = options.get(name, choices[0]).strip().lower()
-    if value not in choices:
-        raise SettingsError(f"{name}={value} is none of {', '.join(choices)}")
-    return value
-
-
-def _number(options: Mapping[str, str], name: str, default: int, most: int) -> int:
-    text = options.get(name, str(default)).strip()
-    if not text.isdecimal() or not 0 < int(text) <= most:
-        raise SettingsError(f"{name}={text} is no whole number from 1 to {most}")
-    return int(text)

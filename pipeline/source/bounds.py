@@ -9,7 +9,7 @@ from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.source.option_values import OptionValues
+from highwater.pipeline.option_values import OptionValues
 
 
 @dataclass(frozen=True)

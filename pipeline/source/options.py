@@ -14,11 +14,11 @@ from highwater.pipeline.kafka import settings
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, check_columns
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
+from highwater.pipeline.option_values import OptionValues
 from highwater.pipeline.registry import client as registry
 from highwater.pipeline.registry.decoding import KINDS, ColumnFormat, Formats
 from highwater.pipeline.source.bounds import AtOffsets, Bound, Edge, ending_bound, starting_bound
 from highwater.pipeline.source.offsets import read_assignment
-from highwater.pipeline.source.option_values import OptionValues
 
 
 @dataclass(frozen=True)

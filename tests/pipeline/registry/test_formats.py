@@ -203,7 +203,7 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     client.client_of.cache_clear()
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "confluent_kafka.schema_registry", None)
-        way_out = r"needs confluent_kafka\.schema_registry: pip install 'highwater\[registry\]'"
+        way_out = r"needs confluent_kafka\.schema_registry: .*pip install .*\[registry\]"
         with pytest.raises(SettingsError, match=way_out):
             latest(settings, "orders-value")
         with pytest.raises(SettingsError, match=way_out):
@@ -212,5 +212,5 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         without.delitem(sys.modules, "highwater.pipeline.registry.protobuf_format")
         without.setitem(sys.modules, "google.protobuf", None)
         wanted = ColumnFormat("value", "protobuf", "orders-value", False, reader=Registered(1, "PROTOBUF", "", {}))
-        with pytest.raises(SettingsError, match=r"^value\.format=protobuf needs google\.protobuf: pip install"):
+        with pytest.raises(SettingsError, match=r"^value\.format=protobuf needs google\.protobuf: .*pip install"):
             wanted.format()

@@ -18,7 +18,7 @@ def main() -> str:
         from kazoo.exceptions import KazooException
         from kazoo.handlers.threading import KazooTimeoutError
     except ImportError:
-        return "this Python lacks kazoo: install highwater[provision], or set zookeeper_verify_from_controller to false"
+        return "this Python lacks kazoo: pip install kazoo, or set zookeeper_verify_from_controller to false"
     path, written = f"/highwater-verify-{secrets.token_hex(8)}", secrets.token_bytes(32)
     first = sys.argv[1]
     writer = KazooClient(first, timeout=_WITHIN_SECONDS)

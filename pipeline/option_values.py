@@ -32,12 +32,14 @@ class OptionValues:
         except SettingsError as error:
             raise SettingsError(f"{name}: {error}") from None
 
-    def count(self, name: str) -> int | None:
+    def count(self, name: str, most: int | None = None) -> int | None:
+        """None if it is not given."""
         if name not in self:
             return None
         text = self.text(name)
-        if not text.isdecimal() or not int(text):
-            raise SettingsError(f"{name}={text} is no positive whole number")
+        if not text.isdecimal() or not 0 < int(text) <= (int(text) if most is None else most):
+            wanted = "positive whole number" if most is None else f"whole number from 1 to {most}"
+            raise SettingsError(f"{name}={text} is no {wanted}")
         return int(text)
 
     def flag(self, name: str, *, default: bool) -> bool:
