@@ -3,12 +3,17 @@
 A drill sets HIGHWATER_CRASH_DIRECTORY to a folder, for all processes of a pipeline. Each passage of a place appends a
 line `NAME PID` to the file `passed` there. If the folder has the file NAME.armed, the first process at the place
 renames it to NAME.reached-PID, and waits until the drill has deleted that file.
+
+A drill of several queries has a folder in it for each. Spark runs tasks of all queries in the same processes: a task
+learns from a local property which query it is for, and all other code from QUERY.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from contextvars import ContextVar
 from enum import Enum
 from pathlib import Path
 from typing import Final
@@ -17,6 +22,9 @@ DIRECTORY_VARIABLE: Final = "HIGHWATER_CRASH_DIRECTORY"
 PASSED: Final = "passed"
 ARMED: Final = ".armed"
 REACHED: Final = ".reached-"
+QUERY_PROPERTY: Final = "highwater.drill.query"
+QUERY: Final = ContextVar("highwater_drill_query", default="")
+"""The name of the query's folder in that of the drill; empty for a drill of one query."""
 _POLL_S: Final = 0.01
 
 
@@ -48,7 +56,14 @@ class CrashPoint(Enum):
 def reach(point: CrashPoint) -> None:
     """Stop here if a drill has asked for it."""
     if folder := os.environ.get(DIRECTORY_VARIABLE):
-        _stop_if_armed(Path(folder), point.value)
+        _stop_if_armed(Path(folder, _query()), point.value)
+
+
+def _query() -> str:
+    pyspark = sys.modules.get("pyspark")
+    if pyspark is not None and (task := pyspark.TaskContext.get()) is not None:
+        return task.getLocalProperty(QUERY_PROPERTY) or ""
+    return QUERY.get()
 
 
 def _stop_if_armed(folder: Path, name: str) -> None:

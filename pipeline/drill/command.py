@@ -14,7 +14,6 @@ from highwater.common.java_properties import parse_properties
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.drill import kinds
 from highwater.pipeline.drill.cluster import Cluster
-from highwater.pipeline.drill.conductor import PARTITIONS
 from highwater.pipeline.drill.drill import Asked, drill
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS, Kind
@@ -22,6 +21,7 @@ from highwater.pipeline.drill.model import RANDOM, Moment, Victim
 from highwater.pipeline.drill.outputs import FileOutput, Output, TopicOutput
 from highwater.pipeline.drill.reaching import source_options
 from highwater.pipeline.drill.servers import CommandServer, Server
+from highwater.pipeline.drill.track import PARTITIONS
 from highwater.pipeline.drill.user_file import load
 from highwater.pipeline.drill.verdict import table
 from highwater.pipeline.errors import PipelineError, SettingsError
@@ -108,7 +108,7 @@ def run_drill(
             keep,
         )
         typer.echo(f"seed {asked.seed}; results in {folder}")
-        verdict, results = drill(asked, typer.echo)
+        ((verdict, results),) = drill([asked], typer.echo)
     except KeyboardInterrupt:
         typer.echo(f"stopped; --out {folder} goes on", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None

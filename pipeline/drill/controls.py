@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from highwater.pipeline.drill.drilled_source import DrilledSource
 from highwater.pipeline.drill.kinds import FENCING, FIRST_OFFSETS, MARKER, ROW_LOCK, TOPIC_BATCH, TOPIC_PARTITION
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.offsets import Offsets
@@ -58,12 +59,13 @@ class _ForgetfulReader(StreamReader):
         return self._positions.starting()
 
 
-class _ForgetfulSource(HighwaterDataSource):
+class _ForgetfulSource(DrilledSource):
     @classmethod
     def name(cls) -> str:
         return "highwater_forgetful"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        self.name_query()
         return _ForgetfulReader(read_options(self.options, is_stream=True))
 
 

@@ -1,4 +1,4 @@
-"""A whole drill: what was asked becomes a setting, rounds are run, and results say what they prove."""
+"""A whole drill: what was asked becomes queries and rounds, and results say what they prove."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -19,7 +19,7 @@ from highwater.common.spark_java import Java, find_spark_java
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.class_archive import jvm_options
 from highwater.pipeline.drill.cluster import Cluster
-from highwater.pipeline.drill.conductor import PARTITIONS, Conductor, Setting
+from highwater.pipeline.drill.conductor import Conductor, Setting
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS, Kind
 from highwater.pipeline.drill.model import Launch, Moment, RoundResult, Victim
@@ -29,6 +29,8 @@ from highwater.pipeline.drill.plan import plan_rounds
 from highwater.pipeline.drill.preload import FOLDER as PRELOAD
 from highwater.pipeline.drill.results import Results
 from highwater.pipeline.drill.servers import OurBroker, Server
+from highwater.pipeline.drill.stops import Stops
+from highwater.pipeline.drill.track import PARTITIONS, Track, TrackSetting
 from highwater.pipeline.drill.verdict import Verdict, judge
 
 _TIMES_MIN: Final = 10
@@ -36,8 +38,9 @@ _ROUNDS_FOR_TIMES_MIN: Final = 200
 _ROUNDS_TRIED: Final = 1.5
 """For each round that was asked: some moments do not come."""
 _ON_THIS_HOST: Final = ("local[2]", "local[2,4]")
-"""A batch fails with its first task, or its tasks are tried again."""
+"""A batch fails with its first task, or its tasks are tried again. With several queries there are more threads."""
 _SPARES_THE_DRIVER: Final = {Victim.WORKER, Victim.EXECUTOR, Victim.BROKER, Victim.DATABASE}
+_STOPS: Final = "stops"
 _SETTINGS: Final = {
     "spark.driver.memory": "768m",
     "spark.ui.enabled": "false",
@@ -54,7 +57,7 @@ _SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The options of the command. properties: of librdkafka, for a cluster of the user; empty for our own broker."""
+    """The options of the command, for one sink. properties: of librdkafka, for a user's cluster; empty for ours."""
 
     kind: str
     rounds: int
@@ -87,93 +90,131 @@ class Asked:
         }
 
 
-def drill(asked: Asked, tell: Callable[[str], None]) -> tuple[Verdict, list[RoundResult]]:
-    """Run the rounds that are left; returns all. Raises DrillSetupError for what cannot work, and DrillError."""
-    kind = KINDS[asked.kind]
-    moments = asked.moments or (*kind.points, None)
-    results = Results(asked.out, asked.of_results)
+def drill(asked: Sequence[Asked], tell: Callable[[str], None]) -> list[tuple[Verdict, list[RoundResult]]]:
+    """Run the rounds that are left of each, all queries in one driver; returns all rounds.
+
+    Those that are asked for together have the same cluster, moments and master. Raises DrillSetupError for what cannot
+    work, and DrillError.
+    """
+    results = [Results(each.out, each.of_results) for each in asked]
     # A drill that is asked to end takes its processes with it.
     signal.signal(signal.SIGTERM, _interrupt)
     scratch = Path(tempfile.mkdtemp(prefix=f"{NAME}-"))
     try:
-        _run(asked, kind, moments, results, scratch, tell)
+        left = [(each, of_it) for each, of_it in zip(asked, results, strict=True) if _left(each, of_it) > 0]
+        if left and not any(_is_violated(of_it.rounds) for of_it in results):
+            _run(left, scratch, tell)
     finally:
-        keeps = asked.keeps or _is_violated(results.rounds)
         with suppress(OSError):
-            shutil.copytree(scratch / "drivers", asked.out / "drivers", dirs_exist_ok=True)
-        if keeps:
+            shutil.copytree(scratch / "drivers", asked[0].out / "drivers", dirs_exist_ok=True)
+        if asked[0].keeps or any(_is_violated(of_it.rounds) for of_it in results):
             tell(f"checkpoints and logs are in {scratch}")
         else:
             shutil.rmtree(scratch, ignore_errors=True)
+    return [(_conclude(each, of_it), of_it.rounds) for each, of_it in zip(asked, results, strict=True)]
+
+
+def _left(asked: Asked, results: Results) -> int:
+    return asked.rounds - sum(1 for each in results.rounds if each.reached)
+
+
+def _conclude(asked: Asked, results: Results) -> Verdict:
     times_min = min(_TIMES_MIN, max(1, asked.rounds * _TIMES_MIN // _ROUNDS_FOR_TIMES_MIN))
-    verdict = judge(results.rounds, moments, times_min=times_min, skips=CrashPoint.SINK_SKIPPED in kind.points)
+    skips = CrashPoint.SINK_SKIPPED in KINDS[asked.kind].points
+    verdict = judge(results.rounds, _moments([asked]), times_min=times_min, skips=skips)
     results.conclude(verdict)
-    return verdict, results.rounds
+    return verdict
 
 
-def _run(
-    asked: Asked, kind: Kind, moments: Sequence[Moment], results: Results, scratch: Path, tell: Callable[[str], None]
-) -> None:
-    left = asked.rounds - sum(1 for each in results.rounds if each.reached)
-    if left <= 0 or _is_violated(results.rounds):
-        return
-    rng = random.Random(f"{asked.seed}-{len(results.rounds)}")
-    name = f"{NAME}-{asked.kind}-{rng.randrange(16**8):08x}"
-    servers = dict(asked.servers)
-    properties, source = dict(asked.properties), dict(asked.source)
-    broker = None
+def _moments(asked: Sequence[Asked]) -> Sequence[Moment]:
+    """Those that all sinks have."""
+    common = [point for point in CrashPoint if all(point in KINDS[each.kind].points for each in asked)]
+    return asked[0].moments or (*common, None)
+
+
+def _run(left: Sequence[tuple[Asked, Results]], scratch: Path, tell: Callable[[str], None]) -> None:
+    asked = [each for each, _ in left]
+    first = asked[0]
+    done = max(len(results.rounds) for _, results in left)
+    kinds = " ".join(each.kind for each in asked)
+    rng = random.Random(f"{first.seed}-{done}")
+    properties, source = dict(first.properties), dict(first.source)
+    ours: dict[Victim, Server] = {}
     if not properties:
         broker = OurBroker(scratch)
         broker.start()
-        servers.setdefault(Victim.BROKER, broker)
+        ours[Victim.BROKER] = broker
         properties = {"bootstrap.servers": broker.address}
         source = {"kafka.bootstrap.servers": broker.address}
-    try:
-        victims = _victims(asked, kind, servers)
+    with ExitStack() as stack:
+        for server in ours.values():
+            stack.callback(server.kill)
         cluster = Cluster(properties)
-        cluster.create_topic(name, PARTITIONS)
-        output = None
-        conductor = None
-        try:
-            java = _java(scratch)
-            output = asked.make_output(name, scratch, cluster)
-            setting = Setting(
-                name=name,
-                folder=scratch,
-                cluster=cluster,
-                source={**source, "subscribe": name},
-                output=output,
-                needs_standby=not _SPARES_THE_DRIVER.issuperset(victims),
-                launches=_launches(asked, java, scratch, tell),
-                environment=_environment(asked, java),
-                servers=servers,
-                whole_batches=kind.whole_batches,
-                without=asked.without,
-            )
-            conductor = Conductor(setting, rng, tell)
-            done = len(results.rounds)
-            # The same plan again, from where it was left.
-            order = random.Random(f"{asked.seed} {asked.kind}")
-            plans = plan_rounds(moments, victims, done + int(left * _ROUNDS_TRIED) + 2, order)[done:]
-            plans[0] = replace(plans[0], begins_query=True)
-            for plan in plans:
-                result = conductor.round(len(results.rounds) + 1, plan, is_last=left == 1)
+        victims = [_victims(each, KINDS[each.kind], {**ours, **each.servers}) for each in asked]
+        tracks = [
+            stack.enter_context(_track(each, {**ours, **each.servers}, killed, cluster, source, scratch, rng))
+            for each, killed in zip(asked, victims, strict=True)
+        ]
+        java = _java(scratch)
+        killed = [victim for victim in Victim if any(victim in of_one for of_one in victims)]
+        setting = Setting(
+            folder=scratch,
+            needs_standby=not _SPARES_THE_DRIVER.issuperset(killed),
+            launches=_launches(asked, java, scratch, tell),
+            environment=_environment(first, java),
+            stops=scratch / _STOPS,
+        )
+        conductor = Conductor(setting, tracks, rng, tell)
+        stack.callback(conductor.close)
+        # The same plan again, from where it was left.
+        order = random.Random(f"{first.seed} {kinds}")
+        tried = int(max(_left(*each) for each in left) * _ROUNDS_TRIED) + 2
+        plans = plan_rounds(_moments(asked), killed, done + tried, order)[done:]
+        plans[0] = replace(plans[0], begins_query=True)
+        for number, plan in enumerate(plans, done + 1):
+            rounds = conductor.round(number, plan, is_last=all(_left(*each) <= 1 for each in left))
+            for (one, results), result in zip(left, rounds, strict=True):
                 results.add(result)
-                tell(line(result))
-                left -= result.reached
-                if not left or _is_violated([result]):
-                    break
-        finally:
-            if conductor is not None:
-                conductor.close()
-            if output is not None and not asked.keeps:
-                output.remove()
-            if not asked.keeps:
-                cluster.remove([name], [])
-                cluster.remove_groups(name)
-    finally:
-        if broker is not None:
-            broker.kill()
+                tell(f"{one.kind}: {line(result)}" if len(left) > 1 else line(result))
+            if all(_left(*each) <= 0 for each in left) or _is_violated(rounds):
+                break
+
+
+@contextmanager
+def _track(
+    asked: Asked,
+    servers: Mapping[Victim, Server],
+    victims: Sequence[Victim],
+    cluster: Cluster,
+    source: Mapping[str, str],
+    scratch: Path,
+    rng: random.Random,
+) -> Iterator[Track]:
+    """With its topics, groups and tables, which are removed at the end."""
+    kind = KINDS[asked.kind]
+    name = f"{NAME}-{asked.kind}-{rng.randrange(16**8):08x}"
+    folder = scratch / name
+    folder.mkdir()
+    with ExitStack() as stack:
+        if not asked.keeps:
+            stack.callback(cluster.remove_groups, name)
+            stack.callback(cluster.remove, [name], [])
+        cluster.create_topic(name, PARTITIONS)
+        output = asked.make_output(name, folder, cluster)
+        if not asked.keeps:
+            stack.callback(output.remove)
+        setting = TrackSetting(
+            name=name,
+            folder=folder,
+            cluster=cluster,
+            source={**source, "subscribe": name},
+            output=output,
+            victims=frozenset(victims),
+            servers=servers,
+            whole_batches=kind.whole_batches,
+            without=asked.without,
+        )
+        yield Track(setting, Stops(scratch / _STOPS, name))
 
 
 def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list[Victim]:
@@ -195,12 +236,15 @@ def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list
     return list(asked.victims) or [victim for victim in Victim if not cannot.get(victim)]
 
 
-def _launches(asked: Asked, java: Java, scratch: Path, tell: Callable[[str], None]) -> list[Launch]:
+def _launches(asked: Sequence[Asked], java: Java, scratch: Path, tell: Callable[[str], None]) -> list[Launch]:
     local = scratch / "spark"
     local.mkdir()
     settings = {**_SETTINGS, "spark.local.dir": str(local), "spark.sql.warehouse.dir": str(local / "warehouse")}
     settings["spark.driver.extraJavaOptions"] = jvm_options(java, settings, tell)
-    return [Launch(master, settings, asked.transform) for master in ([asked.master] if asked.master else _ON_THIS_HOST)]
+    # A task that waits at its point keeps a thread: one for each query, and two for the work.
+    threads = str(len(asked) + 2 if len(asked) > 1 else 2)
+    masters = [asked[0].master] if asked[0].master else [each.replace("2", threads, 1) for each in _ON_THIS_HOST]
+    return [Launch(master, settings, asked[0].transform) for master in masters]
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -1,10 +1,10 @@
-"""The process that a drill kills: a Spark session, and the query that its standard input asks for.
+"""The process that a drill kills: a Spark session, and the queries that its standard input asks for.
 
     python -m highwater.pipeline.drill.driver LAUNCH
 
-LAUNCH is the JSON of a Launch. Each line on standard input is the JSON of a QuerySpec: it stops the query before, and
-starts that one. Each line on standard output is an object with `event`: `ready` with the process id of the JVM,
-`refused` with the reason, `ended` with the error of a query that was not stopped.
+LAUNCH is the JSON of a Launch. Each line on standard input is the JSON of a QuerySpec: it stops the query of that name,
+and starts this one. Each line on standard output is an object with `event`: `ready` with the process id of the JVM,
+`refused` with the reason, `ended` with the name and the error of a query that was not stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from typing import Any, Final, TextIO
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from highwater.pipeline.crash_points import QUERY_PROPERTY
 from highwater.pipeline.drill.controls import Formats, without
+from highwater.pipeline.drill.drilled_source import QUERY_OPTION, DrilledSource
 from highwater.pipeline.drill.model import Launch, QuerySpec, SinkSpec
 from highwater.pipeline.drill.user_file import UserFileError, load
 from highwater.pipeline.drill.writing import start_writing
@@ -37,12 +39,12 @@ def query_of(text: str) -> QuerySpec:
 
 
 class Driver:
-    """One session; one query after the other."""
+    """One session; for each name one query after the other."""
 
     def __init__(self, launch: Launch, events: TextIO) -> None:
         self._events = events
         self._telling = threading.Lock()
-        self._query: StreamingQuery | None = None
+        self._queries: dict[str, StreamingQuery] = {}
         self._formats = Formats()
         self._without = ""
         self._transform: Callable[[DataFrame], DataFrame] = _plain
@@ -51,6 +53,7 @@ class Driver:
         builder = SparkSession.builder.master(launch.master).appName("highwater pipeline drill")
         self._session = builder.config(map=dict(launch.settings)).getOrCreate()
         register(self._session)
+        self._session.dataSource.register(DrilledSource)
         # A worker is started and its imports are done before the first query needs them.
         self._session.range(_WARM_ROWS).mapInArrow(_same, "id long").collect()
 
@@ -59,13 +62,14 @@ class Driver:
         assert jvm is not None
         self.tell("ready", jvm=int(jvm.java.lang.ProcessHandle.current().pid()))
         for line in commands:
+            spec = query_of(line)
             try:
-                self._stop()
-                self._query = self._start(query_of(line))
+                self._stop(spec.name)
+                query = self._queries[spec.name] = self._start(spec)
             except Exception as error:
-                self.tell("ended", error=_in_one_line(error))
+                self.tell("ended", query=spec.name, error=_in_one_line(error))
             else:
-                threading.Thread(target=self._watch, args=[self._query], daemon=True).start()
+                threading.Thread(target=self._watch, args=[spec.name, query], daemon=True).start()
 
     def tell(self, event: str, **more: Any) -> None:
         with self._telling:
@@ -76,22 +80,24 @@ class Driver:
         if spec.without and not self._without:
             self._formats = without(spec.without, spec.sink.kind, self._session)
             self._without = spec.without
-        frame = self._session.readStream.format(self._formats.source).options(**spec.source).load()
+        source = {**spec.source, QUERY_OPTION: spec.name}
+        frame = self._session.readStream.format(self._formats.source).options(**source).load()
+        # The thread of the query inherits it, and so do all its tasks.
+        self._session.sparkContext.setLocalProperty(QUERY_PROPERTY, spec.name)
         return start_writing(self._transform(frame), replace(spec, sink_format=self._formats.sink))
 
-    def _stop(self) -> None:
-        query, self._query = self._query, None
-        if query is not None:
+    def _stop(self, name: str) -> None:
+        if (query := self._queries.pop(name, None)) is not None:
             query.stop()
 
-    def _watch(self, query: StreamingQuery) -> None:
+    def _watch(self, name: str, query: StreamingQuery) -> None:
         error = ""
         try:
             query.awaitTermination()
         except Exception as reason:
             error = _in_one_line(reason)
-        if query is self._query:
-            self.tell("ended", error=error)
+        if query is self._queries.get(name):
+            self.tell("ended", query=name, error=error)
 
 
 def _same(frame: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A driver as the drill sees it: started, asked for a query, killed with all that belongs to it."""
+"""A driver as the drill sees it: started, asked for queries, killed with all that belongs to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -103,19 +103,21 @@ class DriverProcess:
             with suppress(psutil.NoSuchProcess):
                 self._jvm.kill()
 
-    def kill_worker(self, pid: int | None, rng: random.Random) -> bool:
-        """The process `pid` if it is one of the Python workers, else any of them. False if there is none."""
+    def kill_worker(self, pid: int | None, of_query: Container[int], rng: random.Random) -> bool:
+        """The process `pid` if it is one of the Python workers, else any of the query's. False if there is none."""
         self.remember_family()
         workers = [each for each in self._family.values() if _is_python(each) and each.pid != self.pid]
-        chosen = [each for each in workers if each.pid == pid] or workers
+        chosen = [each for each in workers if each.pid == pid] or [each for each in workers if each.pid in of_query]
         return _kill_one(chosen, rng)
 
-    def kill_executor(self, pid: int | None, rng: random.Random) -> bool:
-        """The one whose task waits in the process `pid`, else any. False if all tasks run in the driver's JVM."""
+    def kill_executors(self, pids: Iterable[int | None], rng: random.Random) -> bool:
+        """Those whose tasks wait in these processes, else any. False if all tasks run in the driver's JVM."""
         self.remember_family()
+        waiting = set(pids)
         executors = [each for each in self._family.values() if _is_executor(each)]
-        chosen = [each for each in executors if pid in _children(each)] or executors
-        return _kill_one(chosen, rng)
+        chosen = [each for each in executors if waiting & _children(each)]
+        killed = [_kill_one([each], rng) for each in chosen] or [_kill_one(executors, rng)]
+        return any(killed)
 
     def end(self) -> None:
         """Leave nothing of it, however it is by now."""

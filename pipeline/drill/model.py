@@ -90,11 +90,15 @@ class SinkSpec:
 
 @dataclass(frozen=True, slots=True)
 class QuerySpec:
-    """What a driver runs. source: options of `format("highwater")`. without: a safeguard to take away, or nothing."""
+    """What a driver runs. source: options of `format("highwater")`. without: a safeguard to take away, or nothing.
+
+    name: of its folder of stops; a query ends the one of the same name before.
+    """
 
     source: Mapping[str, str]
     checkpoint: str
     sink: SinkSpec
     without: str = ""
+    name: str = ""
     sink_format: str = "highwater"
     """Of the sink that tasks write to."""

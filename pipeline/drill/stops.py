@@ -9,12 +9,13 @@ from highwater.pipeline.crash_points import ARMED, PASSED, REACHED, CrashPoint
 
 
 class Stops:
-    """The folder that all processes of one drill have in HIGHWATER_CRASH_DIRECTORY."""
+    """Of one query. folder: the one that all processes of a drill have in HIGHWATER_CRASH_DIRECTORY."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / PASSED).touch()
+    def __init__(self, folder: Path, query: str = "") -> None:
+        self.query = query
+        self._folder = folder / query
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / PASSED).touch()
 
     def arm(self, point: CrashPoint) -> None:
         """The next process that comes to `point` stops there."""

@@ -11,7 +11,7 @@ from pyspark.sql.functions import array, col, lit, struct
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from highwater.pipeline.crash_points import CrashPoint, reach
+from highwater.pipeline.crash_points import QUERY, CrashPoint, reach
 from highwater.pipeline.drill import kinds
 from highwater.pipeline.drill.model import QuerySpec
 from highwater.pipeline.drill.names import BATCH_COLUMN, BATCH_HEADER
@@ -38,6 +38,8 @@ def _by_batch(
     frame: DataFrame, spec: QuerySpec, write: Write, tag: Callable[[DataFrame, str], DataFrame]
 ) -> DataStreamWriter:
     def write_tagged(batch: DataFrame, batch_id: int) -> None:
+        # Spark may call from a thread that wrote for another query before.
+        QUERY.set(spec.name)
         write(tag(batch, _batch_name(spec, batch_id)), batch_id)
 
     return frame.writeStream.foreachBatch(write_tagged)

@@ -2,10 +2,10 @@
 
     python -m tests.drills.pipeline --rounds 200 --out results/pipeline-drill
 
-Sinks and systems take turns, `--turn` rounds at a time, so that a drill that is stopped has drilled all of them alike;
-the same `--out` goes on. Executors die in rounds of their own. Then each safeguard is taken away, and has to be found
-out within 20 rounds. Each drill leaves its rounds and its verdict below `--out`. The exit status is 1 if a drill found
-a fault, or a control found none.
+The queries of all sinks are in one driver: what kills it is a round of each. Systems take turns, `--turn` rounds at a
+time, so that a drill that is stopped has drilled all of them alike; the same `--out` goes on. Executors die in rounds of
+their own. Then each safeguard is taken away, and has to be found out within 20 rounds. Each drill leaves its rounds and
+its verdict below `--out`. The exit status is 1 if a drill found a fault, or a control found none.
 `--quick` runs one round of each sink, and one control.
 """
 
@@ -15,7 +15,7 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +48,8 @@ _SHOWS_AT: Final[dict[str, tuple[tuple[Moment, ...], tuple[Victim, ...]]]] = {
     FENCING: ((CrashPoint.SINK_BEGINS, CrashPoint.SINK_WRITTEN), (Victim.SUCCESSOR,)),
     FIRST_OFFSETS: ((CrashPoint.SOURCE_FIRST_OFFSETS,), (Victim.DRIVER,)),
 }
-_WITH_EXECUTORS: Final = "local-cluster[2,1,1024]"
+_WITH_EXECUTORS: Final = "local-cluster[2,4,1024]"
+"""A task that waits keeps one of the threads."""
 _DATABASES: Final = {POSTGRESQL: running_postgresql, MARIADB: running_mariadb}
 _START_S: Final = 120.0
 
@@ -94,52 +95,72 @@ def running_database(sink: str, folder: Path) -> Iterator[tuple[str, dict[Victim
         yield server.url, {Victim.DATABASE: server}
 
 
-def asked_of(sink: str, system: str, rounds: int, seed: int, out: Path, scratch: Path, stack: ExitStack) -> Asked:
+def asked_of(
+    sinks: Sequence[str], system: str, rounds: int, seed: int, outs: Sequence[Path], scratch: Path, stack: ExitStack
+) -> list[Asked]:
+    """With the servers that they need, for as long as the stack is open."""
     properties, brokers = stack.enter_context(running_system(system, scratch / "kafka"))
-    url, databases = stack.enter_context(running_database(sink, scratch / "database"))
-    return Asked(
-        kind=sink,
-        rounds=rounds,
-        seed=seed,
-        out=out,
-        make_output=output_of(sink, sink, url),
-        properties=properties,
-        source={f"kafka.{name}": value for name, value in properties.items()},
-        servers={**brokers, **databases},
-        system=system,
-    )
+    asked = []
+    for sink, out in zip(sinks, outs, strict=True):
+        url, databases = stack.enter_context(running_database(sink, scratch / sink))
+        asked.append(
+            Asked(
+                kind=sink,
+                rounds=rounds,
+                seed=seed,
+                out=out,
+                make_output=output_of(sink, sink, url),
+                properties=properties,
+                source={f"kafka.{name}": value for name, value in properties.items()},
+                servers={**brokers, **databases},
+                system=system,
+            )
+        )
+    return asked
 
 
-def run(asked: Asked) -> int:
-    name = f"{asked.kind} on {asked.system}{f' without {asked.without}' if asked.without else ''}"
+def run(asked: Sequence[Asked]) -> dict[str, int]:
+    """The exit status of each; none if the drill itself failed."""
+    name = " and ".join(filter(None, (asked[0].system, asked[0].without and f"without {asked[0].without}")))
     started_s = time.monotonic()
     try:
-        verdict, _ = drill(asked, lambda line: print(f"{name}: {line}", flush=True))
+        found = drill(asked, lambda line: print(f"{name}: {line}", flush=True))
     except DrillError as error:
         print(f"{name}: the drill itself failed: {error}", flush=True)
-        return -1
-    print(f"{name}: {verdict.sentence} ({time.monotonic() - started_s:.0f} s)", flush=True)
-    return verdict.exit_status
+        return {}
+    print(f"{name}: {time.monotonic() - started_s:.0f} s", flush=True)
+    for each, (verdict, _) in zip(asked, found, strict=True):
+        print(f"{name}: {each.kind}: {verdict.sentence}", flush=True)
+    return {each.kind: verdict.exit_status for each, (verdict, _) in zip(asked, found, strict=True)}
+
+
+def control(sink: str, safeguard: str, rounds: int, seed: int, out: Path) -> bool:
+    """Whether the drill finds out that the sink lacks the safeguard."""
+    with in_scratch(out) as scratch, ExitStack() as stack:
+        (asked,) = asked_of([sink], OURS, rounds, seed, [out], scratch, stack)
+        moments, victims = _SHOWS_AT[safeguard]
+        careless = replace(asked, without=safeguard, moments=moments, victims=victims)
+        return run([careless]).get(sink) == VIOLATED
 
 
 def quick(seed: int) -> list[str]:
     """One round of each sink that dies after the commit, and one control; returns what is broken."""
-    broken = []
     with TemporaryDirectory(prefix="pipeline-drill-") as folder:
-        for sink, without, expected in (*((sink, "", PROVEN) for sink in SINKS), (SINKS[0], MARKER, VIOLATED)):
-            out = Path(folder) / f"{sink}{without}"
-            with in_scratch(out) as scratch, ExitStack() as stack:
-                asked = asked_of(sink, OURS, 1, seed, out, scratch, stack)
-                moments, victims = _SHOWS_AT[MARKER]
-                if run(replace(asked, without=without, moments=moments, victims=victims)) != expected:
-                    broken.append(f"{sink}{f' without {without}' if without else ''}")
+        out = Path(folder)
+        with in_scratch(out) as scratch, ExitStack() as stack:
+            asked = asked_of(SINKS, OURS, 1, seed, [out / sink for sink in SINKS], scratch, stack)
+            moments, victims = _SHOWS_AT[MARKER]
+            found = run([replace(each, moments=moments, victims=victims) for each in asked])
+        broken = [sink for sink in SINKS if found.get(sink) != PROVEN]
+        if not control(SINKS[0], MARKER, 1, seed, out / "without"):
+            broken.append(f"{SINKS[0]} without {MARKER}: nothing was found")
     return broken
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pipeline", description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--rounds", type=int, default=200, help="for each sink on each system")
-    parser.add_argument("--turn", type=int, default=20, help="rounds after which another sink has its turn")
+    parser.add_argument("--turn", type=int, default=20, help="rounds after which another system has its turn")
     parser.add_argument("--sinks", nargs="+", choices=SINKS, default=SINKS)
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=SYSTEMS)
     parser.add_argument("--executor-rounds", type=int, default=20, help="for each sink, on our broker")
@@ -153,27 +174,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     broken = []
     for rounds in [*range(options.turn, options.rounds, options.turn), options.rounds]:
         for system in options.systems:
-            for sink in options.sinks:
-                with in_scratch(options.out) as scratch, ExitStack() as stack:
-                    out = options.out / system / sink
-                    asked = asked_of(sink, system, rounds, options.seed, out, scratch, stack)
-                    if run(asked) in (VIOLATED, -1):
-                        broken.append(f"{sink} on {system}")
-    for sink in options.sinks if options.executor_rounds else ():
+            outs = [options.out / system / sink for sink in options.sinks]
+            with in_scratch(options.out) as scratch, ExitStack() as stack:
+                asked = asked_of(options.sinks, system, rounds, options.seed, outs, scratch, stack)
+                broken += [f"{sink} on {system}" for sink in violated(options.sinks, run(asked))]
+    if options.executor_rounds:
+        outs = [options.out / OURS / f"{sink}-executors" for sink in options.sinks]
         with in_scratch(options.out) as scratch, ExitStack() as stack:
-            out = options.out / OURS / f"{sink}-executors"
-            asked = asked_of(sink, OURS, options.executor_rounds, options.seed, out, scratch, stack)
-            if run(replace(asked, master=_WITH_EXECUTORS, victims=(Victim.EXECUTOR,))) in (VIOLATED, -1):
-                broken.append(f"{sink} with executors")
+            asked = asked_of(options.sinks, OURS, options.executor_rounds, options.seed, outs, scratch, stack)
+            found = run([replace(each, master=_WITH_EXECUTORS, victims=(Victim.EXECUTOR,)) for each in asked])
+            broken += [f"{sink} with executors" for sink in violated(options.sinks, found)]
     for sink in () if options.no_controls else options.sinks:
         for safeguard in KINDS[sink].safeguards:
-            with in_scratch(options.out) as scratch, ExitStack() as stack:
-                out = options.out / "without" / f"{sink}-{safeguard}"
-                asked = asked_of(sink, OURS, CONTROL_ROUNDS, options.seed, out, scratch, stack)
-                moments, victims = _SHOWS_AT[safeguard]
-                if run(replace(asked, without=safeguard, moments=moments, victims=victims)) != VIOLATED:
-                    broken.append(f"{sink} without {safeguard}: nothing was found")
+            out = options.out / "without" / f"{sink}-{safeguard}"
+            if not control(sink, safeguard, CONTROL_ROUNDS, options.seed, out):
+                broken.append(f"{sink} without {safeguard}: nothing was found")
     return conclude(broken)
+
+
+def violated(sinks: Sequence[str], found: Mapping[str, int]) -> list[str]:
+    return [sink for sink in sinks if found.get(sink, VIOLATED) == VIOLATED]
 
 
 def conclude(broken: Sequence[str]) -> int:

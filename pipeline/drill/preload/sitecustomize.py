@@ -17,6 +17,7 @@ _OF_WORKERS = (
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.worker.write_into_data_source",
+    "highwater.pipeline.drill.drilled_source",
     "highwater.pipeline.drill.writing",
     "highwater.pipeline.sink.batch_transaction",
     "highwater.pipeline.sink.partition_transaction",
