@@ -23,10 +23,20 @@ _OF_WORKERS = (
     "highwater.pipeline.sink.partition_transaction",
     "highwater.pipeline.source.data_source",
 )
+_TASKS = "pyspark.worker"
+_OF_TASKS = (
+    "encodings.idna",
+    "highwater.pipeline.database.frame",
+    "highwater.pipeline.files.parquet",
+    # Half a second, and pyarrow imports it for the first table.
+    "pandas",
+)
 
+# kio makes strategies for tests if it can: a seventh of the time of all imports.
+sys.modules["hypothesis"] = None  # type: ignore[assignment]
 sys.path[:] = [place for place in sys.path if not place.endswith(_ZIPPED)]
 if _DAEMON in sys.orig_argv:
-    for name in _OF_WORKERS:
+    for name in (*_OF_WORKERS, *(_OF_TASKS if _TASKS in sys.orig_argv else ())):
         import_module(name)
     # Workers share this memory as long as no collection writes to it.
     gc.freeze()
