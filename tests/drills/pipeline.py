@@ -3,10 +3,10 @@
     python -m tests.drills.pipeline --rounds 200 --out results/pipeline-drill
 
 The queries of all sinks are in one driver: what kills it is a round of each. Systems take turns, `--turn` rounds at a
-time, so that a drill that is stopped has drilled all of them alike; the same `--out` goes on. Executors die in rounds of
-their own. Then each safeguard is taken away, and has to be found out within 20 rounds. Each drill leaves its rounds and
-its verdict below `--out`. The exit status is 1 if a drill found a fault, or a control found none.
-`--quick` runs one round of each sink, and one control.
+time, so that a drill that is stopped has drilled all of them alike; the same `--out` goes on. Executors die in rounds
+of their own. Then each safeguard is taken away, and has to be found out within 20 rounds. Each drill leaves its rounds
+and its verdict below `--out`. The exit status is 1 if a drill found a fault, or a control found none.
+`--quick` runs one round of each sink.
 """
 
 from __future__ import annotations
@@ -134,27 +134,24 @@ def run(asked: Sequence[Asked]) -> dict[str, int]:
     return {each.kind: verdict.exit_status for each, (verdict, _) in zip(asked, found, strict=True)}
 
 
-def control(sink: str, safeguard: str, rounds: int, seed: int, out: Path) -> bool:
+def control(sink: str, safeguard: str, seed: int, out: Path) -> bool:
     """Whether the drill finds out that the sink lacks the safeguard."""
     with in_scratch(out) as scratch, ExitStack() as stack:
-        (asked,) = asked_of([sink], OURS, rounds, seed, [out], scratch, stack)
+        (asked,) = asked_of([sink], OURS, CONTROL_ROUNDS, seed, [out], scratch, stack)
         moments, victims = _SHOWS_AT[safeguard]
         careless = replace(asked, without=safeguard, moments=moments, victims=victims)
         return run([careless]).get(sink) == VIOLATED
 
 
 def quick(seed: int) -> list[str]:
-    """One round of each sink that dies after the commit, and one control; returns what is broken."""
+    """One round of each sink that dies after the commit; returns what is broken."""
     with TemporaryDirectory(prefix="pipeline-drill-") as folder:
         out = Path(folder)
         with in_scratch(out) as scratch, ExitStack() as stack:
             asked = asked_of(SINKS, OURS, 1, seed, [out / sink for sink in SINKS], scratch, stack)
             moments, victims = _SHOWS_AT[MARKER]
             found = run([replace(each, moments=moments, victims=victims) for each in asked])
-        broken = [sink for sink in SINKS if found.get(sink) != PROVEN]
-        if not control(SINKS[0], MARKER, 1, seed, out / "without"):
-            broken.append(f"{SINKS[0]} without {MARKER}: nothing was found")
-    return broken
+    return [sink for sink in SINKS if found.get(sink) != PROVEN]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -167,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-controls", action="store_true", help="leave out the drills without a safeguard")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/pipeline-drill"))
-    parser.add_argument("--quick", action="store_true", help="one round of each sink on our broker, and one control")
+    parser.add_argument("--quick", action="store_true", help="one round of each sink on our broker")
     options = parser.parse_args(arguments)
     if options.quick:
         return conclude(quick(options.seed))
@@ -187,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for sink in () if options.no_controls else options.sinks:
         for safeguard in KINDS[sink].safeguards:
             out = options.out / "without" / f"{sink}-{safeguard}"
-            if not control(sink, safeguard, CONTROL_ROUNDS, options.seed, out):
+            if not control(sink, safeguard, options.seed, out):
                 broken.append(f"{sink} without {safeguard}: nothing was found")
     return conclude(broken)
 
@@ -197,7 +194,8 @@ def violated(sinks: Sequence[str], found: Mapping[str, int]) -> list[str]:
 
 
 def conclude(broken: Sequence[str]) -> int:
-    print(f"BROKEN: {', '.join(broken)}" if broken else "all sinks kept their promise, and each control was found out")
+    kept = "all sinks kept their promise, and each control that was asked for was found out"
+    print(f"BROKEN: {', '.join(broken)}" if broken else kept)
     return 1 if broken else 0
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextvars
 import os
+import pickle
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark import TaskContext
 
-from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint, reach
+from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, QUERY, QUERY_PROPERTY, CrashPoint, reach
+from highwater.pipeline.drill.drilled_source import QUERY_OPTION, DrilledSource
 from highwater.pipeline.drill.stops import Stops
 from tests.waiting import wait_until
 
@@ -56,6 +61,50 @@ def test_a_disarmed_point_stops_nobody(tmp_path: Path, monkeypatch: pytest.Monke
     assert stops.disarm(POINT)
     reach(POINT)
     assert stops.passages() == {POINT: 1}
+
+
+def test_each_query_has_its_own_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task says which query it is for; what runs in no task says it by QUERY."""
+    one, two = Stops(tmp_path, "one"), Stops(tmp_path, "two")
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    one.arm(POINT)
+    contextvars.Context().run(lambda: (QUERY.set("two"), reach(POINT)))
+    assert (one.passages(), two.passages()) == ({}, {POINT: 1})
+    monkeypatch.setattr(TaskContext, "get", lambda: Task("two"))
+    reach(POINT)
+    assert two.passages() == {POINT: 2}
+    monkeypatch.setattr(TaskContext, "get", lambda: Task("one"))
+    stopped = threading.Thread(target=reach, args=[POINT])
+    stopped.start()
+    wait_until(lambda: one.who_waits(POINT) == os.getpid(), "the task of the armed query is at the point")
+    assert two.who_waits(POINT) is None
+    two.release()
+    assert stopped.is_alive()
+    one.release()
+    stopped.join()
+    assert one.passages() == {POINT: 1}
+
+
+@dataclass
+class Task:
+    """Of Spark, for one query."""
+
+    query: str
+
+    def getLocalProperty(self, name: str) -> str | None:  # noqa: N802 - Spark's name
+        return {QUERY_PROPERTY: self.query}.get(name)
+
+
+def test_the_process_of_a_source_knows_its_query(tmp_path: Path) -> None:
+    options = {"subscribe": "a", "kafka.bootstrap.servers": "a:1", "startingOffsets": "earliest", QUERY_OPTION: "one"}
+    source = pickle.loads(pickle.dumps(DrilledSource(options)))  # noqa: S301 - ours
+
+    def query_of_reader() -> str:
+        source.streamReader(source.schema())
+        return QUERY.get()
+
+    assert contextvars.Context().run(query_of_reader) == "one"
+    assert QUERY.get() == ""
 
 
 def test_a_drill_that_is_gone_stops_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Drivers and workers killed with SIGKILL inside of a micro-batch, on our broker and on Apache Kafka's.
 
-`highwater pipeline drill` kills at every moment, and on each broker.
+`python -m tests.drills.pipeline --quick` kills drivers with each sink on our broker; without it, at every moment.
 """
 
 from __future__ import annotations
@@ -104,12 +104,11 @@ def check(topics: Topics) -> None:
     assert found == wanted
 
 
-@pytest.mark.parametrize("system", ["highwater", "4"])
-def test_a_killed_driver_leaves_whole_batches_that_are_there_once(system: str, tmp_path: Path) -> None:
+def test_a_killed_driver_leaves_whole_batches_that_are_there_once(tmp_path: Path) -> None:
     points = tmp_path / "points"
     stops = Stops(points)
     seen = []
-    with bootstrap_of(system, tmp_path) as address:
+    with bootstrap_of("4", tmp_path) as address:
         topics = filled(address)
         for point in (CrashPoint.SINK_WRITING, CrashPoint.SINK_BEFORE_COMMIT, CrashPoint.SINK_COMMITTED):
             with driver("batch", topics, tmp_path, points) as running:
@@ -141,11 +140,10 @@ def test_a_killed_worker_costs_a_second_try_and_no_record(tmp_path: Path) -> Non
         check(topics)
 
 
-@pytest.mark.parametrize("system", ["highwater", "3.9"])
-def test_tasks_with_transactions_of_their_own_are_there_once(system: str, tmp_path: Path) -> None:
+def test_tasks_with_transactions_of_their_own_are_there_once(tmp_path: Path) -> None:
     points = tmp_path / "points"
     stops = Stops(points)
-    with bootstrap_of(system, tmp_path) as address:
+    with bootstrap_of("3.9", tmp_path) as address:
         topics = filled(address)
         for point in (CrashPoint.SINK_WRITING, CrashPoint.SINK_COMMITTED):
             with driver("tasks", topics, tmp_path, points) as running:
