@@ -68,7 +68,12 @@ def test_each_query_has_its_own_stops(tmp_path: Path, monkeypatch: pytest.Monkey
     one, two = Stops(tmp_path, "one"), Stops(tmp_path, "two")
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
     one.arm(POINT)
-    contextvars.Context().run(lambda: (QUERY.set("two"), reach(POINT)))
+
+    def pass_for_two() -> None:
+        QUERY.set("two")
+        reach(POINT)
+
+    contextvars.Context().run(pass_for_two)
     assert (one.passages(), two.passages()) == ({}, {POINT: 1})
     monkeypatch.setattr(TaskContext, "get", lambda: Task("two"))
     reach(POINT)
