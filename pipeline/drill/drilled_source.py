@@ -1,4 +1,4 @@
-"""The source of a drill: `format("highwater")`, whose process knows which of the drill's queries it serves."""
+"""The source of a drill: `format("highwater")`, whose process knows which query it serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One query of a drill with what is its own: records, stops, checkpoint, output, and what readers saw of it."""
+"""One query of a drill: its records, stops, checkpoint, output, and what readers saw of it."""
 
 from __future__ import annotations
 
