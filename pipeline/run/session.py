@@ -36,6 +36,8 @@ _SETTINGS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
+    # Spark's 15 s are not enough for its own processes to find each other on a host with much other work.
+    "spark.python.authenticate.socketTimeout": "120s",
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.streaming.stopTimeout": "60s",
@@ -98,9 +100,11 @@ def _launch(log: Path, cleanup: contextlib.ExitStack) -> Any:
     log.parent.mkdir(parents=True, exist_ok=True)
     output = cleanup.enter_context(log.open("wb"))
     forget_jvm(SparkContext)
+    # In a session of its own, because a signal to the whole group is for this process, which still needs Java to end.
+    options = {"stdout": output, "stderr": subprocess.STDOUT, "start_new_session": True}
     with ThreadPoolExecutor(1) as pool:
         # In a thread, because Ctrl-C must not interrupt a launch that has not yet returned the process.
-        launch = pool.submit(launch_gateway, None, {"stdout": output, "stderr": subprocess.STDOUT})
+        launch = pool.submit(launch_gateway, None, options)
     try:
         gateway: Any = launch.result()
     except PySparkRuntimeError:

@@ -33,6 +33,8 @@ def session(cores: int, places: set[int]) -> Iterator[SparkSession]:
             "spark.driver.memory": "2g",
             "spark.jars": jars,
             "spark.local.dir": scratch,
+            # Spark's 15 s are not enough for the process of a source to be found on a busy host.
+            "spark.python.authenticate.socketTimeout": "120s",
             "spark.sql.shuffle.partitions": "1",
             "spark.sql.streaming.numRecentProgressUpdates": "10000",
             "spark.sql.warehouse.dir": f"{scratch}/warehouse",

@@ -120,12 +120,17 @@ def test_a_signal_stops_between_two_batches(tmp_path: Path, topics: Topics) -> N
     file = write(tmp_path, SOURCE.replace("TOPIC", "endless") + flow)
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as errors:
         process = subprocess.Popen(
-            command(file), stdout=out, stderr=errors, env={**os.environ, "BROKER": topics.address}
+            command(file),
+            stdout=out,
+            stderr=errors,
+            env={**os.environ, "BROKER": topics.address},
+            start_new_session=True,
         )
         try:
             wait_until(lambda: "out, batch 0" in (tmp_path / "out").read_text(), "the first batch", TIMEOUT_S)
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(TIMEOUT_S) == 0
+            # As `timeout` and most supervisors do; Spark's Java has to outlive it.
+            os.killpg(process.pid, signal.SIGTERM)
+            assert process.wait(TIMEOUT_S) == 0, (tmp_path / "err").read_text()
         finally:
             process.kill()
             process.wait()

@@ -1,0 +1,1 @@
+"""Pipelines on Hadoop's YARN: its own mini cluster, a ResourceManager and a NodeManager that start containers."""
