@@ -143,7 +143,7 @@ class Conductor:
             track.look()
         struck = self._strike(stop, waiting)
         for track in waiting.keys() - struck:
-            self._tell(f"round {self._number}: there was no {track.victim(stop.victim).value} to kill")
+            self._tell(f"round {self._number}: {track.name} has no {track.victim(stop.victim).value} to kill")
         return struck
 
     # Waiting
@@ -284,7 +284,7 @@ class Conductor:
         while event := self._driver.next_event():
             if event["event"] == "ended":
                 track = self._tracks[event["query"]]
-                self._tell(f"round {self._number}: the query ended: {event['error']}")
+                self._tell(f"round {self._number}: the query of {track.name} ended: {event['error']}")
                 if not self._rounds_done and track.restarts > _STARTS_OF_FIRST_ROUND:
                     raise DrillSetupError(f"the query does not run: {event['error']}")
                 time.sleep(_RETRY_S)

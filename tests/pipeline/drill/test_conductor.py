@@ -105,7 +105,7 @@ def test_a_round_that_killed_nothing_does_not_count(tmp_path: Path, victim: Vict
     rounds = conductor_of(tmp_path, [track(tmp_path, "one")], RunningDriver(kills), said)
     (result,) = rounds.round(1, RoundPlan(Stop(None, victim), begins_query=False))
     assert (result.reached, result.lost, result.twice) == (kills, 0, 0)
-    assert said == ([] if kills else [f"round 1: there was no {victim.value} to kill"])
+    assert said == ([] if kills else [f"round 1: one has no {victim.value} to kill"])
 
 
 def test_each_query_has_its_own_word_on_whether_a_worker_died(tmp_path: Path) -> None:
