@@ -25,6 +25,8 @@ def spark_session(scratch: Path, **more: str) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(scratch),
+        # Its 15 s were not enough for the JVM and the process of a source on a host with other work.
+        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "1",

@@ -27,11 +27,6 @@ Options = dict[str, str]
 
 FORMATS: Final = ("kafka", "highwater")
 _TIMEOUT_S: Final = 300
-_SETTINGS: Final = {
-    "spark__ui__showConsoleProgress": "false",
-    # Its 15 s were not enough for the JVM and the process of a source on a host with other work.
-    "spark__python__authenticate__socketTimeout": "120s",
-}
 _EVERY_KIND: Final = {"subscribe": ",".join([*KINDS, OPEN])}
 _COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
@@ -298,7 +293,7 @@ def compare_on(system: str, scratch: Path) -> str:
         (scratch / folder).mkdir()
     with (
         bootstrap_of(system, scratch / "broker") as bootstrap,
-        spark_session(scratch / "spark", spark__jars=jars, **_SETTINGS) as spark,
+        spark_session(scratch / "spark", spark__jars=jars, spark__ui__showConsoleProgress="false") as spark,
     ):
         register(spark)
         topics = Topics(bootstrap)
