@@ -58,9 +58,10 @@ def opened(
     runs = manifest.runs()
     lake = {"runs": len(runs), "trials": sum(run.trials for run, _ in runs.values())}
     if engine == "local":
-        from highwater.bench.lake.local import LocalEngine
+        from highwater.bench.lake.local import LocalEngine, connected
 
-        yield Connection(LocalEngine(manifest), lake)
+        with connected() as connection:
+            yield Connection(LocalEngine(manifest, connection), lake)
         return
     from highwater.bench.lake.on_spark import SparkEngine, session
 

@@ -12,6 +12,9 @@ from highwater.bench.errors import UsageError
 
 Parameters = Mapping[str, str | float | None]
 
+MEMORY_BYTES: Final = 2 << 30
+"""What statements of the local engine may use, unless another size is given; more goes to the disk or is refused."""
+
 # Strings, quoted names and comments, in which nothing is a parameter; a cast; a parameter.
 _TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)", re.DOTALL)
 

@@ -1,12 +1,16 @@
-"""The engine of one host: DuckDB over Arrow, which reads the Parquet files by pyarrow.
+"""The engine of one host: DuckDB, which reads the lake's Parquet files in pieces, within a bounded memory.
 
-DuckDB itself may open no file, load no extension and see no variable of Python; its configuration is locked. What a
-statement can reach is therefore the tables of the lake, and they cannot be written.
+DuckDB may open the files of the lake and no other, load no extension and see no variable of Python; its configuration
+is locked. What a statement can reach is therefore the tables of the lake, and they cannot be written. What does not fit
+into the memory of a statement goes to a folder of its own in the folder for temporary files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,11 +20,12 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
-from highwater.bench.lake.engine import Parameters, given_for, one_line, plain_types, with_markers
+from highwater.bench.lake.engine import MEMORY_BYTES, Parameters, given_for, one_line, plain_types, with_markers
 from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
-from highwater.bench.lake.merging import percentiles_of
+from highwater.bench.lake.merging import merged_in_parts, percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
+from highwater.bench.units import format_size
 
 _CLOSED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
@@ -28,43 +33,100 @@ _CLOSED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "python_enable_replacements": False,
     "preserve_insertion_order": True,
 }
-_TYPES: Final = {pa.float64(): "DOUBLE", pa.int64(): "BIGINT", pa.int32(): "INTEGER", pa.string(): "VARCHAR"}
+_TYPES: Final = {
+    pa.float64(): "DOUBLE",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INTEGER",
+    pa.string(): "VARCHAR",
+    pa.bool_(): "BOOLEAN",
+}
+_PATTERN: Final = re.compile(r"[\[*?]")
+# Parts of histograms that are merged at once.
+_ROWS_AT_ONCE: Final = 4096
 
 
 class LocalEngine:
     """DuckDB, open on a lake."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        """Raises UsageError when the lake cannot be read."""
+    def __init__(self, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> None:
+        """connection: of `connected`. Raises UsageError when the lake cannot be read."""
         self._lake: Path = manifest.directory
         self._groups = manifest.groups()
-        self._connection = duckdb.connect(":memory:", config=_CLOSED)
+        self._connection = connection
         for function in FUNCTIONS:
             self._create(function)
-        self._connection.execute("create macro pair(x, y) as [cast(x as double), cast(y as double)]")
-        for table in SCHEMAS:
-            self._connection.register(table, storage.dataset_of(self._lake, table, self._groups))
-        self._connection.execute("set enable_external_access = false")
-        self._connection.execute("set lock_configuration = true")
+        connection.execute("create macro pair(x, y) as [cast(x as double), cast(y as double)]")
+        # Files of a lake never change.
+        connection.execute("set parquet_metadata_cache = true")
+        with self._told():
+            self._open_files()
+        connection.execute("set enable_external_access = false")
+        connection.execute("set lock_configuration = true")
 
     def query(self, sql: str, parameters: Parameters) -> pa.Table:
+        with self._told():
+            return plain_types(self._asked(sql, parameters).to_arrow_table())
+
+    def percentiles(
+        self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
+    ) -> pa.Table:
+        with self._told():
+            reader = self._asked(sql, parameters).to_arrow_reader(_ROWS_AT_ONCE)
+            parts = (pa.Table.from_batches([batch]) for batch in reader if batch.num_rows)
+            whole = next(merged_in_parts(parts, by), reader.schema.empty_table())
+            return percentiles_of(plain_types(whole), by, percentiles)
+
+    def _open_files(self) -> None:
+        paths = {
+            table: [
+                str((self._lake / file.path).absolute())
+                for group in self._groups
+                for file in group.files
+                if file.table == table
+            ]
+            for table in SCHEMAS
+        }
+        every = ", ".join(_quoted(path) for found in paths.values() for path in found)
+        self._connection.execute(f"set allowed_paths = [{every}]")
+        for table, schema in SCHEMAS.items():
+            if not paths[table]:
+                self._connection.register(table, schema.empty_table())
+                continue
+            files = ", ".join(_quoted(_PATTERN.sub(r"[\g<0>]", path)) for path in paths[table])
+            # A column that a file does not have is null.
+            columns = ", ".join(
+                f"{_quoted(field.name)}: {{name: {_quoted(field.name)}, type: {_quoted(_sql_type(field.type))}, "
+                "default_value: NULL}"
+                for field in schema
+            )
+            self._connection.execute(
+                f'create view "{table}" as from read_parquet([{files}], schema = map {{{columns}}}, '
+                "hive_partitioning = false)"
+            )
+
+    def _asked(self, sql: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
         values = given_for(sql, parameters)
+        statements = duckdb.extract_statements(with_markers(sql, "$"))
+        if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+            raise UsageError("a lake can only be read: give one SELECT")
+        return self._connection.sql(statements[0].query, params=values)
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Errors in one line each; one about a file names the first file that is not as the manifest says."""
         try:
-            statements = duckdb.extract_statements(with_markers(sql, "$"))
-            if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
-                raise UsageError("a lake can only be read: give one SELECT")
-            return plain_types(self._connection.sql(statements[0].query, params=values).to_arrow_table())
+            yield
+        except duckdb.OutOfMemoryException:
+            (limit,) = self._connection.sql("select current_setting('memory_limit')").fetchall()[0]
+            raise UsageError(
+                f"the statement needs more memory than {limit}; give it more with --memory, or ask on --engine spark"
+            ) from None
         except (pa.ArrowException, duckdb.IOException, OSError) as error:
             raise UsageError(storage.damaged(self._lake, self._groups, error)) from None
         except duckdb.Error as error:
             if (what := _damaged_file(error)) is not None:
                 raise UsageError(storage.damaged(self._lake, self._groups, what)) from None
             raise one_line(error, SCHEMAS) from None
-
-    def percentiles(
-        self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
-    ) -> pa.Table:
-        return percentiles_of(self.query(sql, parameters), by, percentiles)
 
     def _create(self, function: Function) -> None:
         self._connection.create_function(
@@ -77,11 +139,24 @@ class LocalEngine:
         )
 
 
+@contextmanager
+def connected(memory_bytes: int = MEMORY_BYTES) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with so much memory for statements, and a folder for what does not fit into it."""
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-lake-"))
+        settings = {**_CLOSED, "memory_limit": f"{memory_bytes}B", "temp_directory": scratch}
+        yield stack.enter_context(duckdb.connect(":memory:", config=settings))
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
 def _sql_type(kind: pa.DataType) -> str:
     return f"{_sql_type(kind.value_type)}[]" if pa.types.is_list(kind) else _TYPES[kind]
 
 
 def _damaged_file(error: duckdb.Error) -> Exception | None:
-    """What pyarrow says of a file, which DuckDB hands on as an error of its own."""
+    """What the reader of Parquet says of a file, which is not always an error about files."""
     said = str(error)
-    return error if any(word in said for word in ("Parquet", "parquet", "No such file", "thrift", "Corrupt")) else None
+    return error if any(word in said for word in ("arquet", "No such file", "thrift", "TProtocol", "Corrupt", "ZSTD")) else None

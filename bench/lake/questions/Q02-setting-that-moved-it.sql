@@ -24,11 +24,22 @@ moved as (
     where older.value > 0 and newer.value > 0
     group by s.run_after, s.time
 ),
+-- Most settings are the same in all runs: only others can change from one to the next.
+varying as (
+    select t.scope, t.name
+    from settings t join ordered o on o.run = t.run
+    group by t.scope, t.name
+    having min(t.value) <> max(t.value) or count(*) < (select count(*) from ordered)
+),
+setting as (
+    select t.run, t.scope, t.name, t.value
+    from settings t join ordered o on o.run = t.run join varying v on v.scope = t.scope and v.name = t.name
+),
 setting_before as (
-    select s.run_after, t.scope, t.name, t.value from steps s join settings t on t.run = s.run_before
+    select s.run_after, t.scope, t.name, t.value from steps s join setting t on t.run = s.run_before
 ),
 setting_after as (
-    select s.run_after, t.scope, t.name, t.value from steps s join settings t on t.run = s.run_after
+    select s.run_after, t.scope, t.name, t.value from steps s join setting t on t.run = s.run_after
 ),
 changed as (
     select coalesce(a.run_after, b.run_after) as run_after, coalesce(a.scope, b.scope) as scope,

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from highwater.bench.analysis.statistics import a_a_bound, coefficient_of_variation
-from highwater.bench.lake.functions import FUNCTIONS, merged_histogram, rank_correlation
+from highwater.bench.lake.functions import FUNCTIONS, merged_histogram
 from highwater.bench.lake.merging import BUCKETS, COUNTS, merged, merged_in_parts, percentiles_of
 from highwater.spark_loadgen import Histogram
 from highwater.spark_loadgen.histogram import HIGHEST_VALUE_NS, bucket_indices
@@ -85,15 +85,32 @@ def test_no_values_make_no_number() -> None:
     assert OF["median_of"](pa.array([[math.inf]], pa.list_(pa.float64()))).to_pylist() == [None]
 
 
+def correlation(*groups: list[tuple[float | None, float | None] | None] | None) -> list[float | None]:
+    found: list[float | None] = OF["rank_correlation"](pa.array(groups, pa.list_(pa.list_(pa.float64())))).to_pylist()
+    return found
+
+
 def test_rank_correlation_is_spearmans() -> None:
-    rising = [(float(number), float(number) ** 3) for number in range(6)]
-    assert rank_correlation(rising) == pytest.approx(1.0)
-    assert rank_correlation([(x, -y) for x, y in rising]) == pytest.approx(-1.0)
+    rising: list[tuple[float | None, float | None] | None] = [(float(x), float(x) ** 3) for x in range(6)]
+    falling: list[tuple[float | None, float | None] | None] = [(float(x), -float(x) ** 3) for x in range(6)]
+    assert correlation(rising, falling) == pytest.approx([1.0, -1.0])
     # 1 − 6·Σd²/(n(n²−1)) of the ranks 2 1 4 3 5 is 0.8.
-    assert rank_correlation(list(zip([1.0, 2, 3, 4, 5], [20.0, 10, 40, 30, 50], strict=True))) == pytest.approx(0.8)
-    assert rank_correlation(rising[:4]) is None
-    assert rank_correlation([(1.0, y) for _, y in rising]) is None
-    assert rank_correlation([*rising, (None, 1.0), None]) == rank_correlation(list(reversed(rising)))
+    assert correlation([(1.0, 20.0), (2, 10), (3, 40), (4, 30), (5, 50)]) == pytest.approx([0.8])
+    assert correlation(rising[:4], [(1.0, float(y)) for y in range(6)], [], None) == [None] * 4
+    assert correlation([*rising, (None, 1.0), None]) == correlation(list(reversed(rising)))
+    with pytest.raises(ValueError, match="takes pairs"):
+        OF["rank_correlation"](pa.array([[[1.0, 2.0, 3.0]]], pa.list_(pa.list_(pa.float64()))))
+
+
+def test_ranks_that_are_equal_do_not_depend_on_order() -> None:
+    chooser = random.Random(7)
+    pairs: list[tuple[float | None, float | None] | None] = [
+        (chooser.randrange(5) / 7, chooser.random()) for _ in range(500)
+    ]
+    in_order = correlation(pairs)
+    for _ in range(20):
+        chooser.shuffle(pairs)
+        assert correlation(pairs) == in_order
 
 
 def test_parts_may_be_merged_in_any_order_and_again() -> None:
