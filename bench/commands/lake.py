@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Figures of thousands of runs as Parquet, and questions asked of them.")
 
+Memory = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Memory of DuckDB, such as 4GiB; 2GiB unless it is given.")
+]
 Lake = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The directory of the lake.")]
 DEFAULT_LAKE = Path("lake")
 
@@ -186,6 +189,7 @@ def query(
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,
+    memory: Memory = None,
 ) -> None:
     """Answer a question: one sentence, then the rows. A statement only reads, and reaches nothing but the lake."""
     with lake_errors():
@@ -203,8 +207,22 @@ def query(
             raise UsageError("give one question, or one statement with --sql; --list shows the questions")
         given = pairs_of(parameters, "--param")
         asked = question_named(question) if question is not None else asked_sql(_statement(sql or ""))
-        answer = ask_lake(Manifest(lake), asked, given, engine.value, master, pairs_of(conf, "--conf"))
+        settings = pairs_of(conf, "--conf")
+        answer = ask_lake(Manifest(lake), asked, given, engine.value, master, settings, _memory_bytes(memory))
         typer.echo(lake_output.text_of(answer, format_.value), nl=False)
+
+
+def _memory_bytes(memory: str | None) -> int:
+    from highwater.bench.errors import UsageError
+    from highwater.bench.lake.engine import MEMORY_BYTES
+    from highwater.bench.units import parse_size_bytes
+
+    if memory is None:
+        return MEMORY_BYTES
+    try:
+        return parse_size_bytes(memory)
+    except ValueError as error:
+        raise UsageError(f"--memory: {error}") from None
 
 
 def _statement(place: str) -> str:
@@ -225,6 +243,7 @@ def timeline(
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,
+    memory: Memory = None,
 ) -> None:
     """Percentiles of each second since T0, over all usable trials of a workload: all their histograms are added up."""
     with lake_errors():
@@ -239,6 +258,7 @@ def timeline(
         known = (*LATENCY_METRICS, "txn_commit")
         if metric not in known:
             raise UsageError(f"--metric: {metric} is none of {', '.join(known)}{did_you_mean(metric, known)}")
-        with opened(Manifest(lake), engine.value, master, pairs_of(conf, "--conf")) as connection:
+        settings = pairs_of(conf, "--conf")
+        with opened(Manifest(lake), engine.value, master, settings, _memory_bytes(memory)) as connection:
             answer = time_line(connection, workload, metric)
         typer.echo(lake_output.text_of(answer, format_.value), nl=False)

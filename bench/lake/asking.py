@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from highwater.bench.errors import UsageError
 from highwater.bench.lake.answers import cell_text, sentence
-from highwater.bench.lake.engine import Engine, parameters_in
+from highwater.bench.lake.engine import MEMORY_BYTES, Engine, Parameters, parameters_in
 from highwater.bench.lake.manifest import Manifest
-from highwater.bench.lake.questions import Parameter, Question, Sentence
+from highwater.bench.lake.questions import Parameter, Question, Sentence, pools_in
 from highwater.bench.lake.steps import STEPS
 
 _ROWS = "{rows} rows"
@@ -52,15 +54,19 @@ class Answer:
 
 @contextmanager
 def opened(
-    manifest: Manifest, engine: str = "local", master: str = "local[2]", settings: Mapping[str, str] | None = None
+    manifest: Manifest,
+    engine: str = "local",
+    master: str = "local[2]",
+    settings: Mapping[str, str] | None = None,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Iterator[Connection]:
-    """Open the engine `local` or `spark`. Raises UsageError when the lake cannot be read."""
+    """Open the engine `local` or `spark`; memory_bytes: for `local`. Raises UsageError when the lake cannot be read."""
     runs = manifest.runs()
     lake = {"runs": len(runs), "trials": sum(run.trials for run, _ in runs.values())}
     if engine == "local":
         from highwater.bench.lake.local import LocalEngine, connected
 
-        with connected() as connection:
+        with connected(memory_bytes) as connection:
             yield Connection(LocalEngine(manifest, connection), lake)
         return
     from highwater.bench.lake.on_spark import SparkEngine, session
@@ -76,13 +82,14 @@ def ask_lake(
     engine: str = "local",
     master: str = "local[2]",
     settings: Mapping[str, str] | None = None,
+    memory_bytes: int = MEMORY_BYTES,
 ) -> Answer:
     """Open an engine and ask; once more if a compaction removed files meanwhile. Raises UsageError."""
     question.values(question.texts(given))  # wrong parameters are told before an engine starts
     while True:
         before = manifest.groups()
         try:
-            with opened(manifest, engine, master, settings) as connection:
+            with opened(manifest, engine, master, settings, memory_bytes) as connection:
                 return ask(connection, question, given)
         except UsageError:
             if manifest.groups() == before:
@@ -103,7 +110,7 @@ def ask(connection: Connection, question: Question, given: Mapping[str, str]) ->
     """given: parameters as text. Raises UsageError."""
     texts = question.texts(given)
     values = question.values(texts)
-    table = connection.engine.query(question.sql, values)
+    table = answered(connection.engine, question, values)
     rows: list[dict[str, Any]] = table.to_pylist()
     columns: list[str] = table.column_names
     if question.then is not None:
@@ -113,9 +120,19 @@ def ask(connection: Connection, question: Question, given: Mapping[str, str]) ->
     return Answer(question, texts, sentence(question, rows, shown, connection.lake), columns, rows)
 
 
+def answered(engine: Engine, question: Question, values: Parameters) -> pa.Table:
+    """The rows of the SQL of a question, without what follows it. Raises UsageError."""
+    pools = {pool.name: engine.percentiles(pool.sql, values, pool.by, pool.percentiles) for pool in question.pools}
+    return engine.query(question.sql, values, pools)
+
+
 def asked_sql(sql: str) -> Question:
     """A statement of the user as a question whose parameters must be given. Raises UsageError for an empty one."""
     if not sql.strip():
         raise UsageError("--sql: there is no statement")
     parameters = tuple(Parameter(name, "text", None, f"a value for :{name}") for name in parameters_in(sql))
-    return Question("the statement", "", parameters, (Sentence(_ROWS),), "no rows", None, sql)
+    try:
+        pools, rest = pools_in(sql)
+    except ValueError as error:
+        raise UsageError(f"--sql: {error}") from None
+    return Question("the statement", "", parameters, (Sentence(_ROWS),), "no rows", None, rest, pools)

@@ -12,6 +12,9 @@ from highwater.bench.errors import UsageError
 
 Parameters = Mapping[str, str | float | None]
 
+Tables = Mapping[str, pa.Table]
+NO_TABLES: Final[Tables] = {}
+
 MEMORY_BYTES: Final = 2 << 30
 """What statements of the local engine may use, unless another size is given; more goes to the disk or is refused."""
 
@@ -25,8 +28,11 @@ _TABLE: Final = re.compile(r"\b(table|view)\b", re.IGNORECASE)
 class Engine(Protocol):
     """An engine that is open on a lake. Its tables cannot be changed, and it reaches no other files."""
 
-    def query(self, sql: str, parameters: Parameters) -> pa.Table:
-        """One SELECT, with `:name` for parameters. Raises UsageError in one line."""
+    def query(self, sql: str, parameters: Parameters, tables: Tables = NO_TABLES) -> pa.Table:
+        """One SELECT, with `:name` for parameters, which finds `tables` beside those of the lake.
+
+        Raises UsageError in one line.
+        """
 
     def percentiles(
         self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
@@ -63,6 +69,13 @@ def one_line(error: Exception, tables: Collection[str]) -> UsageError:
     text = (raised[-1] if "Python worker" in lines[0] and raised else lines[0]).rstrip(".")
     hint = f"; tables are {', '.join(sorted(tables))}" if _TABLE.search(text) else ""
     return UsageError(f"the statement cannot be answered: {text}{hint}")
+
+
+def check_names(tables: Collection[str], known: Collection[str]) -> None:
+    """Raises UsageError for a pool with the name of a table of the lake."""
+    for name in tables:
+        if name in known:
+            raise UsageError(f"pool {name} has the name of a table of the lake; give it another one")
 
 
 def plain_types(table: pa.Table) -> pa.Table:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -20,12 +20,21 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
-from highwater.bench.lake.engine import MEMORY_BYTES, Parameters, given_for, one_line, plain_types, with_markers
+from highwater.bench.lake.engine import (
+    MEMORY_BYTES,
+    NO_TABLES,
+    Parameters,
+    Tables,
+    check_names,
+    given_for,
+    one_line,
+    plain_types,
+    with_markers,
+)
 from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.merging import merged_in_parts, percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
-from highwater.bench.units import format_size
 
 _CLOSED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
@@ -40,6 +49,8 @@ _TYPES: Final = {
     pa.string(): "VARCHAR",
     pa.bool_(): "BOOLEAN",
 }
+# What readers of Parquet say of a damaged file.
+_DAMAGED: Final = ("arquet", "No such file", "thrift", "TProtocol", "Corrupt", "ZSTD")
 _PATTERN: Final = re.compile(r"[\[*?]")
 # Parts of histograms that are merged at once.
 _ROWS_AT_ONCE: Final = 4096
@@ -63,29 +74,30 @@ class LocalEngine:
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
 
-    def query(self, sql: str, parameters: Parameters) -> pa.Table:
-        with self._told():
+    def query(self, sql: str, parameters: Parameters, tables: Tables = NO_TABLES) -> pa.Table:
+        check_names(tables, SCHEMAS)
+        with self._told(), ExitStack() as stack:
+            for name, rows in tables.items():
+                self._connection.register(name, rows)
+                stack.callback(self._connection.unregister, name)
             return plain_types(self._asked(sql, parameters).to_arrow_table())
 
     def percentiles(
         self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]
     ) -> pa.Table:
-        with self._told():
-            reader = self._asked(sql, parameters).to_arrow_reader(_ROWS_AT_ONCE)
+        with self._told(), closing(self._asked(sql, parameters).to_arrow_reader(_ROWS_AT_ONCE)) as reader:
+            if missing := [name for name in (*by, "buckets", "counts") if name not in reader.schema.names]:
+                raise UsageError(f"the statement cannot be answered: there is no column {missing[0]} to pool")
             parts = (pa.Table.from_batches([batch]) for batch in reader if batch.num_rows)
             whole = next(merged_in_parts(parts, by), reader.schema.empty_table())
             return percentiles_of(plain_types(whole), by, percentiles)
 
     def _open_files(self) -> None:
-        paths = {
-            table: [
-                str((self._lake / file.path).absolute())
-                for group in self._groups
-                for file in group.files
-                if file.table == table
-            ]
-            for table in SCHEMAS
-        }
+        paths: dict[str, list[str]] = {table: [] for table in SCHEMAS}
+        rows = dict.fromkeys(SCHEMAS, 0)
+        for file in (file for group in self._groups for file in group.files):
+            paths[file.table].append(str((self._lake / file.path).absolute()))
+            rows[file.table] += file.rows
         every = ", ".join(_quoted(path) for found in paths.values() for path in found)
         self._connection.execute(f"set allowed_paths = [{every}]")
         for table, schema in SCHEMAS.items():
@@ -99,9 +111,10 @@ class LocalEngine:
                 "default_value: NULL}"
                 for field in schema
             )
+            # DuckDB looks into the first file only, and without the number of rows would keep the larger side of a join.
             self._connection.execute(
                 f'create view "{table}" as from read_parquet([{files}], schema = map {{{columns}}}, '
-                "hive_partitioning = false)"
+                f"hive_partitioning = false, explicit_cardinality = {rows[table]})"
             )
 
     def _asked(self, sql: str, parameters: Parameters) -> duckdb.DuckDBPyRelation:
@@ -159,4 +172,4 @@ def _sql_type(kind: pa.DataType) -> str:
 def _damaged_file(error: duckdb.Error) -> Exception | None:
     """What the reader of Parquet says of a file, which is not always an error about files."""
     said = str(error)
-    return error if any(word in said for word in ("arquet", "No such file", "thrift", "TProtocol", "Corrupt", "ZSTD")) else None
+    return error if any(word in said for word in _DAMAGED) else None

@@ -25,7 +25,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
-from highwater.bench.lake.engine import Parameters, given_for, one_line, plain_types
+from highwater.bench.lake.engine import NO_TABLES, Parameters, Tables, check_names, given_for, one_line, plain_types
 from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.merging import COUNT, merged_in_parts, percentile_column, percentiles_of
@@ -78,11 +78,17 @@ class SparkEngine:
                 raise UsageError(storage.damaged(self._lake, self._groups, error)) from None
             frame.createOrReplaceTempView(table)
 
-    def query(self, sql: str, parameters: Parameters) -> pa.Table:
+    def query(self, sql: str, parameters: Parameters, tables: Tables = NO_TABLES) -> pa.Table:
+        check_names(tables, SCHEMAS)
         try:
+            for name, rows in tables.items():
+                self._spark.createDataFrame(rows, from_arrow_schema(rows.schema)).createOrReplaceTempView(name)
             return plain_types(self._frame(sql, parameters).toArrow())
         except PySparkException as error:
             raise self._told(error) from None
+        finally:
+            for name in tables:
+                self._spark.catalog.dropTempView(name)
 
     def percentiles(
         self, sql: str, parameters: Parameters, by: Sequence[str], percentiles: Sequence[float]

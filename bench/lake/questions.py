@@ -3,7 +3,9 @@
 The head of a file consists of comments: `title`, `param NAME (KIND) = DEFAULT: MEANING` (without a default it must be
 given; `none` is no value), `answer: SENTENCE` (and before it `answer if first.COLUMN = VALUE: SENTENCE`),
 `nothing: SENTENCE` for a result without rows, and `then: STEP` for a function that turns the rows of the SQL into those
-of the answer.
+of the answer. `pool NAME by COLUMN, …: 99.9, …` stands before a SELECT of these columns, `buckets` and `counts`, which
+ends with a semicolon: the SELECT behind it finds, as table NAME, a row for each combination of the columns, with count
+and percentiles of all histograms together (`p99_9_ns`). An engine adds histograms up piece by piece.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from highwater.common.nearest import did_you_mean
 
 _FOLDER: Final = Path(__file__).parent / "questions"
 _HEAD: Final = re.compile(r"-- (?P<what>title|answer|nothing|then|param)\b(?P<about>[^:]*): (?P<text>.*)")
+_POOL: Final = re.compile(r"-- pool (?P<name>[a-z_]\w*) by (?P<by>\w+(?:, \w+)*): (?P<percentiles>[\d.]+(?:, [\d.]+)*)")
 _PARAMETER: Final = re.compile(r" (?P<name>\w+)(?: \((?P<kind>\w+)\))?(?: = (?P<default>.+))?")
 _CONDITION: Final = re.compile(r" if first\.(?P<column>\w+) = (?P<value>.+)")
 _NO_VALUE: Final = "none"
@@ -70,6 +73,16 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
+class Pool:
+    """A table of pooled histograms. `sql`: a SELECT of the columns `by`, `buckets` and `counts`."""
+
+    name: str
+    by: tuple[str, ...]
+    percentiles: tuple[float, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A question as it stands in its file."""
 
@@ -80,6 +93,7 @@ class Question:
     nothing: str
     then: str | None
     sql: str
+    pools: tuple[Pool, ...] = ()
 
     def texts(self, given: Mapping[str, str]) -> dict[str, str]:
         """Every parameter as text: what was given, else its default. Raises UsageError."""
@@ -150,9 +164,22 @@ def question_of(stem: str, text: str) -> Question:
                     raise ValueError(f"{stem}: {about.strip()} is no parameter")
                 parameters.append(Parameter(named["name"], named["kind"] or "text", named["default"], said))
     (title,), (no_rows,) = _only(titles), _only(nothing)
+    pools, sql = pools_in(text)
     return Question(
-        f"Q{int(stem[1:3])}", title, tuple(parameters), tuple(answers), no_rows, then[0] if then else None, text
+        f"Q{int(stem[1:3])}", title, tuple(parameters), tuple(answers), no_rows, then[0] if then else None, sql, pools
     )
+
+
+def pools_in(text: str) -> tuple[tuple[Pool, ...], str]:
+    """The pools of a statement, and the statement behind them. Raises ValueError for one without its semicolon."""
+    pools = []
+    while (head := _POOL.search(text)) is not None:
+        sql, semicolon, text = text[head.end() :].partition(";")
+        if not semicolon:
+            raise ValueError(f"the SELECT of pool {head['name']} must end with a semicolon")
+        percentiles = tuple(map(float, head["percentiles"].split(", ")))
+        pools.append(Pool(head["name"], tuple(head["by"].split(", ")), percentiles, sql))
+    return tuple(pools), text
 
 
 def _only(found: Sequence[str]) -> Sequence[str]:

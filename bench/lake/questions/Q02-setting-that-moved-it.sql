@@ -6,23 +6,23 @@
 with ordered as (
     select run, created_utc, row_number() over (order by created_utc, run) as place from runs where workload = :workload
 ),
-steps as (
-    select older.run as run_before, newer.run as run_after, newer.created_utc as time
-    from ordered older join ordered newer on newer.place = older.place + 1
-),
 figure as (
-    select f.run, f.cell, median_of(array_agg(f.value)) as value
+    select o.place, o.created_utc, f.cell, median_of(array_agg(f.value)) as value
     from figures f join ordered o on o.run = f.run
     where f.metric = :metric and f.usable and f.role = 'measure'
-    group by f.run, f.cell
+    group by o.place, o.created_utc, f.cell
 ),
+figure_before as (
+    select place, created_utc, value, lag(value) over cells as older, lag(place) over cells as older_place
+    from figure
+    window cells as (partition by cell order by place)
+),
+-- A step from one run to the next has the place of the newer one.
 moved as (
-    select s.run_after, s.time, median_of(array_agg(newer.value / older.value)) as change_ratio
-    from steps s
-    join figure older on older.run = s.run_before
-    join figure newer on newer.run = s.run_after and newer.cell = older.cell
-    where older.value > 0 and newer.value > 0
-    group by s.run_after, s.time
+    select place, created_utc as time, median_of(array_agg(value / older)) as change_ratio
+    from figure_before
+    where older_place = place - 1 and older > 0 and value > 0
+    group by place, created_utc
 ),
 -- Most settings are the same in all runs: only others can change from one to the next.
 varying as (
@@ -32,30 +32,28 @@ varying as (
     having min(t.value) <> max(t.value) or count(*) < (select count(*) from ordered)
 ),
 setting as (
-    select t.run, t.scope, t.name, t.value
+    select o.place, t.scope, t.name, t.value,
+           lag(t.value) over runs as older, lag(o.place) over runs as older_place, lead(o.place) over runs as newer_place
     from settings t join ordered o on o.run = t.run join varying v on v.scope = t.scope and v.name = t.name
-),
-setting_before as (
-    select s.run_after, t.scope, t.name, t.value from steps s join setting t on t.run = s.run_before
-),
-setting_after as (
-    select s.run_after, t.scope, t.name, t.value from steps s join setting t on t.run = s.run_after
+    window runs as (partition by t.scope, t.name order by o.place)
 ),
 changed as (
-    select coalesce(a.run_after, b.run_after) as run_after, coalesce(a.scope, b.scope) as scope,
-           coalesce(a.name, b.name) as name, coalesce(b.value, '(not set)') as before,
-           coalesce(a.value, '(not set)') as after
-    from setting_before b
-    full outer join setting_after a on a.run_after = b.run_after and a.scope = b.scope and a.name = b.name
-    where a.value is distinct from b.value
+    select place, scope, name, case when older_place = place - 1 then older else '(not set)' end as before,
+           value as after
+    from setting
+    where place > 1 and (older_place is distinct from place - 1 or older <> value)
+    union all
+    select place + 1 as place, scope, name, value as before, '(not set)' as after
+    from setting
+    where place < (select count(*) from ordered) and newer_place is distinct from place + 1
 ),
 beside as (
-    select run_after, count(*) as settings from changed group by run_after
+    select place, count(*) as settings from changed group by place
 ),
 ranked as (
     select c.scope, c.name, c.before, c.after, count(*) as steps, min(m.time) as first_time,
            median_of(array_agg(m.change_ratio)) as change_ratio, min(b.settings) as settings_at_once
-    from changed c join moved m on m.run_after = c.run_after join beside b on b.run_after = c.run_after
+    from changed c join moved m on m.place = c.place join beside b on b.place = c.place
     group by c.scope, c.name, c.before, c.after
 )
 select scope, name, before, after, change_ratio, steps, settings_at_once, first_time

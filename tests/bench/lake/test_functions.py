@@ -92,7 +92,7 @@ def correlation(*groups: list[tuple[float | None, float | None] | None] | None) 
 
 def test_rank_correlation_is_spearmans() -> None:
     rising: list[tuple[float | None, float | None] | None] = [(float(x), float(x) ** 3) for x in range(6)]
-    falling: list[tuple[float | None, float | None] | None] = [(float(x), -float(x) ** 3) for x in range(6)]
+    falling: list[tuple[float | None, float | None] | None] = [(float(x), -(float(x) ** 3)) for x in range(6)]
     assert correlation(rising, falling) == pytest.approx([1.0, -1.0])
     # 1 − 6·Σd²/(n(n²−1)) of the ranks 2 1 4 3 5 is 0.8.
     assert correlation([(1.0, 20.0), (2, 10), (3, 40), (4, 30), (5, 50)]) == pytest.approx([0.8])

@@ -221,6 +221,63 @@ def test_a_statement_reads_the_lake_and_nothing_else(local: Connection, tmp_path
     assert ask(local, asked_sql("select count(*) as n from runs"), {}).rows == [{"n": DAYS}]
 
 
+POOLED = """\
+-- pool pooled by metric, role: 50, 99.9
+select h.metric, t.role, h.buckets, h.counts
+from histograms h join trials t on t.run = h.run and t.trial_id = h.trial_id where t.role = :role;
+select metric, role, count, p50_ns, p99_9_ns from pooled order by metric, role
+"""
+
+
+def test_a_pool_holds_the_percentiles_of_all_its_histograms(local: Connection) -> None:
+    of_pool = ask(local, asked_sql(POOLED), {"role": "a_a"})
+    at_once = ask(
+        local,
+        asked_sql(
+            "select metric, role, hdr_count(array_agg(h.buckets), array_agg(h.counts)) as count, "
+            "hdr_percentile(array_agg(h.buckets), array_agg(h.counts), 50) as p50_ns, "
+            "hdr_percentile(array_agg(h.buckets), array_agg(h.counts), 99.9) as p99_9_ns "
+            "from histograms h join trials t on t.run = h.run and t.trial_id = h.trial_id "
+            "where t.role = :role group by metric, role order by metric, role"
+        ),
+        {"role": "a_a"},
+    )
+    assert of_pool.rows == at_once.rows
+    assert len(of_pool.rows) > 1
+    assert ask(local, asked_sql(POOLED), {"role": "none"}).rows == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "said"),
+    [
+        ("-- pool p by metric: 99\nselect metric, buckets, counts from histograms", "must end with a semicolon"),
+        (
+            "-- pool p by metric: 99\nselect buckets, counts from histograms; select 1",
+            "there is no column metric to pool",
+        ),
+        (
+            "-- pool runs by metric: 99\nselect metric, buckets, counts from histograms; select 1",
+            "pool runs has the name",
+        ),
+        ("-- pool p by metric: 99\ndrop table runs; select 1", "a lake can only be read"),
+        ("-- pool p by metric: 99\nselect metric, buckets, counts from histograms; select * from q", "name q does"),
+    ],
+)
+def test_a_wrong_pool_gets_one_line(local: Connection, sql: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said) as caught:
+        ask(local, asked_sql(sql), {})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_statement_gets_the_memory_that_it_was_given(lake: Path) -> None:
+    sql = "select array_agg(repeat('a', 900) || x.range || y.range) from range(2000) x, range(2000) y"
+    with opened(Manifest(lake), memory_bytes=64 << 20) as small:
+        with pytest.raises(UsageError, match=r"needs more memory than 64\.0 MiB; give it more with --memory") as caught:
+            ask(small, asked_sql(sql), {})
+        assert "\n" not in str(caught.value)
+        assert all(answered(small, name).rows for name in ("Q1", "Q10"))
+
+
 def test_parameters_are_values_and_no_text_of_the_statement(local: Connection) -> None:
     sql = "select ':a' as \":b\", run::text as r from runs -- :c\n where workload = :workload /* :d */ and 1 <> :number"
     assert parameters_in(sql) == ["workload", "number"]
@@ -280,6 +337,7 @@ def test_a_time_line_adds_up_the_seconds_of_all_trials(lake: Path, local: Connec
         (("Q6", "--param", "bound=20"), "--param bound: '20' is not a duration with its unit"),
         (("Q3", "--sql", "-"), "give one question, or one statement with --sql"),
         ((), "give one question, or one statement with --sql"),
+        (("Q3", "--memory", "much"), "--memory: 'much' is not a size"),
         (("--sql", "none.sql"), "none.sql: No such file or directory"),
     ],
 )
