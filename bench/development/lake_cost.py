@@ -4,18 +4,24 @@
     python -m highwater.bench.development.lake_cost TEMPLATE --work DIR
 
 makes runs from the real result directory TEMPLATE (`lake_runs`), adds 100 and 1,000 of them, compacts both lakes and
-asks every question twice: cold, with an engine that was just opened, and hot. The lake of 10,000 runs has copies of the
-rows of the smallest one with other run ids. `--prepare` makes runs and copies, which no figure is about, and stops.
+asks every question: cold, with an engine that was just opened, and then hot, of which the median counts. The local
+engine answers each question in a process of its own, whose largest memory is reported. The lake of 10,000 runs has
+copies of the rows of the smallest one with other run ids. Each cost is printed as it comes. `--prepare` makes runs and
+copies, which no figure is about, and stops; `--asked-only` asks lakes that are there.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import resource
 import shutil
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Final
 
 import pyarrow as pa
@@ -26,11 +32,12 @@ import typer
 from highwater.bench.development.lake_runs import TRIALS, RunMaker
 from highwater.bench.lake import storage
 from highwater.bench.lake.adding import add
-from highwater.bench.lake.asking import Connection, opened
+from highwater.bench.lake.asking import Connection, answered, opened
 from highwater.bench.lake.compacting import compact
 from highwater.bench.lake.manifest import Group, Manifest
 from highwater.bench.lake.questions import questions
-from highwater.common.units import count_text, significant
+from highwater.bench.lake.tables import SECONDS
+from highwater.common.units import count_text, significant, size_text
 
 _GIVEN: Final = {
     "Q1": {"workload": "quickstart"},
@@ -39,19 +46,17 @@ _GIVEN: Final = {
 }
 
 
+# How often a question is asked after the first time.
+_HOT: Final = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one lake. `asked`: question -> seconds cold and hot; `files` after compaction."""
+    """Of one question: seconds cold and hot, and the largest memory of its process if it has one of its own."""
 
-    runs: int
-    how: str
-    add_s: float | None
-    add_cpu_s: float | None
-    kib_a_trial: float
-    kib_of_seconds_a_trial: float
-    compact_s: float | None
-    files: int
-    asked: dict[str, tuple[float, float]]
+    cold_s: float
+    hot_s: float
+    peak_bytes: int | None
 
 
 def main(
@@ -60,7 +65,9 @@ def main(
     runs: Annotated[list[int], typer.Option(help="How many runs are added; repeatable, rising.")] = [100, 1000],  # noqa: B006
     copies: Annotated[int, typer.Option(help="How often the smallest lake is copied into the largest one.")] = 100,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
+    ask: Annotated[list[str] | None, typer.Option(help="Ask these questions only; repeatable.")] = None,
     prepare: Annotated[bool, typer.Option("--prepare", help="Make runs and copies, and stop.")] = False,
+    asked_only: Annotated[bool, typer.Option("--asked-only", help="Add nothing: ask lakes that are there.")] = False,
 ) -> None:
     """Print the cost of lakes."""
     results = work / "results"
@@ -71,15 +78,33 @@ def main(
             maker.make(number, runs[-1])
     directories = sorted(results.glob("run*"))
     copied = work / f"copied{runs[0]}x{copies}"
-    if not copied.is_dir():
-        _copy_lake(_fresh(work / "copied-from"), directories[:: len(directories) // runs[0]], copied, copies)
+    if copies and not copied.is_dir():
+        _copy_lake(_fresh(work / "copied-from"), _spread(directories, runs[0]), copied, copies)
     if prepare:
         return
-    load = os.getloadavg()
-    costs = [_added(_fresh(work / "lake"), directories[:: len(directories) // count], engine) for count in runs]
-    costs.append(_asked(Manifest(copied), engine, f"{copies} copies"))
-    for line in _page(costs, engine, load, os.getloadavg()):
-        typer.echo(line)
+    names = ask or list(questions())
+    lakes = [work / f"lake{count}" for count in runs]
+    typer.echo(f"{_processor()}, {os.cpu_count()} CPUs; engine {engine}.")
+    for lake, count in zip(lakes, runs, strict=True):
+        if not asked_only:
+            _add(_fresh(lake), _spread(directories, count))
+    for lake in [*lakes, *([copied] if copies else [])]:
+        _ask(Manifest(lake), engine, names)
+
+
+def _spread(directories: list[Path], count: int) -> list[Path]:
+    """So many of the directories, from the whole year and of every workload."""
+    step = len(directories) // count
+    return [directories[number * step + number % step] for number in range(count)]
+
+
+def _processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "a processor")
+
+
+def _load() -> str:
+    return f"load average {os.getloadavg()[0]:.1f}"
 
 
 def _fresh(lake: Path) -> Path:
@@ -87,18 +112,36 @@ def _fresh(lake: Path) -> Path:
     return lake
 
 
-def _added(lake: Path, directories: list[Path], engine: str) -> Cost:
+def _add(lake: Path, directories: list[Path]) -> None:
     manifest = Manifest(lake)
     began, cpu_s = time.monotonic(), _cpu_s()
     found = list(add(manifest, directories))
     add_s, add_cpu_s = time.monotonic() - began, _cpu_s() - cpu_s
     if any(item.outcome != "added" for item in found):
         raise SystemExit(f"not added: {next(item for item in found if item.outcome != 'added')}")
-    began = time.monotonic()
+    typer.echo(
+        f"{count_text(len(directories))} runs × {TRIALS} trials: added in {significant(add_s)} s, "
+        f"{significant(add_cpu_s)} s of CPU; {_sizes(manifest)}; {_load()}"
+    )
+    began, cpu_s = time.monotonic(), _cpu_s()
     compact(manifest)
-    compact_s = time.monotonic() - began
-    cost = _asked(manifest, engine, "added")
-    return replace(cost, add_s=add_s, add_cpu_s=add_cpu_s, compact_s=compact_s)
+    compact_s, compact_cpu_s = time.monotonic() - began, _cpu_s() - cpu_s
+    typer.echo(
+        f"{count_text(len(directories))} runs: compacted in {significant(compact_s)} s, "
+        f"{significant(compact_cpu_s)} s of CPU; {_sizes(manifest)}; {_load()}"
+    )
+
+
+def _sizes(manifest: Manifest) -> str:
+    groups = manifest.groups()
+    files = [file for group in groups for file in group.files]
+    trials = sum(run.trials for group in groups for run in group.runs)
+    of_seconds = sum(file.bytes for file in files if file.table == SECONDS)
+    plain = sum(file.bytes for file in files) - of_seconds
+    return (
+        f"{size_text(plain / trials)} a trial, {size_text(of_seconds / trials)} of seconds; "
+        f"{count_text(len(files))} files"
+    )
 
 
 def _cpu_s() -> float:
@@ -136,63 +179,47 @@ def _copies(path: Path, copies: int) -> Iterator[pa.Table]:
         yield table.set_column(0, "run", pyarrow.compute.binary_join_element_wise(table["run"], f"{copy:03d}", "-"))
 
 
-def _asked(manifest: Manifest, engine: str, how: str) -> Cost:
-    groups = manifest.groups()
-    files = [file for group in groups for file in group.files]
-    trials = sum(run.trials for group in groups for run in group.runs)
-    of_seconds = sum(file.bytes for file in files if file.table == "seconds")
-    asked: dict[str, tuple[float, float]] = {}
+def _ask(manifest: Manifest, engine: str, names: list[str]) -> None:
+    runs = count_text(len(manifest.runs()))
+    typer.echo(f"| {runs} runs | cold | hot | largest memory | load average |")
+    typer.echo("|---|---|---|---|---|")
+    for name, cost in _costs(manifest.directory, engine, names):
+        peak = "–" if cost.peak_bytes is None else size_text(cost.peak_bytes)
+        typer.echo(
+            f"| {name} {questions()[name].title} | {significant(cost.cold_s, 2)} s | {significant(cost.hot_s, 2)} s | "
+            f"{peak} | {os.getloadavg()[0]:.1f} |"
+        )
+
+
+def _costs(lake: Path, engine: str, names: list[str]) -> Iterator[tuple[str, Cost]]:
     if engine == "local":
-        for name in questions():
-            with opened(manifest, engine) as connection:
-                asked[name] = _time(connection, name), _time(connection, name)
-    else:
-        with opened(manifest, engine) as connection:
-            asked = {name: (_time(connection, name), _time(connection, name)) for name in questions()}
-    return Cost(
-        trials // TRIALS,
-        how,
-        None,
-        None,
-        (sum(file.bytes for file in files) - of_seconds) / trials / 1024,
-        of_seconds / trials / 1024,
-        None,
-        len(files),
-        asked,
-    )
+        for name in names:
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+                yield name, process.submit(_cost_of_process, lake, name).result()
+        return
+    with opened(Manifest(lake), engine) as connection:
+        for name in names:
+            yield name, _cost(connection, name)
+
+
+def _cost_of_process(lake: Path, name: str) -> Cost:
+    with opened(Manifest(lake)) as connection:
+        cost = _cost(connection, name)
+    return replace(cost, peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _cost(connection: Connection, name: str) -> Cost:
+    cold_s = _time(connection, name)
+    return Cost(cold_s, median(_time(connection, name) for _ in range(_HOT)), None)
 
 
 def _time(connection: Connection, name: str) -> float:
     question = questions()[name]
+    values = question.values(question.texts(_GIVEN.get(name, {})))
     began = time.monotonic()
     # Without what follows the SQL: the time of Apache Otava is not the lake's.
-    connection.engine.query(question.sql, question.values(question.texts(_GIVEN.get(name, {}))))
+    answered(connection.engine, question, values)
     return time.monotonic() - began
-
-
-def _page(costs: list[Cost], engine: str, before: tuple[float, ...], after: tuple[float, ...]) -> Iterator[str]:
-    yield f"{os.cpu_count()} CPUs; load average {before[0]:.1f} before, {after[0]:.1f} after; engine {engine}."
-    yield ""
-    yield "| runs × trials | how | add | CPU of it | KiB a trial | seconds, KiB a trial | compact | files |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for cost in costs:
-        add_s, add_cpu_s, compact_s = (
-            "–" if seconds is None else f"{significant(seconds)} s"
-            for seconds in (cost.add_s, cost.add_cpu_s, cost.compact_s)
-        )
-        yield (
-            f"| {count_text(cost.runs)} × {TRIALS} | {cost.how} | {add_s} | {add_cpu_s} | "
-            f"{significant(cost.kib_a_trial)} | {significant(cost.kib_of_seconds_a_trial)} | {compact_s} | "
-            f"{cost.files} |"
-        )
-    yield ""
-    yield "| question (cold / hot) | " + " | ".join(f"{count_text(cost.runs)} runs" for cost in costs) + " |"
-    yield "|---|" + "---|" * len(costs)
-    for name, question in questions().items():
-        times = (
-            f"{significant(cold, 2)} / {significant(hot, 2)} s" for cold, hot in (cost.asked[name] for cost in costs)
-        )
-        yield f"| {name} {question.title} | " + " | ".join(times) + " |"
 
 
 if __name__ == "__main__":

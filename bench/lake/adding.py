@@ -126,7 +126,7 @@ def _prepare(directory: Path, *, lake: Path, folder: Path, seconds: bool) -> _Pr
     for name, table in tables.items():
         path = folder / f"{run}.{name}.parquet"
         with storage.parquet_writer(path, name) as writer:
-            writer.write_table(table)
+            storage.write_in_row_groups(writer, [table])
         files.append(storage.kept_file(path, name, environment, month, f"{run}.parquet"))
         staged[files[-1].path] = path
     this = KeptRun(run, result.manifest.name, result.manifest.created_utc, content, str(directory), len(result.trials))

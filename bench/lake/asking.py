@@ -64,10 +64,10 @@ def opened(
     runs = manifest.runs()
     lake = {"runs": len(runs), "trials": sum(run.trials for run, _ in runs.values())}
     if engine == "local":
-        from highwater.bench.lake.local import LocalEngine, connected
+        from highwater.bench.lake.local import opened_locally
 
-        with connected(memory_bytes) as connection:
-            yield Connection(LocalEngine(manifest, connection), lake)
+        with opened_locally(manifest, memory_bytes) as local:
+            yield Connection(local, lake)
         return
     from highwater.bench.lake.on_spark import SparkEngine, session
 

@@ -7,7 +7,6 @@ into the memory of a statement goes to a folder of its own in the folder for tem
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -51,7 +50,6 @@ _TYPES: Final = {
 }
 # What readers of Parquet say of a damaged file.
 _DAMAGED: Final = ("arquet", "No such file", "thrift", "TProtocol", "Corrupt", "ZSTD")
-_PATTERN: Final = re.compile(r"[\[*?]")
 # Parts of histograms that are merged at once.
 _ROWS_AT_ONCE: Final = 4096
 
@@ -59,8 +57,8 @@ _ROWS_AT_ONCE: Final = 4096
 class LocalEngine:
     """DuckDB, open on a lake."""
 
-    def __init__(self, manifest: Manifest, connection: duckdb.DuckDBPyConnection) -> None:
-        """connection: of `connected`. Raises UsageError when the lake cannot be read."""
+    def __init__(self, manifest: Manifest, connection: duckdb.DuckDBPyConnection, link: Path) -> None:
+        """link: a path to the lake without characters of patterns. Raises UsageError when the lake cannot be read."""
         self._lake: Path = manifest.directory
         self._groups = manifest.groups()
         self._connection = connection
@@ -70,7 +68,7 @@ class LocalEngine:
         # Files of a lake never change.
         connection.execute("set parquet_metadata_cache = true")
         with self._told():
-            self._open_files()
+            self._open_files(link)
         connection.execute("set enable_external_access = false")
         connection.execute("set lock_configuration = true")
 
@@ -92,11 +90,11 @@ class LocalEngine:
             whole = next(merged_in_parts(parts, by), reader.schema.empty_table())
             return percentiles_of(plain_types(whole), by, percentiles)
 
-    def _open_files(self) -> None:
+    def _open_files(self, link: Path) -> None:
         paths: dict[str, list[str]] = {table: [] for table in SCHEMAS}
         rows = dict.fromkeys(SCHEMAS, 0)
         for file in (file for group in self._groups for file in group.files):
-            paths[file.table].append(str((self._lake / file.path).absolute()))
+            paths[file.table].append(str(link / file.path))
             rows[file.table] += file.rows
         every = ", ".join(_quoted(path) for found in paths.values() for path in found)
         self._connection.execute(f"set allowed_paths = [{every}]")
@@ -104,14 +102,14 @@ class LocalEngine:
             if not paths[table]:
                 self._connection.register(table, schema.empty_table())
                 continue
-            files = ", ".join(_quoted(_PATTERN.sub(r"[\g<0>]", path)) for path in paths[table])
+            files = ", ".join(map(_quoted, paths[table]))
             # A column that a file does not have is null.
             columns = ", ".join(
                 f"{_quoted(field.name)}: {{name: {_quoted(field.name)}, type: {_quoted(_sql_type(field.type))}, "
                 "default_value: NULL}"
                 for field in schema
             )
-            # DuckDB looks into the first file only, and without the number of rows would keep the larger side of a join.
+            # DuckDB looks into the first file only, and without this would hold the larger side of a join in memory.
             self._connection.execute(
                 f'create view "{table}" as from read_parquet([{files}], schema = map {{{columns}}}, '
                 f"hive_partitioning = false, explicit_cardinality = {rows[table]})"
@@ -153,12 +151,16 @@ class LocalEngine:
 
 
 @contextmanager
-def connected(memory_bytes: int = MEMORY_BYTES) -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB with so much memory for statements, and a folder for what does not fit into it."""
+def opened_locally(manifest: Manifest, memory_bytes: int = MEMORY_BYTES) -> Iterator[LocalEngine]:
+    """An engine with so much memory for statements. Raises UsageError when the lake cannot be read."""
     with ExitStack() as stack:
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-lake-"))
-        settings = {**_CLOSED, "memory_limit": f"{memory_bytes}B", "temp_directory": scratch}
-        yield stack.enter_context(duckdb.connect(":memory:", config=settings))
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-lake-")))
+        # DuckDB takes [, * and ? in the path of a file for a pattern.
+        link = scratch / "lake"
+        link.symlink_to(manifest.directory.absolute())
+        settings = {**_CLOSED, "memory_limit": f"{memory_bytes}B", "temp_directory": str(scratch / "spilled")}
+        connection = stack.enter_context(duckdb.connect(":memory:", config=settings))
+        yield LocalEngine(manifest, connection, link)
 
 
 def _quoted(text: str) -> str:

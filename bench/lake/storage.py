@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.dataset
 import pyarrow.parquet
 
@@ -26,6 +27,8 @@ _ALIVE: Final = "alive"
 _COMPRESSION_LEVEL: Final = 3
 # As they are in memory: many rows of a plain table, some thousand histograms.
 _ROW_GROUP_BYTES: Final = 64 << 20
+_SMALL_ROW_GROUP_BYTES: Final = 1 << 20
+_METRIC: Final = "metric"
 # Rising bucket numbers are small steps.
 _STEPS: Final = "buckets"
 
@@ -47,7 +50,11 @@ def parquet_writer(path: Path, table: str) -> Iterator[Any]:
 
 
 def write_in_row_groups(writer: Any, tables: Iterable[pa.Table]) -> int:
-    """Write tables, several of them as one row group if they are small. Returns the number of rows."""
+    """Write tables, several of them at once if they are small. Returns the number of rows.
+
+    Rows are sorted by metric, and each metric has row groups of its own unless they would be small: most questions are
+    about one metric, and a reader leaves row groups of other metrics out.
+    """
     waiting: list[pa.Table] = []
     waiting_bytes = rows = 0
     for table in tables:
@@ -55,11 +62,25 @@ def write_in_row_groups(writer: Any, tables: Iterable[pa.Table]) -> int:
         waiting_bytes += table.nbytes
         rows += table.num_rows
         if waiting_bytes >= _ROW_GROUP_BYTES:
-            writer.write_table(pa.concat_tables(waiting))
+            _write_by_metric(writer, pa.concat_tables(waiting))
             waiting, waiting_bytes = [], 0
     if waiting:
-        writer.write_table(pa.concat_tables(waiting))
+        _write_by_metric(writer, pa.concat_tables(waiting))
     return rows
+
+
+def _write_by_metric(writer: Any, table: pa.Table) -> None:
+    if _METRIC not in table.column_names:
+        writer.write_table(table)
+        return
+    # Rows of one metric stay in their order.
+    table = table.take(pyarrow.compute.sort_indices(table[_METRIC]))
+    begin = end = 0
+    for many in pyarrow.compute.value_counts(table[_METRIC]).field("counts").to_pylist():
+        end += many
+        if table.slice(begin, end - begin).nbytes >= _SMALL_ROW_GROUP_BYTES or end == table.num_rows:
+            writer.write_table(table.slice(begin, end - begin))
+            begin = end
 
 
 def kept_file(path: Path, table: str, environment: str, month: str, name: str | None = None) -> KeptFile:

@@ -301,3 +301,23 @@ def test_an_adder_that_is_killed_leaves_whole_runs(runs: list[Path], tmp_path: P
 
 def ended_or_has(process: subprocess.Popen[bytes], lake: Path, runs: int) -> bool:
     return process.poll() is not None or ((lake / "lake.json").exists() and len(Manifest(lake).runs()) >= runs)
+
+
+def test_each_metric_has_row_groups_of_its_own(tmp_path: Path) -> None:
+    def part(run: str) -> pa.Table:
+        histogram = list(range(20_000))
+        rows = [{"run": run, "trial_id": "1", "metric": metric, "count": 1} for metric in ("b", "a", "b", "c")]
+        kept = [row | {"buckets": histogram, "counts": histogram} for row in rows]
+        return pa.Table.from_pylist(kept, tables.SCHEMAS["histograms"])
+
+    path = tmp_path / "histograms.parquet"
+    with storage.parquet_writer(path, "histograms") as writer:
+        assert storage.write_in_row_groups(writer, [part(f"{number:02d}") for number in range(20)]) == 80
+    opened = pyarrow.parquet.ParquetFile(path)
+    found = [opened.read_row_group(number, ["run", "metric"]) for number in range(opened.num_row_groups)]
+    assert [set(group["metric"].to_pylist()) for group in found] == [{"a"}, {"b"}, {"c"}]
+    assert [group["run"].to_pylist() for group in found[:2]] == [
+        [f"{number:02d}" for number in range(20)],
+        [f"{number:02d}" for number in range(20) for _ in range(2)],
+    ]
+    assert pyarrow.parquet.read_table(path).num_rows == 80

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -160,6 +161,9 @@ def test_answers_are_the_same_on_spark_to_the_bit(lake: Path, local: Connection,
         statement = asked_sql(
             "select hdr_count(array_agg(buckets), array_agg(counts)) as n from seconds where metric = :m"
         )
+        assert (
+            ask(spark, asked_sql(POOLED), {"role": "a_a"}).rows == ask(local, asked_sql(POOLED), {"role": "a_a"}).rows
+        )
         given = {"m": "send_delay"}
         assert ask(spark, statement, given).rows == ask(local, statement, given).rows
         one, other = (time_line(connection, "quickstart", "produce_response") for connection in (local, spark))
@@ -204,20 +208,27 @@ def test_answers_are_the_same_after_compaction(lake: Path, local: Connection, tm
         "select * from read_csv('{there}/secret.csv')",
         "select * from '{there}/secret.csv'",
         "select * from read_text('{there}/secret.csv')",
+        "select * from read_parquet('{there}/secret.parquet')",
+        "select * from read_blob('{lake}/manifest.jsonl')",
+        "select * from glob('{lake}/*')",
+        "copy runs to '{lake}/runs.parquet'",
         "select * from glob('{there}/*')",
         "select * from runs_of_python",
         "selec 1",
         "   ",
     ],
 )
-def test_a_statement_reads_the_lake_and_nothing_else(local: Connection, tmp_path: Path, sql: str) -> None:
+def test_a_statement_reads_the_lake_and_nothing_else(local: Connection, lake: Path, tmp_path: Path, sql: str) -> None:
     runs_of_python = [1]
     assert runs_of_python
     (tmp_path / "secret.csv").write_text("secret\n1\n")
+    shutil.copyfile(next(lake.glob("runs/*/*/*.parquet")), tmp_path / "secret.parquet")
+    before = sorted(lake.rglob("*"))
     with pytest.raises(UsageError) as caught:
-        ask(local, asked_sql(sql.format(there=tmp_path)), {})
+        ask(local, asked_sql(sql.format(there=tmp_path, lake=lake)), {})
     assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["secret.csv", "secret.parquet"]
+    assert sorted(lake.rglob("*")) == before
     assert ask(local, asked_sql("select count(*) as n from runs"), {}).rows == [{"n": DAYS}]
 
 
@@ -276,6 +287,41 @@ def test_a_statement_gets_the_memory_that_it_was_given(lake: Path) -> None:
             ask(small, asked_sql(sql), {})
         assert "\n" not in str(caught.value)
         assert all(answered(small, name).rows for name in ("Q1", "Q10"))
+
+
+def test_a_lake_may_have_any_name(lake: Path, tmp_path: Path) -> None:
+    for name in ("a", "[a]", "it's ?*"):
+        shutil.copytree(lake, tmp_path / name)
+        with opened(Manifest(tmp_path / name)) as connection:
+            assert ask(connection, asked_sql("select count(*) as n from runs"), {}).rows == [{"n": DAYS}]
+
+
+def test_a_column_that_a_file_does_not_have_is_null(lake: Path, tmp_path: Path) -> None:
+    shutil.copytree(lake, tmp_path / "lake")
+    (first, *_) = sorted((tmp_path / "lake").glob("trials/*/*/*.parquet"))
+    pyarrow.parquet.write_table(pyarrow.parquet.read_table(first, partitioning=None).drop_columns(["medium"]), first)
+    with opened(Manifest(tmp_path / "lake")) as connection:
+        statement = asked_sql("select count(*) as n, count(medium) as known from trials")
+        assert ask(connection, statement, {}).rows == [{"n": 9 * DAYS, "known": 9 * (DAYS - 1)}]
+
+
+def test_a_setting_that_is_absent_for_a_time_changes_twice(tmp_path: Path) -> None:
+    runs = []
+    for day in range(1, 5):
+        runs.append(run := write_run(tmp_path / f"run{day}", day))
+        path = run / "manifest.json"
+        manifest = json.loads(path.read_text())
+        manifest["workload"]["producers"] = {"client": {"acks": "all"} | ({} if day == 3 else {"linger.ms": 5})}
+        path.write_text(json.dumps(manifest))
+        (run / "checksums.sha256").unlink()
+        checksums.write(run)
+    list(adding.add(Manifest(tmp_path / "lake"), runs, processes=1))
+    with opened(Manifest(tmp_path / "lake")) as connection:
+        rows = answered(connection, "Q2").rows
+    assert sorted((row["before"], row["after"], row["steps"]) for row in rows if row["name"].endswith("linger.ms")) == [
+        ("(not set)", "5", 1),
+        ("5", "(not set)", 1),
+    ]
 
 
 def test_parameters_are_values_and_no_text_of_the_statement(local: Connection) -> None:
