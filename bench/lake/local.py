@@ -1,4 +1,4 @@
-"""The engine of one host: DuckDB, which reads the lake's Parquet files in pieces, within a bounded memory.
+"""The engine of one host: DuckDB, which reads the Parquet files in pieces, within a bounded memory.
 
 DuckDB may open the files of the lake and no other, load no extension and see no variable of Python; its configuration
 is locked. What a statement can reach is therefore the tables of the lake, and they cannot be written. What does not fit
