@@ -31,6 +31,8 @@ COMMITS: Final = "#commits"
 """The key of the address in the latest offsets that a query's progress shows."""
 GRACE_S: Final = 0.4
 """How long a batch waits for its ids."""
+LISTENER_GRACE_S: Final = 5.0
+"""The same, once a listener has told ids of this query: on a busy host its word comes late."""
 _TIMEOUT_S: Final = 5.0
 _PEER: Final = struct.Struct("3i")
 _PIECE: Final = 1 << 16
@@ -60,7 +62,7 @@ class GroupCommits:
         self._due_s = 0.0
         self._committed: Finished | None = None
         self._refusal: Exception | None = None
-        self._is_closed = False
+        self._is_closed = self._has_listener = False
         self._name = f"highwater-{secrets.token_hex(12)}"
         # In Linux's abstract namespace: nothing is left behind when the process is killed.
         self._socket = socket.socket(socket.AF_UNIX)
@@ -81,7 +83,8 @@ class GroupCommits:
             if self._refusal is not None:
                 raise self._refusal
             if all(known is None or known.end != end for known in (self._next, self._committed)):
-                self._plan(Finished(end), time.monotonic() + GRACE_S)
+                grace_s = LISTENER_GRACE_S if self._has_listener else GRACE_S
+                self._plan(Finished(end), time.monotonic() + grace_s)
 
     def wait(self) -> None:
         """Until nothing is left to commit, or a commit has failed. Raises as `finished` does."""
@@ -162,6 +165,7 @@ class GroupCommits:
         """Raises SettingsError if its end is not of this source."""
         Offsets.from_json_object(finished.end)
         with self._changed:
+            self._has_listener = True
             newest = self._next or self._committed
             if newest is None or not _is_behind(finished.end, newest.end):
                 self._plan(finished, time.monotonic())

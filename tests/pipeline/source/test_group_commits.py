@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
 from highwater.pipeline.kafka.settings import Settings, settings_of
-from highwater.pipeline.source.group_commits import COMMITS, Finished, GroupCommits, tell
+from highwater.pipeline.source.group_commits import COMMITS, LISTENER_GRACE_S, Finished, GroupCommits, tell
 from highwater.pipeline.source.listener import FinishedBatches
 from tests.pipeline.source.topics import DEADLINE_S, Topics
 from tests.waiting import wait_until
@@ -90,6 +91,21 @@ def test_a_listener_tells_the_ids(topics: Topics, settings: Settings, opened: li
     opened[0].finished({"told": {"0": 9}})
     assert tell(address, Finished({"told": {"0": 9}}, QUERY, 4))
     wait_until(lambda: committed(settings, "told") == {0: (9, f"highwater reached query {QUERY} batch 4")}, "batch 4")
+
+
+def test_a_batch_waits_longer_for_a_listener_that_has_told_before(
+    topics: Topics, settings: Settings, opened: list[GroupCommits]
+) -> None:
+    topics.create("longer")
+    opened.append(GroupCommits(settings, "longer"))
+    assert tell(opened[0].address[COMMITS], Finished({"longer": {"0": 5}}, QUERY, 3))
+    wait_until(lambda: 0 in committed(settings, "longer"), "batch 3")
+    before_s = time.monotonic()
+    opened[0].finished({"longer": {"0": 9}})
+    assert opened[0]._due_s >= before_s + LISTENER_GRACE_S
+    assert tell(opened[0].address[COMMITS], Finished({"longer": {"0": 9}}, QUERY, 4))
+    opened[0].wait()
+    assert committed(settings, "longer") == {0: (9, f"highwater reached query {QUERY} batch 4")}
 
 
 def test_what_is_left_is_committed_at_the_end(topics: Topics, settings: Settings) -> None:
