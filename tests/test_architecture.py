@@ -19,7 +19,7 @@ from tests import modules_page
 from tests.import_graph import circles, import_graph
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("bench", "broker", "common", "pipeline", "reports", "spark_loadgen", "tuning")
+ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
@@ -67,6 +67,19 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "bench.telemetry",
         "common",
     ),
+    # A monitor knows a cluster by its protocol, and draws as reports do.
+    "monitor": (
+        "bench.results",
+        "broker.client",
+        "broker.commands.client",
+        "broker.commands.terminal",
+        "broker.protocol",
+        "common",
+        "reports.axes",
+        "reports.downsample",
+        "reports.plot",
+        "reports.svg",
+    ),
     FRONT_DOOR: ("common.extras", *(f"{room}.cli" for room in ROOMS if room != "common")),
 }
 
@@ -112,6 +125,8 @@ SANS_IO = (
     "broker/settings/store.py",
     "broker/topics",
     "broker/txn",
+    "monitor/figures",
+    "monitor/model.py",
     "pipeline/database/address.py",
     "pipeline/database/columns.py",
     "pipeline/database/values.py",

@@ -1,0 +1,1 @@
+"""The monitor: what a cluster does, what it did, and how much it has left."""

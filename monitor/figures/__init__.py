@@ -1,0 +1,1 @@
+"""Pure figures of a cluster: snapshots and times in, values with the sentence that says them out."""

@@ -1,0 +1,203 @@
+"""What the sources said of a cluster at one tick: frozen values for figures and pages.
+
+A Snapshot is complete in itself, is never changed, and is replaced as a whole. What a source did not say is None, and
+its SourceState says why; 0 always means that the cluster said 0. Offsets and counters are as the cluster has them;
+rates, lag and verdicts are made from two snapshots or more (`monitor/figures/`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from highwater.common.topic_partition import TopicPartition
+
+NO_LEADER: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """How one source answered in this tick. A source is Kafka's protocol, a page of metrics, ZooKeeper or a host."""
+
+    name: str
+    as_of_ms: int | None
+    """Unix time of its newest answer; None before the first."""
+    error: str = ""
+    """Why the newest answer is older than the tick, in one sentence; empty if all is well."""
+    requests: int = 0
+    """In this tick."""
+    received_bytes: int = 0
+    duration_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """A directory of a broker's log, from DescribeLogDirs."""
+
+    path: str
+    error: str = ""
+    total_bytes: int | None = None
+    """Of its file system (KIP-827); None from brokers that do not say."""
+    usable_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """One setting of a topic or of a broker, from DescribeConfigs."""
+
+    value: str | None
+    """None if the broker keeps it secret."""
+    source: str
+    """As kafka-configs prints it, such as DYNAMIC_TOPIC_CONFIG or DEFAULT_CONFIG."""
+    default: str | None = None
+    """The value without what this topic or broker was given, if the broker said so."""
+    is_sensitive: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    node_id: int
+    host: str
+    port: int
+    rack: str = ""
+    is_alive: bool = True
+    """Metadata lists it."""
+    error: str = ""
+    """Why it did not answer in this tick; empty if it answered."""
+    directories: tuple[LogDirectory, ...] = ()
+    config: Mapping[str, ConfigValue] | None = None
+    metrics: Mapping[str, float] | None = None
+    """Values of its page of metrics, by the names of docs/metrics.md; None without such a page."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    topic: str
+    partition: int
+    leader: int
+    """NO_LEADER if it has none."""
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    """The first one is the preferred leader."""
+    in_sync_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    log_start_offset: int | None = None
+    end_offset: int | None = None
+    """The high watermark, as a consumer sees the end; None if its leader did not answer."""
+    last_stable_offset: int | None = None
+    offsets_at_ms: int | None = None
+    """Monotonic time at which the leader returned the end offset."""
+    size_bytes: Mapping[int, int] = field(default_factory=dict)
+    """Of each replica, by broker."""
+    follower_lag: Mapping[int, int] = field(default_factory=dict)
+    """Offsets by which a replica is behind the high watermark, by broker."""
+
+    @property
+    def key(self) -> TopicPartition:
+        return (self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    topic_id: str
+    """Base64 as Kafka prints it; another id under the same name is another topic. Empty from brokers without ids."""
+    is_internal: bool
+    partitions: tuple[Partition, ...]
+    """In the order of their numbers."""
+    config: Mapping[str, ConfigValue] | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What a group has committed for a partition."""
+
+    offset: int
+    at_ms: int
+    """Monotonic time at which the coordinator returned it: before the end offsets of the same tick were asked for."""
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str = ""
+    """`group.instance.id` of a static member."""
+    assigned: tuple[TopicPartition, ...] = ()
+
+
+class GroupState(Enum):
+    """The names that `kafka-consumer-groups` prints."""
+
+    STABLE = "Stable"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    EMPTY = "Empty"
+    DEAD = "Dead"
+    UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    name: str
+    state: GroupState
+    coordinator: int
+    """Node id."""
+    kind: str = "classic"
+    """classic, consumer or share."""
+    protocol: str = ""
+    """The assignor's name."""
+    members: tuple[Member, ...] = ()
+    commits: Mapping[TopicPartition, Commit] = field(default_factory=dict)
+    """Only partitions that have a commit."""
+    error: str = ""
+    """Why members or commits are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """An active producer of a partition, from DescribeProducers."""
+
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    transaction_start_offset: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One cluster at one tick. `number` rises by one with each tick of a monitor's life."""
+
+    cluster: str
+    """Its name in the monitor's configuration."""
+    number: int
+    at_ms: int
+    """Monotonic: differences of this are for rates."""
+    taken_at_ms: int
+    """Unix time, for people."""
+    cluster_id: str = ""
+    controller: int | None = None
+    controller_epoch: int | None = None
+    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    """By node id; a broker that vanished stays, as not alive, until the monitor is told to forget it."""
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    reassigning: frozenset[TopicPartition] = frozenset()
+    sources: Mapping[str, SourceState] = field(default_factory=dict)
+
+    def partition(self, key: TopicPartition) -> Partition | None:
+        name, number = key
+        topic = self.topics.get(name)
+        if topic is None or not 0 <= number < len(topic.partitions):
+            return None
+        return topic.partitions[number]
