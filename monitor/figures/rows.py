@@ -1,0 +1,366 @@
+"""The rows of figures: what pages, history, alerts and exports show of a cluster, frozen.
+
+None always means that it is not known, and 0 that it is 0. Rates are per second of the monotonic clock; durations are
+in milliseconds. `monitor/figures/cluster.py` makes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Level(Enum):
+    """How bad something is. The order is that of `rank`."""
+
+    OK = "ok"
+    UNKNOWN = "unknown"
+    """Nothing bad was seen, but something that could show it was not."""
+    WARN = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """0 for OK to 3 for ERROR."""
+        return _RANKS[self]
+
+
+_RANKS = {level: rank for rank, level in enumerate(Level)}
+
+
+class FindingKind(Enum):
+    """What can be wrong with a cluster. The value is the name of the alert's rule, and of its documentation."""
+
+    PARTITIONS_OFFLINE = "partitions-offline"
+    BROKER_GONE = "broker-gone"
+    NO_CONTROLLER = "no-controller"
+    LOG_DIRECTORY_OFFLINE = "log-directory-offline"
+    UNDER_MIN_ISR = "under-min-isr"
+    RECORDS_LOST = "records-lost"
+    """Retention or an unclean election took records before a group had read them."""
+    RETENTION_LOSS = "retention-loss"
+    """It will."""
+    DISK_FULL = "disk-full"
+    LAG = "lag"
+    HANGING_TRANSACTION = "hanging-transaction"
+    UNDER_REPLICATED = "under-replicated"
+    SOURCE_SILENT = "source-silent"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, or not known."""
+
+    kind: FindingKind
+    level: Level
+    subject: str
+    """The broker, group or source that it is about, as `broker 2` or `group billing`; empty for the cluster."""
+    sentence: str
+    """Complete in itself, with the numbers behind it."""
+    value: float | None = None
+    """The number that was judged, in the unit that the sentence gives it."""
+    is_near: bool = False
+    """Not bad enough to be told, but too bad for an alert to close: the verdict leaves it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """How evenly a topic, or the whole cluster, lies on the brokers. `distribution.FORMULAS` has the formulas."""
+
+    spread_percent: int | None
+    """Of the live brokers, those with a replica."""
+    skew_percent: int | None
+    """Of the brokers with a replica, those with more than their share of replicas. None without any replica."""
+    leader_skew_percent: int | None
+    """Of the brokers with a replica, those with more than their share of leaders."""
+    replica_max_over_mean: float | None
+    """Replicas of the broker with most, by the mean of the brokers with a replica: 1 is even."""
+    leader_max_over_mean: float | None
+    bytes_in_max_over_mean: float | None
+    """Of the leaders' produced bytes per second; None while rates are not known or are all 0."""
+    disk_bytes_max_over_mean: float | None
+    least_replica_max_over_mean: float | None
+    """The smallest possible with this number of replicas: more than 1 if it is no multiple of the brokers."""
+    least_leader_max_over_mean: float | None
+    replica_moves: int
+    """Replicas to move until no broker has more than its share, rounded up."""
+    leader_moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Partitions of a topic, a broker or the cluster, by what is wrong with them."""
+
+    offline: int = 0
+    """Without a leader: nobody can read or write them."""
+    under_min_isr: int = 0
+    """They reject writes with acks=all."""
+    at_min_isr: int = 0
+    """One more lost replica, and they reject writes with acks=all. Partitions with one replica are not counted."""
+    under_replicated: int = 0
+    """Some replica is out of sync."""
+    not_preferred: int = 0
+    """Another replica than the first one leads."""
+    unknown_min_isr: int = 0
+    """`min.insync.replicas` is not known, so that the two counts above leave them out."""
+    unknown_offsets: int = 0
+    """Their end offset is not known: the leader did not answer, or there is none."""
+    hanging_transactions: int = 0
+    """Partitions whose last stable offset has not moved for `transactions.HANGING_AFTER_MS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    topic: str
+    partition: int
+    is_offline: bool
+    is_under_replicated: bool
+    is_under_min_isr: bool | None
+    """None if `min.insync.replicas` is not known."""
+    is_at_min_isr: bool | None
+    is_preferred_leader: bool
+    """The first replica leads."""
+    held_offsets: int | None
+    """End offset minus log start offset: an upper bound of the records, as compaction and markers leave gaps."""
+    leader_size_bytes: int | None
+    size_bytes: int | None
+    """Of all replicas whose size is known; None if none is."""
+    offsets_per_s: float | None
+    """Produced: records and transaction markers. None before the second tick of its series."""
+    bytes_in_per_s: float | None
+    """Estimated: offsets per second times the mean stored bytes per offset."""
+    undecided_offsets: int | None
+    """End offset minus last stable offset: what readers of committed data cannot read yet."""
+    hanging_ms: int | None
+    """How long the last stable offset stands still while it is below the end offset; None if it does not hang."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: int
+    replication_factor: int | None
+    """Of the first partition; None without partitions."""
+    level: Level
+    sentence: str
+    balance: Balance
+    health: Health
+    produced_offsets: int | None
+    """Sum of end offsets: all that was ever produced. Counts the partitions whose end is known; None if none is."""
+    held_offsets: int | None
+    """Sum of end minus log start offset."""
+    leader_size_bytes: int | None
+    """One copy of the data."""
+    size_bytes: int | None
+    """With all replicas."""
+    offsets_per_s: float | None
+    bytes_in_per_s: float | None
+    """Estimated, as of the partition."""
+    hottest_share: float | None
+    """Share of the produced offsets that goes to the busiest partition, 0 to 1; None without traffic."""
+    groups: tuple[str, ...]
+    """With a commit or a member on it, in the order of their names."""
+    worst_lag: int | None
+    """The largest lag that one group has on this topic; None without a group with commits."""
+    worst_lag_level: Level
+    """The worst verdict of a group on this topic; OK without groups."""
+
+
+class LagState(Enum):
+    COMMITTED = "committed"
+    NO_COMMIT = "no commit"
+    """A member reads it, and nothing is committed: lag has no meaning yet."""
+    BELOW_LOG_START = "below log start"
+    """Records that the group has not read are deleted: `lost` of them."""
+    BEYOND_END = "beyond end"
+    """Committed more than there is: the topic was made again, or an unclean election lost records."""
+    UNKNOWN_PARTITION = "unknown partition"
+    """The cluster has no such partition (any more)."""
+    UNKNOWN_END = "end not known"
+    """The partition's leader did not answer."""
+
+
+class LagVerdict(Enum):
+    """Burrow's words, and two of our own."""
+
+    OK = "OK"
+    UNKNOWN = "UNKNOWN"
+    """Not seen for long enough, or an offset is not known."""
+    WARN = "WARN"
+    """The group reads, but lag rises."""
+    LOSS = "LOSS"
+    """Retention took, or will take, records that the group has not read."""
+    REWIND = "REWIND"
+    """The committed offset went back and has not caught up."""
+    STALL = "STALL"
+    """Members are there, and read nothing."""
+    STOP = "STOP"
+    """Nobody reads."""
+
+    @property
+    def level(self) -> Level:
+        return _VERDICT_LEVELS.get(self, Level.ERROR)
+
+    @property
+    def rank(self) -> int:
+        """0 for OK to 6 for STOP."""
+        return _VERDICT_RANKS[self]
+
+
+_VERDICT_LEVELS = {LagVerdict.OK: Level.OK, LagVerdict.UNKNOWN: Level.UNKNOWN, LagVerdict.WARN: Level.WARN}
+_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(LagVerdict)}
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """An estimated time. `is_least`: it is this long or longer, as `≥ 30 min`."""
+
+    ms: float
+    is_least: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPartitionFigures:
+    group: str
+    topic: str
+    partition: int
+    state: LagState
+    committed_offset: int | None
+    log_start_offset: int | None
+    end_offset: int | None
+    lag: int | None
+    """Offsets between the commit and the end; None unless the state is COMMITTED or BELOW_LOG_START."""
+    lag_error: int
+    """The lag is overstated by at most so many offsets: what was produced between the two answers. Shown as +≤n."""
+    lost: int
+    """Offsets that were deleted before the group read them, in the state BELOW_LOG_START."""
+    lag_time: Duration | None
+    """How old the first record that is not yet read is; None if not known."""
+    catch_up_ms: float | None
+    """Until lag is 0 at the present rates; None if it is not known or never."""
+    never_catches_up: bool
+    """It reads no faster than is produced, and lags."""
+    produced_per_s: float | None
+    consumed_per_s: float | None
+    """Rate of the committed offset; None before the second tick, and in a tick after a rewind."""
+    loss_eta_ms: float | None
+    """Until retention deletes what the group has not read, at the rate at which it deleted lately; None if not."""
+    verdict: LagVerdict
+    sentence: str
+    member_id: str = ""
+    """Of the member that it is assigned to; empty if nobody reads it."""
+    client_id: str = ""
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    name: str
+    members: int
+    topics: tuple[str, ...]
+    partitions: int
+    """With a commit or a member."""
+    lag: int | None
+    """Sum over the partitions whose lag is known; None if none is."""
+    lag_error: int
+    no_commit: int
+    """Partitions in this state; they are not in the sum."""
+    below_log_start: int
+    beyond_end: int
+    unknown: int
+    """Partitions that the cluster has not, or whose end offset is not known."""
+    lost: int
+    """Sum of what was deleted before it was read."""
+    lag_time: Duration | None
+    """The longest of its partitions."""
+    catch_up_ms: float | None
+    """The longest of its partitions that catch up."""
+    never_catches_up: bool
+    """Of some partition."""
+    produced_per_s: float | None
+    """To its partitions with a commit."""
+    consumed_per_s: float | None
+    loss_eta_ms: float | None
+    """The soonest."""
+    verdict: LagVerdict
+    """The worst of its partitions."""
+    sentence: str
+    """Of the worst partition, with a count of the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoss:
+    """What would happen if this broker died now."""
+
+    offline: int
+    """Partitions that nobody could read or write: no other replica is in sync."""
+    under_min_isr: int
+    """Partitions that would reject writes with acks=all. Offline partitions are not among them."""
+    unknown_min_isr: int
+    """Partitions with a replica on it whose `min.insync.replicas` is not known."""
+    new_leaders: Mapping[int, int] = field(default_factory=dict)
+    """Partitions that each other broker would take over as leader."""
+    sentence: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFigures:
+    node_id: int
+    is_alive: bool
+    is_controller: bool
+    level: Level
+    sentence: str
+    leaders: int
+    preferred_leaders: int
+    """Partitions of which it is the first replica: what it would lead after an election of preferred leaders."""
+    replicas: int
+    leader_share: float | None
+    """Of the cluster's leaders, 0 to 1; None without leaders."""
+    replica_share: float | None
+    health: Health
+    """Of the partitions that it leads; offline ones count at their first replica."""
+    out_of_sync_replicas: int
+    """Replicas on it that are not in sync."""
+    size_bytes: int | None
+    """Of its replicas; None if it did not say."""
+    disk_total_bytes: int | None
+    disk_usable_bytes: int | None
+    """Sums of its file systems; None if it did not say."""
+    disk_usable_percent: float | None
+    """Of the directory with the least."""
+    disk_full_ms: float | None
+    """Until a directory's file system is full at the present rate; None if it does not fill, or is not known."""
+    offline_directories: tuple[str, ...]
+    """Paths of log directories that report an error."""
+    offsets_per_s: float | None
+    """Produced to the partitions that it leads."""
+    bytes_in_per_s: float | None
+    """From its own counter if it serves metrics; otherwise estimated."""
+    bytes_out_per_s: float | None
+    """From its own counter; None without metrics."""
+    if_it_dies: BrokerLoss | None
+    """None for a broker that is not alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """The cluster as a whole."""
+
+    brokers: int
+    brokers_alive: int
+    topics: int
+    partitions: int
+    replicas: int
+    groups: int
+    groups_by_verdict: Mapping[LagVerdict, int]
+    health: Health
+    produced_offsets: int | None
+    offsets_per_s: float | None
+    bytes_in_per_s: float | None
+    bytes_out_per_s: float | None
+    size_bytes: int | None
+    disk_total_bytes: int | None
+    disk_usable_bytes: int | None
