@@ -1,0 +1,252 @@
+"""Writes ticks into the history: one thread, one transaction per tick; a fault pauses it and is told."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, replace
+from typing import Final
+
+from sqlalchemy import Connection, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from highwater.monitor.events import Event, EventKind
+from highwater.monitor.history.database import Database, reason_of
+from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value
+from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below, reopen
+from highwater.monitor.history.tables import ENTITY, EVENT, ROWS, upsert
+from highwater.monitor.history.tick import ChangedRows, EntityKey, Tick
+
+DEFAULT_MAX_BYTES: Final = 4 << 30
+_MOST_WAITING_TICKS: Final = 4
+_MOST_WAITING_EVENTS: Final = 10_000
+_DELETING_EVERY_MS: Final = 10 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryState:
+    """What pages say of the history."""
+
+    shown: str
+    """Its file or address."""
+    written_ms: int | None = None
+    """Unix time of the newest tick in it."""
+    ticks: int = 0
+    rows: int = 0
+    """Written since the start of the monitor."""
+    missed_ticks: int = 0
+    """Not written since the start of the monitor."""
+    paused_since_ms: int | None = None
+    """Unix time of the first tick that could not be written; None while all is well."""
+    reason: str = ""
+    """Why it is paused."""
+    note: str = ""
+    """What else somebody should know, such as a damaged file that was set aside."""
+
+    @property
+    def sentence(self) -> str:
+        if self.paused_since_ms is None:
+            return self.note
+        return f"History is paused: {self.reason}. The monitor goes on from memory, and tries again at each tick."
+
+
+class TickWriter:
+    """Writes a tick as one transaction. Belongs to one thread at a time."""
+
+    def __init__(
+        self, database: Database, retention: Retention | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> None:
+        self._database = database
+        self._retention = retention or Retention()
+        self._max_bytes = max_bytes
+        self._ids: dict[EntityKey, int] = {}
+        self._changed = ChangedRows()
+        self._newest_ms: int | None = None
+        self._touched_ms = 0
+        self._closed_ms: int | None = None
+        self._deleted_ms = 0
+        self._is_loaded = False
+
+    def write(self, tick: Tick) -> int:
+        """Return the number of rows that were written. Raises SQLAlchemyError, and then nothing was written."""
+        if not self._is_loaded:
+            self._load()
+        has_stepped_back = self._newest_ms is not None and tick.at_ms <= self._newest_ms
+        if has_stepped_back:
+            tick = self._after_step_back(tick)
+        new_ids: dict[EntityKey, int] = {}
+        seen: list[tuple[Kind, set[EntityKey], set[EntityKey]]] = []
+        count = 0
+        is_touching = tick.at_ms - self._touched_ms >= HOUR_MS or has_stepped_back
+        with self._database.writing.begin() as connection:
+            if has_stepped_back:
+                reopen(connection, self._database.writing, tick.at_ms)
+            self._add_entities(connection, tick, new_ids)
+            ids = self._ids | new_ids if new_ids else self._ids
+            for kind in KINDS.values():
+                rows, looked_at = self._changed.rows_of(kind, tick)
+                seen.append((kind, looked_at, {key for key, t, _ in rows if t == tick.at_ms}))
+                if not rows:
+                    continue
+                names = ("entity_id", "t", *(column.name for column in kind.columns))
+                statement = upsert(self._database.writing, ROWS[kind.name, Tier.RAW], ("entity_id", "t"))
+                parameters = [dict(zip(names, (ids[key], t, *values), strict=True)) for key, t, values in rows]
+                connection.execute(statement, parameters)
+                count += len(rows)
+            if tick.events:
+                connection.execute(insert(EVENT), [_event_row(event) for event in tick.events])
+            if is_touching:
+                seen_ids = [ids[key] for rows_of_kind in tick.rows.values() for key in rows_of_kind]
+                for begin in range(0, len(seen_ids), 500):
+                    chosen = ENTITY.c.id.in_(seen_ids[begin : begin + 500])
+                    connection.execute(update(ENTITY).where(chosen).values(last_ms=tick.at_ms))
+        # Only now: what a transaction that failed would have known is not known.
+        self._ids |= new_ids
+        for kind, looked_at, written in seen:
+            self._changed.remember(kind, tick, looked_at, written)
+        self._newest_ms = tick.at_ms
+        if is_touching:
+            self._touched_ms = tick.at_ms
+        return count
+
+    def maintain(self, now_ms: int) -> bool:
+        """Close buckets and delete what is old, when it is time. Returns whether the size made it delete more.
+
+        Raises SQLAlchemyError. What is not done is done the next time.
+        """
+        size_ms = Tier.MINUTES.bucket_ms
+        bucket_ms = now_ms - now_ms % size_ms
+        if self._closed_ms != bucket_ms:
+            close_buckets(self._database, now_ms)
+            self._closed_ms = bucket_ms
+        if abs(now_ms - self._deleted_ms) < _DELETING_EVERY_MS:
+            return False
+        delete_old(self._database, self._retention, now_ms)
+        has_shrunk = keep_below(self._database, self._max_bytes)
+        self._deleted_ms = now_ms
+        return has_shrunk
+
+    def forget(self) -> None:
+        """Write every entity in the next tick: after a pause, lines must not go on as if nothing was missed."""
+        self._changed.forget()
+
+    def _load(self) -> None:
+        with self._database.reading.connect() as connection:
+            rows = connection.execute(select(ENTITY.c.id, ENTITY.c.kind, ENTITY.c.name, ENTITY.c.incarnation))
+            self._ids = {EntityKey(kind, name, incarnation): number for number, kind, name, incarnation in rows}
+        self._is_loaded = True
+
+    def _after_step_back(self, tick: Tick) -> Tick:
+        assert self._newest_ms is not None
+        by_s = (self._newest_ms - tick.at_ms) / 1000
+        text = f"the clock of the monitor went back by {by_s:.3f} s: the times of what was seen before are later"
+        event = Event(tick.at_ms, EventKind.CLOCK_STEP, "cluster", "", text, str(self._newest_ms), str(tick.at_ms))
+        self._changed.forget()
+        self._closed_ms = None
+        return replace(tick, events=[event, *tick.events])
+
+    def _add_entities(self, connection: Connection, tick: Tick, new_ids: dict[EntityKey, int]) -> None:
+        missing = [key for rows in tick.rows.values() for key in rows if key not in self._ids]
+        if not missing:
+            return
+        values = [{**key._asdict(), "first_ms": tick.at_ms, "last_ms": tick.at_ms} for key in missing]
+        returning = insert(ENTITY).returning(ENTITY.c.id, ENTITY.c.kind, ENTITY.c.name, ENTITY.c.incarnation)
+        for number, kind, name, incarnation in connection.execute(returning, values):
+            new_ids[EntityKey(kind, name, incarnation)] = number
+
+
+def _event_row(event: Event) -> dict[str, Value]:
+    return {
+        "t": event.at_ms,
+        "kind": event.kind.value,
+        "entity_kind": event.entity,
+        "name": event.name,
+        "text": event.text,
+        "before": event.before,
+        "after": event.after,
+    }
+
+
+class HistoryWriter:
+    """The thread that writes. `submit` never waits: what the database cannot take is counted and told."""
+
+    def __init__(
+        self, database: Database, retention: Retention | None = None, max_bytes: int = DEFAULT_MAX_BYTES
+    ) -> None:
+        self._writer = TickWriter(database, retention, max_bytes)
+        self._condition = threading.Condition()
+        self._waiting: deque[Tick] = deque()
+        self._events: list[Event] = []
+        """Of ticks that were not written; they go with the next one."""
+        self._is_closing = False
+        note = (
+            f"The history of before is damaged, and was set aside as {database.set_aside}."
+            if database.set_aside
+            else ""
+        )
+        self._state = HistoryState(database.shown, note=note)
+        self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+
+    @property
+    def state(self) -> HistoryState:
+        return self._state
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def submit(self, tick: Tick) -> None:
+        with self._condition:
+            self._waiting.append(tick)
+            if len(self._waiting) > _MOST_WAITING_TICKS:
+                self._miss(self._waiting.popleft())
+            self._condition.notify()
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Write what waits, and end the thread."""
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while True:
+            with self._condition:
+                self._condition.wait_for(lambda: self._waiting or self._is_closing)
+                if not self._waiting:
+                    return
+                tick = self._waiting.popleft()
+            self._write(tick)
+
+    def _write(self, tick: Tick) -> None:
+        if self._state.paused_since_ms is not None:
+            self._writer.forget()
+        carried = [*self._events, *tick.events]
+        try:
+            rows = self._writer.write(replace(tick, events=carried))
+        except SQLAlchemyError as error:
+            self._pause(tick, error)
+            return
+        self._events = []
+        state = self._state
+        self._state = replace(
+            state,
+            written_ms=tick.at_ms,
+            ticks=state.ticks + 1,
+            rows=state.rows + rows,
+            paused_since_ms=None,
+            reason="",
+        )
+        try:
+            self._writer.maintain(tick.at_ms)
+        except SQLAlchemyError as error:
+            self._state = replace(self._state, note=f"Old rows could not be summed up or deleted: {reason_of(error)}.")
+
+    def _pause(self, tick: Tick, error: SQLAlchemyError) -> None:
+        since_ms = self._state.paused_since_ms
+        reason = reason_of(error)
+        self._miss(tick)
+        self._state = replace(self._state, paused_since_ms=tick.at_ms if since_ms is None else since_ms, reason=reason)
+
+    def _miss(self, tick: Tick) -> None:
+        self._events = [*self._events, *tick.events][-_MOST_WAITING_EVENTS:]
+        self._state = replace(self._state, missed_ticks=self._state.missed_ticks + 1)
