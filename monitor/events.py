@@ -1,4 +1,4 @@
-"""Derives what happened in a cluster from two snapshots: leaders, ISRs, brokers, topics, configs, groups."""
+"""Derives from two snapshots what happened in a cluster: to leaders, ISRs, topics, configs and groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Closes buckets of the coarser tiers, and deletes what is older than its tier is kept, in small steps."""
+"""Closes buckets of the coarser tiers, and deletes old rows in small steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the history: one wide table per kind and tier, entities, events, and the version of the schema."""
+"""The tables of the history: a wide table per kind and tier, entities, events, schema version."""
 
 from __future__ import annotations
 

@@ -17,10 +17,12 @@ from sqlalchemy import func, select
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import FILE_NAME, open_history, open_to_read
-from highwater.monitor.history.kinds import Tier
+from highwater.monitor.history.kinds import Retention, Tier
 from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.history.rollup import delete_old, keep_below
 from highwater.monitor.history.tables import ROWS
 from highwater.monitor.history.writer import HistoryWriter, TickWriter
+from tests.database_servers import PASSWORD, PASSWORD_IN_URL, running_postgresql
 from tests.monitor.history.ticks import HOUR_MS, START_MS, tick
 from tests.waiting import wait_until
 
@@ -43,7 +45,8 @@ def test_a_locked_file_pauses_the_history_and_no_event_is_lost(tmp_path: Path) -
             other.execute("rollback")
         writer.submit(tick(START_MS + TICK_MS))
         wait_until(lambda: writer.state.written_ms == START_MS + TICK_MS, "the next tick")
-        assert (writer.state.paused_since_ms, writer.state.sentence) == (None, "")
+        after = writer.state
+        assert (after.paused_since_ms, after.sentence) == (None, "")
         assert HistoryReader(database).events(START_MS) == [EVENT]
     finally:
         writer.close()
@@ -169,6 +172,7 @@ import sys
 from pathlib import Path
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.writer import TickWriter
+from tests.database_servers import PASSWORD, PASSWORD_IN_URL, running_postgresql
 from tests.monitor.history.ticks import START_MS, tick
 writer = TickWriter(open_history("sqlite", Path(sys.argv[1])))
 number = int(sys.argv[2])
@@ -210,3 +214,43 @@ def test_kill_9_at_any_moment_loses_at_most_one_tick(tmp_path: Path) -> None:
         assert count == written  # every tick of before is there
         safe = written
     assert safe * TICK_MS > HOUR_MS  # buckets of hours were closed too
+
+
+@pytest.mark.slow
+def test_postgresql_by_its_address_keeps_the_same_history(tmp_path: Path) -> None:
+    with running_postgresql(tmp_path) as server:
+        database = open_history(server.url, tmp_path)
+        assert database.file is None
+        assert "@" in database.shown
+        assert PASSWORD not in database.shown
+        assert PASSWORD_IN_URL not in database.shown
+        writer = TickWriter(database)
+        for number in range(500):
+            now_ms = START_MS + number * TICK_MS
+            writer.write(tick(now_ms, end_offsets=number * 150, lag=number % 5, partitions=3, events=[EVENT]))
+            writer.maintain(now_ms)
+        reader = HistoryReader(database)
+        assert len(reader.events(START_MS, most=1000)) == 500
+        rates = reader.series("topic", "orders", "end_offsets.rate", START_MS, now_ms, 10_000).points
+        assert {point.value for point in rates} == {10.0}
+        lags = reader.series("group", "billing", "lag", START_MS, now_ms, 20).points
+        assert {(point.low, point.high) for point in lags} == {(0.0, 4.0)}
+        assert reader.sizes().size_bytes > 100_000
+        delete_old(database, Retention(raw_ms=HOUR_MS), now_ms)
+        far = reader.series("group", "billing", "lag", START_MS, now_ms)
+        assert far.tier is Tier.MINUTES
+        assert keep_below(database, 1)
+        thread = HistoryWriter(database)
+        thread.start()
+        try:
+            server.kill()
+            thread.submit(tick(now_ms + TICK_MS))
+            wait_until(lambda: thread.state.paused_since_ms is not None, "the pause")
+            assert PASSWORD not in thread.state.sentence
+            server.start()
+            thread.submit(tick(now_ms + 2 * TICK_MS))
+            wait_until(lambda: thread.state.written_ms == now_ms + 2 * TICK_MS, "the next tick")
+        finally:
+            thread.close()
+            database.close()
+        open_to_read(server.url, tmp_path).close()
