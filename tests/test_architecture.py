@@ -130,6 +130,7 @@ SANS_IO = (
     "monitor/history/kinds.py",
     "monitor/history/rows.py",
     "monitor/history/tick.py",
+    "monitor/metrics_page.py",
     "monitor/model.py",
     "pipeline/database/address.py",
     "pipeline/database/columns.py",

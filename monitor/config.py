@@ -1,0 +1,318 @@
+"""The monitor's configuration: its YAML file, the options of the command, and defaults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
+
+from highwater.common.nearest import did_you_mean
+from highwater.common.units import BINARY_BYTES, parse_scaled
+from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
+from highwater.monitor.errors import SettingsError
+from highwater.monitor.history.kinds import Retention
+
+LOOPBACK: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 9644
+_SHORTEST_TICK_S: Final = 1.0
+_LONGEST_TICK_S: Final = 300.0
+_EXAMPLE: Final = "bootstrap_servers: broker1:9092,broker2:9092"
+_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|keystore\.key", re.IGNORECASE)
+_SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+_SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    host: str = LOOPBACK
+    port: int = DEFAULT_PORT
+    """0 for a free one."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    listen: Listen = Listen()
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    host_names: tuple[str, ...] = ()
+    """Further names that browsers call the monitor by."""
+    proxies: tuple[str, ...] = ()
+    """Addresses of proxies that end TLS, whose headers are trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryConfig:
+    address: str = "sqlite"
+    """`sqlite` for a file in the data folder, a URL of PostgreSQL, or `none`."""
+    retention: Retention = field(default_factory=Retention)
+    max_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsConfig:
+    listen: Listen | None = None
+    """A port of its own without a login, which is for loopback, unless there is a token."""
+    token_file: Path | None = None
+    """With it, /metrics answers on the port of the pages too, to who sends the token."""
+    has_partitions: bool = False
+    """Series of every partition, which are many."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorConfig:
+    bootstrap_servers: str
+    name: str = ""
+    """Of the cluster, for people; empty for its first address."""
+    client: Mapping[str, str] = field(default_factory=dict)
+    """Client properties, named as in librdkafka."""
+    tick_s: float = 15.0
+    data: Path | None = None
+    """The folder for users and history; None for one of the user's, by the cluster's address."""
+    web: WebConfig = WebConfig()
+    history: HistoryConfig = HistoryConfig()
+    metrics: MetricsConfig = MetricsConfig()
+
+    @property
+    def shown_name(self) -> str:
+        return self.name or self.bootstrap_servers.partition(",")[0]
+
+    def folder(self, environment: Mapping[str, str]) -> Path:
+        """The data folder; by default below XDG_STATE_HOME, so that each cluster has its own."""
+        if self.data is not None:
+            return self.data
+        state = environment.get("XDG_STATE_HOME") or str(Path("~").expanduser() / ".local" / "state")
+        return Path(state) / "highwater" / "monitor" / re.sub(r"[^A-Za-z0-9._-]", "_", self.shown_name)
+
+
+def read_config(path: Path, yaml: Any, environment: Mapping[str, str]) -> MonitorConfig:
+    """Read the file. Relative paths in it begin at its folder; yaml is the module of PyYAML.
+
+    Raises SettingsError that begins with file and line.
+    """
+    try:
+        document = parse(yaml, read_text(path), str(path), _EXAMPLE)
+    except DocumentError as error:
+        raise SettingsError(str(error)) from None
+    return _config(_Part(document, environment, path.parent))
+
+
+def listen_of(text: str) -> Listen:
+    """Parse `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`. Raises SettingsError."""
+    host, colon, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535 or (":" in host and not host.startswith("[")):
+        raise SettingsError(f"{text!r} is not HOST:PORT")
+    return Listen(host.strip("[]") if colon and host else LOOPBACK, int(port))
+
+
+def with_options(
+    config: MonitorConfig,
+    *,
+    listen: str | None = None,
+    data: Path | None = None,
+    tls_certificate: Path | None = None,
+    tls_key: Path | None = None,
+    is_behind_proxy: bool = False,
+    client: Mapping[str, str] | None = None,
+) -> MonitorConfig:
+    """What the command line gives goes before the file. Raises SettingsError."""
+    web = config.web
+    if listen is not None:
+        web = replace(web, listen=_checked("--listen", lambda: listen_of(listen)))
+    if tls_certificate is not None or tls_key is not None:
+        web = replace(web, tls_certificate=tls_certificate, tls_key=tls_key)
+    if is_behind_proxy and not web.proxies:
+        web = replace(web, proxies=("127.0.0.1", "::1"))
+    changed = replace(config, web=web, data=data or config.data, client={**config.client, **(client or {})})
+    _check_tls(changed.web)
+    return changed
+
+
+def _checked(option: str, read: Callable[[], _Found]) -> _Found:
+    try:
+        return read()
+    except SettingsError as error:
+        raise SettingsError(f"{option}: {error}") from None
+
+
+def _check_tls(web: WebConfig) -> None:
+    if (web.tls_certificate is None) != (web.tls_key is None):
+        raise SettingsError("TLS needs both: --tls-certificate FILE and --tls-key FILE")
+    if web.tls_certificate is not None and web.proxies:
+        raise SettingsError("a certificate and a proxy that ends TLS exclude each other: give one of them")
+    for file in (web.tls_certificate, web.tls_key):
+        if file is not None and not file.is_file():
+            raise SettingsError(f"{file}: no such file")
+
+
+class _Part:
+    """A mapping in the file. All methods raise SettingsError that begins with file, line and key."""
+
+    def __init__(
+        self, document: Document, environment: Mapping[str, str], folder: Path, location: Location = ()
+    ) -> None:
+        self._document = document
+        self._environment = environment
+        self._folder = folder
+        self._location = location
+        value: Any = document.data
+        for key in location:
+            value = value[key]
+        if not isinstance(value, dict):
+            self.fail("", "is not a mapping of keys to values" if value is not None else "has no value")
+        self._value: dict[str, Any] = value
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._value
+
+    def fail(self, key: str, what: str) -> NoReturn:
+        location = (*self._location, key) if key else self._location
+        raise SettingsError(f"{self._document.origin(location)}: {dotted(location)}: {what}")
+
+    def check_keys(self, known: Iterable[str]) -> None:
+        known = tuple(known)
+        for key in self._value:
+            if key not in known:
+                self.fail(key, f"unknown key{did_you_mean(key, known) or '; known here: ' + ', '.join(known)}")
+
+    def part(self, key: str) -> _Part | None:
+        if key not in self._value:
+            return None
+        return _Part(self._document, self._environment, self._folder, (*self._location, key))
+
+    def text(self, key: str, default: str = "") -> str:
+        """With values of the environment for `${NAME}`."""
+        if key not in self._value:
+            return default
+        value = self._value[key]
+        if isinstance(value, dict | list):
+            self.fail(key, "is not text")
+        if value is None or value == "":
+            self.fail(key, "has no value")
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if _SECRET_IN_URL.search(text) and "${" not in text:
+            self.fail(key, "a password does not belong into a file: write ${NAME}, and set NAME in the environment")
+        return _VARIABLE.sub(lambda match: self._variable(key, match[1]), text)
+
+    def texts(self, key: str) -> dict[str, str]:
+        """The mapping under `key`, such as client properties; a secret in it is an error."""
+        inner = self.part(key)
+        if inner is None:
+            return {}
+        for name, value in inner._value.items():
+            is_file = name.endswith((".location", ".file"))
+            if _SECRET_NAME.search(name) and not is_file and "${" not in str(value):
+                inner.fail(name, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
+        return {name: inner.text(name) for name in inner._value}
+
+    def several(self, key: str) -> tuple[str, ...]:
+        value = self._value.get(key, [])
+        if isinstance(value, str):
+            return (value,)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            self.fail(key, "is not a list of texts")
+        return tuple(value)
+
+    def path(self, key: str) -> Path | None:
+        return self._folder / Path(self.text(key)).expanduser() if key in self else None
+
+    def switch(self, key: str, default: bool) -> bool:
+        value = self._value.get(key, default)
+        if not isinstance(value, bool):
+            self.fail(key, f"{value!r} is neither true nor false")
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        amount = self._scaled(key, _SECONDS, "a time such as 15s, 5 min, 48h or 30d")
+        return default if amount is None else float(amount)
+
+    def size_bytes(self, key: str, default: int) -> int:
+        amount = self._scaled(key, _SIZES, "a size such as 500 MiB or 4GiB")
+        return default if amount is None else int(amount)
+
+    def listen(self, key: str) -> Listen | None:
+        if key not in self:
+            return None
+        try:
+            return listen_of(self.text(key))
+        except SettingsError as error:
+            self.fail(key, str(error))
+
+    def _scaled(self, key: str, units: Mapping[str, int], what: str) -> Decimal | None:
+        if key not in self:
+            return None
+        text = self.text(key)
+        amount = parse_scaled(text, units)
+        if amount is None or amount <= 0:
+            self.fail(key, f"{text!r} is not {what}")
+        return amount
+
+    def _variable(self, key: str, name: str) -> str:
+        if name not in self._environment:
+            self.fail(key, f"the environment variable {name} is not set")
+        return self._environment[name]
+
+
+def _config(root: _Part) -> MonitorConfig:
+    root.check_keys(("name", "bootstrap_servers", "client", "tick", "data", "web", "history", "metrics"))
+    default = MonitorConfig("")
+    tick_s = root.seconds("tick", default.tick_s)
+    if not _SHORTEST_TICK_S <= tick_s <= _LONGEST_TICK_S:
+        root.fail("tick", f"a tick takes {_SHORTEST_TICK_S:.0f} s to {_LONGEST_TICK_S:.0f} s")
+    return MonitorConfig(
+        bootstrap_servers=root.text("bootstrap_servers"),
+        name=root.text("name"),
+        client=root.texts("client"),
+        tick_s=tick_s,
+        data=root.path("data"),
+        web=_web(root.part("web")),
+        history=_history(root.part("history")),
+        metrics=_metrics(root.part("metrics")),
+    )
+
+
+def _web(part: _Part | None) -> WebConfig:
+    if part is None:
+        return WebConfig()
+    part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies"))
+    return WebConfig(
+        listen=part.listen("listen") or Listen(),
+        tls_certificate=part.path("tls_certificate"),
+        tls_key=part.path("tls_key"),
+        host_names=part.several("host_names"),
+        proxies=part.several("proxies"),
+    )
+
+
+def _history(part: _Part | None) -> HistoryConfig:
+    default = HistoryConfig()
+    if part is None:
+        return default
+    part.check_keys(("address", "raw", "five_minutes", "hours", "events", "max_size"))
+    kept = default.retention
+    return HistoryConfig(
+        address=part.text("address", default.address),
+        retention=Retention(
+            raw_ms=round(part.seconds("raw", kept.raw_ms / 1000) * 1000),
+            minutes_ms=round(part.seconds("five_minutes", kept.minutes_ms / 1000) * 1000),
+            hours_ms=round(part.seconds("hours", kept.hours_ms / 1000) * 1000),
+            events_ms=round(part.seconds("events", kept.events_ms / 1000) * 1000),
+        ),
+        max_bytes=part.size_bytes("max_size", default.max_bytes),
+    )
+
+
+def _metrics(part: _Part | None) -> MetricsConfig:
+    if part is None:
+        return MetricsConfig()
+    part.check_keys(("listen", "token_file", "partitions"))
+    return MetricsConfig(
+        listen=part.listen("listen"),
+        token_file=part.path("token_file"),
+        has_partitions=part.switch("partitions", default=False),
+    )

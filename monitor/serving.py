@@ -1,0 +1,128 @@
+"""The process of the monitor: collector, figures, events, history, and the newest view for the pages."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+import psutil
+
+from highwater.monitor.events import events_between
+from highwater.monitor.figures.cluster import Figures, figures
+from highwater.monitor.figures.memory import Memory
+from highwater.monitor.history.kinds import Value
+from highwater.monitor.history.rows import rows_of
+from highwater.monitor.history.tick import Tick
+from highwater.monitor.history.writer import HistoryWriter
+from highwater.monitor.model import Snapshot
+from highwater.monitor.state import Cost, MonitorState
+
+View = tuple[Snapshot, Figures]
+_AFTER_A_TICK_S: Final = 1.0
+"""What a source may take longer than a tick, as it keeps the deadline itself."""
+
+
+class Source(Protocol):
+    """Where snapshots come from."""
+
+    async def snapshot(self, number: int) -> Snapshot: ...
+
+
+class Monitor:
+    """One cluster, from tick to tick. Belongs to one event loop; `view` and `state` may be called from any thread."""
+
+    def __init__(
+        self,
+        source: Source,
+        tick_s: float,
+        writer: HistoryWriter | None = None,
+        told: Callable[[Snapshot, Figures], None] | None = None,
+    ) -> None:
+        """told: called with each new view, such as by alerts."""
+        self._source = source
+        self._writer = writer
+        self._told = told
+        self._memory = Memory()
+        self._view: View | None = None
+        self._process = psutil.Process()
+        self._cpu_at: tuple[float, float] | None = None
+        self._state = MonitorState(started_ms=time.time_ns() // 1_000_000, tick_s=tick_s)
+
+    def view(self) -> View | None:
+        """The newest snapshot and its figures; None before the first."""
+        return self._view
+
+    def state(self) -> MonitorState:
+        return replace(self._state, history=self._writer.state if self._writer is not None else None)
+
+    async def run(self) -> None:
+        """Tick until the task is cancelled. A tick that takes longer than its time leaves out those it overlaps."""
+        tick_s = self._state.tick_s
+        number = 0
+        due_s = time.monotonic()
+        while True:
+            await self._tick(number)
+            number += 1
+            due_s += tick_s
+            late_s = time.monotonic() - due_s
+            if late_s > 0:
+                missed = int(late_s // tick_s) + 1
+                self._state = replace(self._state, late_ticks=self._state.late_ticks + missed)
+                due_s += missed * tick_s
+            await asyncio.sleep(due_s - time.monotonic())
+
+    async def _tick(self, number: int) -> None:
+        began_s = time.monotonic()
+        try:
+            snapshot = await asyncio.wait_for(self._source.snapshot(number), self._state.tick_s + _AFTER_A_TICK_S)
+        except Exception as error:  # a tick that failed is told on the pages; the next one may be well
+            text = str(error) or f"no snapshot within {self._state.tick_s:g} s"
+            self._state = replace(self._state, failed_ticks=self._state.failed_ticks + 1, error=" ".join(text.split()))
+            return
+        before = self._view
+        # Of a large cluster this takes long: pages are answered meanwhile.
+        made = await asyncio.to_thread(self._figures, snapshot)
+        self._view = (snapshot, made)
+        cost = self._cost(snapshot, began_s)
+        self._state = replace(self._state, ticks=self._state.ticks + 1, error="", cost=cost)
+        if self._told is not None:
+            self._told(snapshot, made)
+        if self._writer is not None:
+            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost)
+            self._writer.submit(tick)
+
+    def _figures(self, snapshot: Snapshot) -> Figures:
+        self._memory.add(snapshot)
+        return figures(self._memory)
+
+    def _cost(self, snapshot: Snapshot, began_s: float) -> Cost:
+        with self._process.oneshot():
+            times, rss_bytes = self._process.cpu_times(), self._process.memory_info().rss
+        now_s, cpu_s = time.monotonic(), times.user + times.system
+        share = None
+        if self._cpu_at is not None and now_s > self._cpu_at[0]:
+            share = (cpu_s - self._cpu_at[1]) / (now_s - self._cpu_at[0])
+        self._cpu_at = (now_s, cpu_s)
+        sources = snapshot.sources.values()
+        return Cost(
+            rss_bytes=rss_bytes,
+            cpu_s=cpu_s,
+            cpu_share=share,
+            tick_ms=(now_s - began_s) * 1000,
+            requests=sum(source.requests for source in sources),
+            received_bytes=sum(source.received_bytes for source in sources),
+        )
+
+
+def _history_tick(before: View | None, view: View, cost: Cost) -> Tick:
+    snapshot, made = view
+    own: dict[str, Value] = {
+        "tick_ms": round(cost.tick_ms, 1),
+        "monitor_rss_bytes": cost.rss_bytes,
+        "monitor_cpu_s": round(cost.cpu_s, 2),
+    }
+    happened = [] if before is None else events_between(before[0], snapshot)
+    return Tick(snapshot.taken_at_ms, rows_of(snapshot, made, own), happened)

@@ -1,0 +1,118 @@
+"""Serves the pages and /metrics with uvicorn, on sockets that are bound before anything starts."""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import uvicorn
+
+from highwater.monitor.config import Listen, WebConfig
+from highwater.monitor.errors import SettingsError
+from highwater.monitor.metrics_page import CONTENT_TYPE, metrics_page
+from highwater.monitor.serving import Monitor
+
+METRICS_PATH: Final = "/metrics"
+_BEARER: Final = b"Bearer "
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+def bound(listen: Listen, option: str) -> socket.socket:
+    """Return a socket that listens. Raises SettingsError."""
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    try:
+        return socket.create_server((listen.host, listen.port), family=family)
+    except OSError as error:
+        raise SettingsError(
+            f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {error.strerror}"
+        ) from None
+
+
+def address_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(listening: socket.socket) -> tuple[str, int]:
+    host, port = listening.getsockname()[:2]
+    return str(host), int(port)
+
+
+def metrics_app(monitor: Monitor, *, has_partitions: bool, token: str | None) -> App:
+    """An ASGI app that has the page of metrics alone; with a token, for who sends it."""
+    wanted = None if token is None else _BEARER + token.encode()
+
+    async def app(scope: Message, _receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        status, text = 200, ""
+        if scope["path"] != METRICS_PATH:
+            status, text = 404, f"only {METRICS_PATH} is here\n"
+        elif scope["method"] not in ("GET", "HEAD"):
+            status, text = 405, "only GET\n"
+        elif wanted is not None and not hmac.compare_digest(_authorization(scope), wanted):
+            status, text = 401, "a bearer token is needed\n"
+        if status == 200:
+            now_ms = time.time_ns() // 1_000_000
+            text = metrics_page(monitor.view(), monitor.state(), now_ms, has_partitions=has_partitions)
+        body = text.encode()
+        headers = [
+            (b"content-type", CONTENT_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *([(b"www-authenticate", b"Bearer")] if status == 401 else []),
+        ]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    return app
+
+
+def with_metrics(pages: App, metrics: App) -> App:
+    """The pages, and /metrics beside them: exactly this path, and everything else goes to the guard of the pages."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        is_metrics = scope["type"] == "http" and scope["path"] == METRICS_PATH
+        await (metrics if is_metrics else pages)(scope, receive, send)
+
+    return app
+
+
+def _authorization(scope: Message) -> bytes:
+    return next((bytes(value) for name, value in scope["headers"] if name == b"authorization"), b"")
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """The process has its own handlers, because it ends more than this server."""
+        yield
+
+
+def server_of(app: App, web: WebConfig) -> uvicorn.Server:
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=True,
+        proxy_headers=bool(web.proxies),
+        forwarded_allow_ips=list(web.proxies),
+        ssl_certfile=str(web.tls_certificate) if web.tls_certificate is not None else None,
+        ssl_keyfile=str(web.tls_key) if web.tls_key is not None else None,
+        timeout_graceful_shutdown=5,
+    )
+    try:
+        config.load()
+    except OSError as error:  # of the certificate or its key
+        raise SettingsError(f"TLS: cannot use the certificate or its key: {error}") from None
+    return _Server(config)

@@ -1,0 +1,135 @@
+"""The monitor's configuration: defaults, every key, and errors that name file, line and the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from highwater.monitor.config import (
+    DEFAULT_PORT,
+    Listen,
+    MonitorConfig,
+    listen_of,
+    read_config,
+    with_options,
+)
+from highwater.monitor.errors import SettingsError
+from highwater.monitor.history.kinds import DAY_MS, HOUR_MS
+
+EVERYTHING = """
+name: orders
+bootstrap_servers: broker1:9092,broker2:9092
+client:
+  security.protocol: SASL_SSL
+  sasl.password: ${PASSWORD}
+  ssl.ca.location: /etc/ca.pem
+tick: 5s
+data: state
+web:
+  listen: 0.0.0.0:8443
+  proxies: [10.0.0.1]
+  host_names: [monitor.example]
+history:
+  address: postgresql://monitor:${PASSWORD}@db/monitor
+  raw: 24h
+  five_minutes: 14d
+  hours: 365d
+  max_size: 500 MiB
+metrics:
+  listen: ":9100"
+  token_file: token
+  partitions: true
+"""
+
+
+def read(tmp_path: Path, text: str) -> MonitorConfig:
+    file = tmp_path / "monitor.yaml"
+    file.write_text(text, "utf-8")
+    return read_config(file, yaml, {"PASSWORD": "s3cret"})
+
+
+def test_an_address_alone_is_a_whole_configuration(tmp_path: Path) -> None:
+    config = with_options(MonitorConfig("127.0.0.1:9092"))
+    assert config == read(tmp_path, "bootstrap_servers: 127.0.0.1:9092")
+    assert config.web.listen == Listen("127.0.0.1", DEFAULT_PORT)
+    assert config.tick_s == 15
+    assert config.folder({"XDG_STATE_HOME": "/state"}) == Path("/state/highwater/monitor/127.0.0.1_9092")
+
+
+def test_every_key_has_its_place(tmp_path: Path) -> None:
+    config = read(tmp_path, EVERYTHING)
+    assert (config.name, config.tick_s, config.data) == ("orders", 5, tmp_path / "state")
+    assert config.client["sasl.password"] == "s3cret"
+    assert config.web.listen == Listen("0.0.0.0", 8443)
+    assert config.web.proxies == ("10.0.0.1",)
+    assert config.history.address == "postgresql://monitor:s3cret@db/monitor"
+    assert config.history.retention.raw_ms == 24 * HOUR_MS
+    assert config.history.retention.minutes_ms == 14 * DAY_MS
+    assert config.history.max_bytes == 500 << 20
+    assert config.metrics.listen == Listen("127.0.0.1", 9100)
+    assert config.metrics.token_file == tmp_path / "token"
+    assert config.metrics.has_partitions
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("bootstrap_server: a:1", ":1: bootstrap_server: unknown key; did you mean bootstrap_servers?"),
+        ("tick: 5\n", ":1: tick: '5' is not a time such as 15s"),
+        ("tick: 1h\n", ":1: tick: a tick takes 1 s to 300 s"),
+        ("web:\n  listen: nowhere\n", ":2: web.listen: 'nowhere' is not HOST:PORT"),
+        ("web:\n  listn: 1\n", ":2: web.listn: unknown key; did you mean listen?"),
+        ("web: 1\n", ":1: web: is not a mapping"),
+        ("history:\n  max_size: many\n", ":2: history.max_size: 'many' is not a size"),
+        ("metrics:\n  partitions: maybe\n", ":2: metrics.partitions: 'maybe' is neither true nor false"),
+        ("client:\n  sasl.password: abc\n", ":2: client.sasl.password: a secret does not belong into a file"),
+        ("history:\n  address: postgresql://u:pw@h/d\n", ":2: history.address: a password does not belong into a file"),
+        ("name: ${NOBODY}\n", ":1: name: the environment variable NOBODY is not set"),
+        ("name:\n", ":1: name: has no value"),
+        ("- a\n", "expected a mapping"),
+    ],
+)
+def test_a_mistake_is_one_line_with_file_and_line(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(SettingsError) as raised:
+        read(tmp_path, text)
+    assert says in str(raised.value)
+    assert str(tmp_path / "monitor.yaml") in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert "pw" not in str(raised.value).replace(str(tmp_path), "")
+
+
+@pytest.mark.parametrize(
+    ("text", "listen"),
+    [
+        ("9000", Listen("127.0.0.1", 9000)),
+        (":9000", Listen("127.0.0.1", 9000)),
+        ("[::1]:0", Listen("::1", 0)),
+        ("example.org:1", Listen("example.org", 1)),
+    ],
+)
+def test_where_to_listen(text: str, listen: Listen) -> None:
+    assert listen_of(text) == listen
+
+
+@pytest.mark.parametrize("text", ["", "a", "a:", "::1:80", "a:65536", "a:-1"])
+def test_where_nobody_can_listen(text: str) -> None:
+    with pytest.raises(SettingsError, match="is not HOST:PORT"):
+        listen_of(text)
+
+
+def test_options_go_before_the_file_and_tls_needs_both(tmp_path: Path) -> None:
+    config = read(tmp_path, EVERYTHING)
+    changed = with_options(config, listen="127.0.0.1:1", data=tmp_path, client={"security.protocol": "PLAINTEXT"})
+    assert (changed.web.listen, changed.data) == (Listen("127.0.0.1", 1), tmp_path)
+    assert changed.client["security.protocol"] == "PLAINTEXT"
+    file = tmp_path / "cert.pem"
+    with pytest.raises(SettingsError, match="TLS needs both"):
+        with_options(MonitorConfig("a:1"), tls_certificate=file)
+    with pytest.raises(SettingsError, match="no such file"):
+        with_options(MonitorConfig("a:1"), tls_certificate=file, tls_key=file)
+    file.write_text("")
+    with pytest.raises(SettingsError, match="exclude each other"):
+        with_options(MonitorConfig("a:1"), tls_certificate=file, tls_key=file, is_behind_proxy=True)
+    assert with_options(MonitorConfig("a:1"), is_behind_proxy=True).web.proxies == ("127.0.0.1", "::1")

@@ -1,0 +1,79 @@
+"""The monitor from tick to tick: views, failed ticks, history, cost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from highwater.monitor.history.database import open_history
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.history.writer import HistoryWriter
+from highwater.monitor.model import Snapshot
+from highwater.monitor.serving import Monitor
+from tests.monitor.sources import MadeUpSource, small_source
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def ticking(monitor: Monitor, condition: Callable[[], bool]) -> None:
+    task = asyncio.create_task(monitor.run())
+    try:
+        await until(condition)
+    finally:
+        task.cancel()
+
+
+def test_ticks_make_views_history_and_cost(tmp_path: Path) -> None:
+    database = open_history("sqlite", tmp_path)
+    writer = HistoryWriter(database)
+    writer.start()
+    monitor = Monitor(small_source(), 0.05, writer)
+    assert monitor.view() is None
+    asyncio.run(ticking(monitor, lambda: monitor.state().ticks >= 4))
+    writer.close()
+    view = monitor.view()
+    assert view is not None
+    snapshot, figures = view
+    assert figures.number == snapshot.number
+    state = monitor.state()
+    assert state.cost.requests == 12
+    assert state.cost.rss_bytes > 1 << 20
+    assert state.cost.cpu_share is not None
+    assert state.history is not None
+    assert state.history.ticks >= 3
+    points = HistoryReader(database).series("cluster", "synthetic", "requests", 0, snapshot.taken_at_ms).points
+    assert {point.value for point in points} == {12.0}
+    database.close()
+
+
+def test_a_tick_that_fails_keeps_the_view_and_is_told_in_one_line() -> None:
+    monitor = Monitor(small_source(failing=range(1, 10_000)), 0.02)
+    asyncio.run(ticking(monitor, lambda: monitor.state().failed_ticks >= 2))
+    view = monitor.view()
+    assert view is not None
+    assert view[0].number == 0
+    assert monitor.state().error == "no broker of 127.0.0.1:9 answers: connection refused"
+
+
+def test_after_a_failed_tick_all_is_well_again() -> None:
+    monitor = Monitor(small_source(failing=[0, 1]), 0.02)
+    asyncio.run(ticking(monitor, lambda: monitor.state().ticks >= 1))
+    assert monitor.state().error == ""
+    assert monitor.state().failed_ticks == 2
+
+
+def test_a_source_that_never_answers_costs_its_tick() -> None:
+    class Silent(MadeUpSource):
+        async def snapshot(self, number: int) -> Snapshot:
+            await asyncio.sleep(3600)
+            return await super().snapshot(number)
+
+    monitor = Monitor(Silent([]), 0.01)
+    asyncio.run(ticking(monitor, lambda: monitor.state().failed_ticks >= 1))
+    assert monitor.state().error == "no snapshot within 0.01 s"
+    assert monitor.state().late_ticks > 0
