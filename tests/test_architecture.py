@@ -29,9 +29,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "broker": ("common",),
     "tuning": ("common",),
     "spark_loadgen": ("common",),
-    # One definition of the protocol, of record batches and of a login; all of these are sans-IO.
+    # One definition of the protocol, of record batches, of TLS and of a login.
     # Its own commands in the broker's group have the options and the errors of the others there.
     "pipeline": (
+        "broker.client.handshake",
+        "broker.client.request",
+        "broker.client.security",
         "broker.commands.client",
         "broker.commands.terminal",
         "broker.protocol",
@@ -105,6 +108,11 @@ SANS_IO = (
     "bench/telemetry/verdicts.py",
     "bench/trials/verdict.py",
     "broker/alone",
+    "broker/client/errors.py",
+    "broker/client/exchange.py",
+    "broker/client/handshake.py",
+    "broker/client/request.py",
+    "broker/client/settings.py",
     "broker/clock.py",
     "broker/cluster",
     "broker/controller",

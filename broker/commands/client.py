@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
+from highwater.broker.client.errors import ClientSettingsError
+from highwater.broker.client.settings import settings_of
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.common import topic_partition
 from highwater.common.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from highwater.broker.client.blocking import BlockingClient
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -74,6 +80,16 @@ class Cluster:
                     ) from None
                 raise refusal("", error) from None
         return self._metadata
+
+    @functools.cached_property
+    def wire(self) -> BlockingClient:
+        """For what confluent-kafka cannot ask. Raises UsageError for properties that this client does not know."""
+        from highwater.broker.client.blocking import BlockingClient  # here, as most commands need no event loop
+
+        try:
+            return BlockingClient(settings_of({name: str(value) for name, value in self.client_config.items()}))
+        except ClientSettingsError as error:
+            raise UsageError(str(error)) from None
 
     def brokers_that_listen(self) -> set[int]:
         """Return the brokers in metadata except those that refuse connections.

@@ -98,8 +98,7 @@ def configs(
 ) -> None:
     """Show or change settings of topics and brokers, quotas of users and clients, and SCRAM credentials.
 
-    Settings of all brokers and quotas are requested over plaintext connections only. Exit code: 0 done, 1 the broker
-    refused it, 2 wrong usage.
+    Exit code: 0 done, 1 the broker refused it, 2 wrong usage.
     """
     with reporting():
         action = only_action({"--describe": describe, "--alter": alter})

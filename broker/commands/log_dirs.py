@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 import typer
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster
+from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption
 from highwater.broker.commands.terminal import (
     CommandError,
     JsonOption,
@@ -36,14 +36,15 @@ def log_dirs(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", show_default="all", help="Show this topic only; may be repeated.")
     ] = None,
+    command_config: CommandConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the size of every partition, by broker and log directory. Plaintext connections only.
+    """Show the size of every partition, by broker and log directory.
 
     Exit code: 0 done, 1 the broker refused it, 2 wrong usage or no broker.
     """
     with reporting():
-        cluster = Cluster(bootstrap_server)
+        cluster = Cluster(bootstrap_server, command_config)
         for name in topic or ():
             cluster.require_topic(name)
         sizes: list[PartitionSize] = []

@@ -40,7 +40,7 @@ transactions = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Show transactions and abort hanging ones. Plaintext connections only.",
+    help="Show transactions and abort hanging ones.",
 )
 
 

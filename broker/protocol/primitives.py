@@ -42,10 +42,12 @@ class Decoder:
 
     __slots__ = ("_buffer", "_end", "_items_left", "flexible", "position")
 
-    def __init__(self, buffer: memoryview, position: int = 0, *, flexible: bool = False) -> None:
+    def __init__(
+        self, buffer: memoryview, position: int = 0, *, flexible: bool = False, items_max: int = MAX_ITEMS
+    ) -> None:
         self._buffer = buffer
         self._end = len(buffer)
-        self._items_left = MAX_ITEMS
+        self._items_left = items_max
         self.position = position
         self.flexible = flexible
 
@@ -193,7 +195,7 @@ class Decoder:
     def _take_items(self, count: int) -> None:
         self._items_left -= count
         if self._items_left < 0:
-            raise MalformedRequestError(f"the request has more than {MAX_ITEMS} array items")
+            raise MalformedRequestError("the request has more array items than are allowed")
 
     def skip_tags(self) -> None:
         """Step over a tagged-field section whose tags all may be ignored; nothing to do in older versions."""

@@ -16,6 +16,7 @@ from typing import Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.client.request import Request
 from highwater.broker.records.batch import NO_PRODUCER_ID, read_header
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import ClientError
@@ -36,7 +37,7 @@ from highwater.pipeline.kafka.model import (
     Producer,
     Topic,
 )
-from highwater.pipeline.kafka.requests import GROUP, TRANSACTION, PartitionErrors, Request
+from highwater.pipeline.kafka.requests import GROUP, TRANSACTION, PartitionErrors
 from highwater.pipeline.kafka.settings import Settings
 
 Answer = TypeVar("Answer")

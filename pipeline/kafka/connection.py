@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 import struct
@@ -11,12 +10,13 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from highwater.broker.security.login import Credential, LoginError
+from highwater.broker.client.handshake import HandshakeError, Session, handshake
+from highwater.broker.client.request import Request, UnexpectedAnswer, Versions, frame, read_answer
+from highwater.broker.client.security import TlsError, reason_of, tls_context
+from highwater.broker.security.login import Credential
 from highwater.pipeline.errors import ClientError
-from highwater.pipeline.kafka import requests
-from highwater.pipeline.kafka.model import BrokerError
-from highwater.pipeline.kafka.requests import Request, UnexpectedAnswer, Versions
-from highwater.pipeline.kafka.settings import Settings, Tls
+from highwater.pipeline.kafka.requests import SOFTWARE
+from highwater.pipeline.kafka.settings import Settings
 
 Address = tuple[str, int]
 Answer = TypeVar("Answer")
@@ -48,9 +48,7 @@ class Connection:
         self._expires_s = float("inf")
         self._socket = self._connect()
         try:
-            self._versions = self._ask(requests.api_versions(), 3)
-            if settings.sasl is not None:
-                self._log_in(Credential(settings.sasl.mechanism, settings.sasl.user, settings.sasl.password))
+            self._versions = self._shake_hands(None if settings.sasl is None else settings.sasl.credential)
         except BaseException:
             self.close()
             raise
@@ -103,7 +101,7 @@ class Connection:
             (size,) = _LENGTH.unpack(self._read(_LENGTH.size, deadline_s))
             if not _LENGTH.size <= size <= _ANSWER_BYTES_MAX:
                 raise UnexpectedAnswer(f"an answer of {size} bytes; is this the port of a broker, with this protocol?")
-            return requests.read_answer(request, version, correlation_id, self._read(size, deadline_s))
+            return read_answer(request, version, correlation_id, self._read(size, deadline_s))
         except BaseException:
             self.close()
             raise
@@ -115,11 +113,14 @@ class Connection:
             if self._settings.tls is None:
                 return raw
             return tls_context(self._settings.tls).wrap_socket(raw, server_hostname=self.address[0])
+        except TlsError as error:
+            raw.close()
+            raise RefusedError(str(error)) from None
         except ssl.SSLError as error:
             raw.close()
             if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
                 raise  # the broker went away
-            raise RefusedError(f"TLS with {_name(self.address)} failed: {_reason(error)}") from None
+            raise RefusedError(f"TLS with {_name(self.address)} failed: {reason_of(error)}") from None
         except BaseException:
             raw.close()
             raise
@@ -130,7 +131,7 @@ class Connection:
 
     def _send(self, request: Request[Any], version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        data = requests.frame(request, version, self._correlation_id, self._settings.client_id)
+        data = frame(request, version, self._correlation_id, self._settings.client_id)
         self._pending.append((request, version, self._correlation_id))
         try:
             self._socket.settimeout(self._settings.request_timeout_ms / 1000)
@@ -152,70 +153,21 @@ class Connection:
             have += received
         return data
 
-    def _log_in(self, credential: Credential) -> None:
-        where = _name(self.address)
-        others = self.ask(requests.sasl_handshake(credential.mechanism))
-        if others is not None:
-            raise RefusedError(f"{where} does not take {credential.mechanism}; it takes {', '.join(others) or 'none'}")
-        login = credential.begin()
-        token: bytes | None = login.first()
-        lifetime_ms = 0
-        while token is not None:
-            answer = self.ask(requests.sasl_authenticate(token))
-            if isinstance(answer, BrokerError):
-                raise RefusedError(f"{where} refuses the login: {answer}")
-            challenge, lifetime_ms = answer
-            try:
-                token = login.answer(challenge)
-            except LoginError as error:
-                raise RefusedError(f"the login at {where} failed: {error}") from None
-        if lifetime_ms:
-            self._expires_s = time.monotonic() + lifetime_ms / 1000 * _LIFETIME_SHARE
-
-
-def tls_context(tls: Tls) -> ssl.SSLContext:
-    """Raises RefusedError for files that cannot be read as PEM."""
-    context = ssl.create_default_context()
-    context.check_hostname = tls.checks_host_name
-    try:
-        if tls.ca_file or tls.ca_pem:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.check_hostname = tls.checks_host_name
-            context.load_verify_locations(cafile=tls.ca_file or None, cadata=tls.ca_pem or None)
-        password = tls.key_password or _no_password
-        if tls.certificate_pem:
-            _load_chain(context, f"{tls.certificate_pem}\n{tls.key_pem}", password)
-        elif tls.certificate_file:
-            context.load_cert_chain(tls.certificate_file, password=password)
-    except (OSError, ValueError) as error:
-        names = ", ".join(filter(None, (tls.ca_file, tls.certificate_file))) or "the PEM text in the settings"
-        raise RefusedError(f"TLS: {names} cannot be used: {_reason(error)}") from None
-    return context
-
-
-def _no_password() -> str:
-    """Called by OpenSSL for an encrypted key, which would otherwise ask on the terminal."""
-    raise ValueError("its key is encrypted; set ssl.key.password")
-
-
-def _load_chain(context: ssl.SSLContext, pem: str, password: Any) -> None:
-    """Python reads a private key from a file only: this one is in memory."""
-    descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
-    try:
-        os.write(descriptor, pem.encode())
-        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password)
-    finally:
-        os.close(descriptor)
+    def _shake_hands(self, credential: Credential | None) -> Versions:
+        steps = handshake(credential, SOFTWARE)
+        request, version = next(steps)
+        try:
+            while True:
+                request, version = steps.send(self._ask(request, version))
+        except StopIteration as end:
+            session: Session = end.value
+            if session.lifetime_ms:
+                self._expires_s = time.monotonic() + session.lifetime_ms / 1000 * _LIFETIME_SHARE
+            return session.versions
+        except HandshakeError as error:
+            raise RefusedError(f"{_name(self.address)} {error}") from None
 
 
 def _name(address: Address) -> str:
     host, port = address
     return f"broker {host}:{port}"
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return error.verify_message
-    if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).lower().replace("_", " ")
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

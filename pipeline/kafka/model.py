@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.client.request import error_text
 from highwater.common.topic_partition import TopicPartition
 
 EARLIEST: Final = -2
@@ -36,7 +37,7 @@ class BrokerError:
         return self.code in RETRIED
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.code.value})" + (f": {self.detail}" if self.detail else "")
+        return error_text(self.code, self.detail)
 
 
 @dataclass(frozen=True, slots=True)

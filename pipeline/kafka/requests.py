@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol import cold, fetch
-from highwater.broker.protocol.apis import API_VERSIONS, APIS, Api
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.broker.client.request import Request, cold_request
+from highwater.broker.protocol import fetch
+from highwater.broker.protocol.primitives import Decoder
 from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.kafka.model import (
     Appended,
@@ -27,10 +25,6 @@ from highwater.pipeline.kafka.model import (
     Topic,
 )
 
-Answer = TypeVar("Answer")
-Versions = Mapping[int, tuple[int, int]]
-"""API key → the lowest and the highest version that a broker serves."""
-
 LEFT_OUT: Final = BrokerError(ErrorCode.unknown_topic_or_partition, "the answer leaves the partition out")
 """An answer without a partition says nothing about it, least of all that it is gone."""
 GROUP: Final = 0
@@ -38,123 +32,11 @@ TRANSACTION: Final = 1
 """What FindCoordinator finds the coordinator of."""
 SOFTWARE: Final = "highwater-pipeline"
 
-_APIS: Final = {api.name: api for api in APIS.values()}
-_HEADER: Final = struct.Struct(">hhi")
-_STRING_LENGTH: Final = struct.Struct(">h")
-_LENGTH: Final = struct.Struct(">i")
-_CORRELATION_ID: Final = struct.Struct(">i")
 _NO_GENERATION: Final = -1
-_API_VERSIONS_VERSION: Final = 3
-
-
-class UnexpectedAnswer(Exception):  # noqa: N818 - it names the thing found
-    """What came is no answer to the request. The connection cannot be used any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request(Generic[Answer]):
-    """One request, in each version from `least` to `most`."""
-
-    schema: str
-    least: int
-    most: int
-    encode: Callable[[int], bytes]
-    decode: Callable[[Decoder, int], Answer]
-
-    @property
-    def api(self) -> Api:
-        return _APIS[self.schema]
-
-    def version_for(self, served: Versions) -> int | None:
-        """The highest version that both sides know; None if there is none (KIP-35)."""
-        low, high = served.get(self.api.key, (0, -1))
-        version = min(self.most, high)
-        return version if version >= max(self.least, low) else None
-
-
-def frame(request: Request[Any], version: int, correlation_id: int, client_id: str) -> bytes:
-    """The request with its header and the length before them."""
-    name = client_id.encode()
-    tags = b"\0" if request.api.is_flexible(version) else b""
-    head = _HEADER.pack(request.api.key, version, correlation_id) + _STRING_LENGTH.pack(len(name)) + name + tags
-    body = request.encode(version)
-    return _LENGTH.pack(len(head) + len(body)) + head + body
-
-
-def read_answer(request: Request[Answer], version: int, correlation_id: int, answer: memoryview) -> Answer:
-    """Read an answer without its length. Raises UnexpectedAnswer."""
-    try:
-        (found,) = _CORRELATION_ID.unpack_from(answer)
-        if found != correlation_id:
-            raise UnexpectedAnswer(f"the answer to request {found} came for request {correlation_id}")
-        flexible = request.api.is_flexible(version)
-        decoder = Decoder(answer, _CORRELATION_ID.size, flexible=flexible)
-        # The header of this one answer is never flexible, so that a client can read it before it knows versions.
-        if flexible and request.api.key != API_VERSIONS:
-            decoder.skip_tags()
-        return request.decode(decoder, version)
-    except (MalformedRequestError, struct.error) as error:
-        raise UnexpectedAnswer(f"{request.schema} version {version}: {error}") from None
-
-
-def _cold(
-    schema: str, least: int, most: int, fields: Mapping[str, Any], read: Callable[[Any], Answer]
-) -> Request[Answer]:
-    def encode(version: int) -> bytes:
-        return cold.encode_request(schema, version, dict(fields))
-
-    def decode(decoder: Decoder, version: int) -> Answer:
-        return read(cold.decode_response(schema, version, decoder))
-
-    return Request(schema, least, most, encode, decode)
 
 
 def _error(code: ErrorCode, detail: str | None = None) -> BrokerError | None:
     return None if code is ErrorCode.none else BrokerError(code, detail or "")
-
-
-def api_versions() -> Request[Versions]:
-    """A broker that does not know this version answers in version 0, which `decode` reads all the same."""
-
-    def decode(decoder: Decoder, version: int) -> Versions:
-        start = decoder.position
-        if ErrorCode.unsupported_version == decoder.int16():
-            decoder.flexible = False
-            version = 0
-        decoder.position = start
-        answer = cold.decode_response("api_versions", version, decoder)
-        return {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-
-    fields = {"client_software_name": SOFTWARE, "client_software_version": "0"}
-    return Request(
-        "api_versions",
-        _API_VERSIONS_VERSION,
-        _API_VERSIONS_VERSION,
-        lambda version: cold.encode_request("api_versions", version, fields),
-        decode,
-    )
-
-
-def sasl_handshake(mechanism: str) -> Request[tuple[str, ...] | None]:
-    """The answer is None, or the mechanisms of the broker if this is none of them."""
-
-    def read(answer: Any) -> tuple[str, ...] | None:
-        return None if answer.error_code is ErrorCode.none else tuple(answer.mechanisms)
-
-    return _cold("sasl_handshake", 1, 1, {"mechanism": mechanism}, read)
-
-
-def sasl_authenticate(token: bytes) -> Request[tuple[bytes, int] | BrokerError]:
-    """The answer is the broker's token, and in how many ms the session ends (0: never)."""
-
-    def read(answer: Any) -> tuple[bytes, int] | BrokerError:
-        lifetime = getattr(answer, "session_lifetime", None)
-        return _error(answer.error_code, answer.error_message) or (
-            answer.auth_bytes,
-            cold.milliseconds(lifetime) if lifetime else 0,
-        )
-
-    return _cold("sasl_authenticate", 0, 2, {"auth_bytes": token}, read)
 
 
 def metadata(topics: Collection[str] | None) -> Request[Cluster]:
@@ -171,7 +53,7 @@ def metadata(topics: Collection[str] | None) -> Request[Cluster]:
             {each.name: _topic(each) for each in answer.topics if each.name is not None},
         )
 
-    return _cold("metadata", 4, 12, fields, read)
+    return cold_request("metadata", 4, 12, fields, read)
 
 
 def _topic(answer: Any) -> Topic:
@@ -215,7 +97,7 @@ def list_offsets(
             for each in topic.partitions
         }
 
-    return _cold("list_offsets", 2, 7, fields, read)
+    return cold_request("list_offsets", 2, 7, fields, read)
 
 
 Value = TypeVar("Value")
@@ -280,7 +162,7 @@ def find_coordinator(key: str, kind: int) -> Request[tuple[str, int] | BrokerErr
     def read(answer: Any) -> tuple[str, int] | BrokerError:
         return _error(answer.error_code, answer.error_message) or (answer.host, answer.port)
 
-    return _cold("find_coordinator", 1, 3, {"key": key, "key_type": kind}, read)
+    return cold_request("find_coordinator", 1, 3, {"key": key, "key_type": kind}, read)
 
 
 PartitionErrors = dict[TopicPartition, BrokerError]
@@ -298,7 +180,7 @@ def offset_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset])
     def read(answer: Any) -> PartitionErrors:
         return _errors(offsets, answer.topics)
 
-    return _cold("offset_commit", 5, 8, fields, read)
+    return cold_request("offset_commit", 5, 8, fields, read)
 
 
 def _committed(offsets: Mapping[TopicPartition, CommittedOffset]) -> list[dict[str, Any]]:
@@ -349,7 +231,7 @@ def offset_fetch(
         }
 
     fields: dict[str, Any] = {"group_id": group, "topics": topics, "require_stable": require_stable}
-    return _cold("offset_fetch", 7 if require_stable else 5, 7, fields, read)
+    return cold_request("offset_fetch", 7 if require_stable else 5, 7, fields, read)
 
 
 def init_producer_id(
@@ -369,7 +251,7 @@ def init_producer_id(
         "producer_id": -1 if known is None else known.producer_id,
         "producer_epoch": -1 if known is None else known.epoch,
     }
-    return _cold("init_producer_id", 0 if known is None else 3, 4, fields, read)
+    return cold_request("init_producer_id", 0 if known is None else 3, 4, fields, read)
 
 
 def add_partitions_to_txn(
@@ -394,11 +276,11 @@ def add_partitions_to_txn(
         found = {each: _error(codes[each]) if each in codes else LEFT_OUT for each in partitions}
         return {partition: error for partition, error in found.items() if error is not None}
 
-    return _cold("add_partitions_to_txn", 0, 3, fields, read)
+    return cold_request("add_partitions_to_txn", 0, 3, fields, read)
 
 
 def add_offsets_to_txn(transactional_id: str, producer: Producer, group: str) -> Request[BrokerError | None]:
-    return _cold(
+    return cold_request(
         "add_offsets_to_txn", 0, 3, _of_transaction(transactional_id, producer) | {"group_id": group}, _error_of
     )
 
@@ -428,12 +310,12 @@ def txn_offset_commit(
     def read(answer: Any) -> PartitionErrors:
         return _errors(offsets, answer.topics)
 
-    return _cold("txn_offset_commit", 0, 3, fields, read)
+    return cold_request("txn_offset_commit", 0, 3, fields, read)
 
 
 def end_txn(transactional_id: str, producer: Producer, *, commit: bool) -> Request[BrokerError | None]:
     fields = _of_transaction(transactional_id, producer) | {"committed": commit}
-    return _cold("end_txn", 0, 3, fields, _error_of)
+    return cold_request("end_txn", 0, 3, fields, _error_of)
 
 
 def produce(
@@ -462,4 +344,4 @@ def produce(
                 ) or Appended(each.base_offset, each.log_append_time)
         return found
 
-    return _cold("produce", 3, 9, fields, read)
+    return cold_request("produce", 3, 9, fields, read)

@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.client.request import Request
 from highwater.broker.records.batch import Codec, add_to_sequence
 from highwater.broker.records.record import Record, encode_batch
 from highwater.common.topic_partition import TopicPartition, partition_name
@@ -22,7 +23,6 @@ from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.connection import UNREACHABLE, Connection
 from highwater.pipeline.kafka.encode import EncodedBatch
 from highwater.pipeline.kafka.model import Appended, BrokerError, Producer
-from highwater.pipeline.kafka.requests import Request
 
 IN_FLIGHT_MAX: Final = 5
 """Brokers know the last five batches of a producer in a partition, and drop copies of these."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+from highwater.broker.client.security import Sasl, Tls
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.login import LOGIN_MODULES
 from highwater.common.nearest import did_you_mean
@@ -18,27 +19,6 @@ _CLIENT_ID: Final = "highwater-pipeline"
 _ADDRESS_HINT: Final = "write it as HOST:PORT, several with commas between"
 _FIRST_PORT, _LAST_PORT = 1, 65_535
 _PEM: Final = "PEM"
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM as text, or files with it; empty for none. Without an authority, those of the host are trusted."""
-
-    ca_file: str = ""
-    ca_pem: str = ""
-    certificate_file: str = ""
-    """The client's certificate, its chain and its key."""
-    certificate_pem: str = ""
-    key_pem: str = field(default="", repr=False)
-    key_password: str = field(default="", repr=False)
-    checks_host_name: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Sasl:
-    mechanism: str
-    user: str
-    password: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

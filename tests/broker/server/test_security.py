@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import struct
 import time
@@ -14,10 +13,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
-    ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
-    UserScramCredentialUpsertion,
 )
 from cryptography.hazmat.primitives.serialization import Encoding
 from kafka import KafkaProducer
@@ -25,71 +22,18 @@ from kafka import KafkaProducer
 from highwater.broker.server.tls import tls_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import RunningBroker
-from tests.broker.server.certificates import Authority, Certified
+from tests.broker.server.certificates import Authority
+from tests.broker.server.secured import Secured, running_secured
 
 pytestmark = pytest.mark.clients
 
-USERS: Final = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="a, secret; x";'
 VALUE: Final = b"x" * 100_000
-
-
-class Secured:
-    """A broker with one listener of each protocol, and what clients need to come in."""
-
-    def __init__(self, broker: RunningBroker, directory: Path, client: Certified, authority: Authority) -> None:
-        self.ports = dict(re.findall(r"listener (\w+) at port (\d+)", broker.log_text()))
-        self.broker = broker
-        self.ca = directory / "ca.pem"
-        self.ca.write_text(authority.pem)
-        self._certificate = directory / "client.pem"
-        self._certificate.write_text(client.certificate_pem)
-        self._key = directory / "client.key"
-        self._key.write_text(client.key_pem)
-
-    def conf(self, protocol: str, **more: str) -> dict[str, Any]:
-        conf = {"bootstrap.servers": f"127.0.0.1:{self.ports[protocol]}", "security.protocol": protocol}
-        if protocol.endswith("SSL"):
-            conf["ssl.ca.location"] = str(self.ca)
-        return conf | {name.replace("_", "."): value for name, value in more.items()}
-
-    def with_certificate(self) -> dict[str, Any]:
-        return self.conf("SSL", ssl_certificate_location=str(self._certificate), ssl_key_location=str(self._key))
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    directory = tmp_path_factory.mktemp("secured")
-    authority = Authority()
-    certified = authority.certify("broker")
-    (directory / "trusted.pem").write_text(authority.pem)
-    properties = directory / "server.properties"
-    properties.write_text(
-        "\n".join(
-            (
-                "listeners=" + ",".join(f"{name}://127.0.0.1:0" for name in _PROTOCOLS),
-                f"ssl.keystore.location={certified.write_pkcs12(directory / 'broker.p12', 'secret')}",
-                "ssl.keystore.password=secret",
-                f"listener.name.ssl.ssl.keystore.location={certified.write_pem(directory / 'broker.pem', 'other')}",
-                "listener.name.ssl.ssl.key.password=other",
-                "listener.name.ssl.ssl.client.auth=required",
-                f"listener.name.ssl.ssl.truststore.location={directory / 'trusted.pem'}",
-                "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
-                f"listener.name.sasl_plaintext.plain.sasl.jaas.config={USERS}",
-                f"listener.name.sasl_ssl.plain.sasl.jaas.config={USERS}",
-                "connection.failed.authentication.delay.ms=1",
-                "group.initial.rebalance.delay.ms=0",
-                "offsets.topic.num.partitions=1",
-            )
-        )
-    )
-    broker = RunningBroker(directory / "log", "--config", str(properties))
-    try:
-        yield Secured(broker, directory, authority.certify("client"), authority)
-    finally:
-        broker.kill()
-
-
-_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    with running_secured(tmp_path_factory.mktemp("secured")) as found:
+        yield found
 
 
 def round_trip(conf: dict[str, Any], topic: str) -> None:
@@ -125,12 +69,6 @@ def refusal(conf: dict[str, Any]) -> str:
     raise AssertionError(f"no refusal; it was told {told}")
 
 
-def set_password(secured: Secured, mechanism: ScramMechanism, user: str, password: bytes) -> None:
-    admin = AdminClient(secured.conf("PLAINTEXT"))
-    change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password)
-    admin.alter_user_scram_credentials([change])[user].result(30)
-
-
 def test_tls_with_certificates_of_both_sides(secured: Secured) -> None:
     round_trip(secured.with_certificate(), "tls")
 
@@ -164,10 +102,10 @@ def test_plain_with_a_wrong_password(secured: Secured) -> None:
 )
 def test_scram(secured: Secured, protocol: str, mechanism: str, number: ScramMechanism) -> None:
     user = f"user, of = {mechanism}"
-    set_password(secured, number, user, b"first")
+    secured.set_password(number, user, b"first")
     conf = secured.conf(protocol, sasl_mechanism=mechanism, sasl_username=user)
     round_trip(conf | {"sasl.password": "first"}, mechanism)
-    set_password(secured, number, user, b"second")
+    secured.set_password(number, user, b"second")
     assert "invalid credentials" in refusal(conf | {"sasl.password": "first"})
     assert "second" not in (secured.broker.log_dir / "embedded-metadata.json").read_text()
     admin = AdminClient(secured.conf("PLAINTEXT"))
@@ -176,7 +114,7 @@ def test_scram(secured: Secured, protocol: str, mechanism: str, number: ScramMec
 
 
 def test_kafka_python_comes_in(secured: Secured) -> None:
-    set_password(secured, ScramMechanism.SCRAM_SHA_512, "pythonista", b"secret")
+    secured.set_password(ScramMechanism.SCRAM_SHA_512, "pythonista", b"secret")
     producer = KafkaProducer(
         bootstrap_servers=f"127.0.0.1:{secured.ports['SASL_SSL']}",
         security_protocol="SASL_SSL",

@@ -17,6 +17,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.client.blocking import BlockingClient
+from highwater.broker.client.settings import ClientSettings
+from highwater.broker.commands.wire import Node
 from tests.broker.handlers.harness import one_batch
 
 DEADLINE_S: Final = 30.0
@@ -33,6 +36,11 @@ Ask = Callable[..., Any]
 Producer = tuple[int, int]
 Partition = tuple[str, int]
 T0, T1, NOWHERE = ("t", 0), ("t", 1), ("nowhere", 0)
+
+
+def node_at(port: int) -> Node:
+    address = ("127.0.0.1", port)
+    return Node(0, address, BlockingClient(ClientSettings((address,), request_timeout_s=DEADLINE_S)))
 
 
 class Story:

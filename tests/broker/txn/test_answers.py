@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.commands.wire import Node
 from tests.broker.running import running_broker
-from tests.broker.txn.answers import PROPERTIES, tell
+from tests.broker.txn.answers import PROPERTIES, node_at, tell
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9-transactions.txt"
 
@@ -17,5 +16,5 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9-transactions.txt"
 def test_answers_are_kafkas(tmp_path: Path) -> None:
     properties = [f"{name}={value}" for name, value in PROPERTIES.items()]
     with running_broker(tmp_path / "log", properties=properties) as broker:
-        story = tell(Node(0, "127.0.0.1", broker.port).ask)
+        story = tell(node_at(broker.port).ask)
     assert story == GOLDEN.read_text("utf-8")

@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from highwater.broker.commands.wire import Node
-from tests.broker.txn.answers import PROPERTIES, tell
+from tests.broker.txn.answers import PROPERTIES, node_at, tell
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "kafka-3.9-transactions.txt"
@@ -24,7 +23,7 @@ def main() -> None:
             running_zookeeper(directory) as zookeeper,
             running_kafka(directory / "log", zookeeper, PROPERTIES) as kafka,
         ):
-            GOLDEN.write_text(tell(Node(0, "127.0.0.1", kafka.port).ask), "utf-8")
+            GOLDEN.write_text(tell(node_at(kafka.port).ask), "utf-8")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from highwater.broker.client.security import Sasl
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.reaching import source_options
-from highwater.pipeline.kafka.settings import Sasl, settings_of
+from highwater.pipeline.kafka.settings import settings_of
 
 
 def test_a_plain_cluster() -> None:

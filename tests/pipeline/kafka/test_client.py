@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.client.security import Sasl
 from highwater.broker.protocol.fetch import PartitionFetched
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.model import (
@@ -24,7 +25,6 @@ from highwater.pipeline.kafka.model import (
     Producer,
 )
 from highwater.pipeline.kafka.requests import TRANSACTION
-from highwater.pipeline.kafka.settings import Sasl
 from tests.pipeline.kafka.asking import batch_at, client_of
 from tests.pipeline.kafka.fake_broker import cluster_of, fake_broker
 from tests.waiting import wait_until

@@ -6,8 +6,9 @@ import pickle
 
 import pytest
 
+from highwater.broker.client.security import Sasl, Tls
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.kafka.settings import Sasl, Settings, Tls, settings_of
+from highwater.pipeline.kafka.settings import Settings, settings_of
 
 SECRET = "pass'word"  # noqa: S105
 PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="{SECRET}";'

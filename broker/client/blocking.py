@@ -1,0 +1,38 @@
+"""The client for code without an event loop: each call runs until its answer is there."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Iterable
+from typing import TypeVar
+
+from highwater.broker.client.client import Client
+from highwater.broker.client.request import Request
+from highwater.broker.client.settings import Address, ClientSettings
+
+Answer = TypeVar("Answer")
+
+
+class BlockingClient:
+    """For one thread, in which no event loop runs. Its connections are closed when nobody refers to it any more.
+
+    Everything raises ClientError.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._client = Client(settings)
+        self._loop = asyncio.new_event_loop()
+        self.close = weakref.finalize(self, _close, self._client, self._loop)
+
+    def ask(self, address: Address, request: Request[Answer], timeout_s: float | None = None) -> Answer:
+        return self._loop.run_until_complete(self._client.ask(address, request, timeout_s))
+
+    def ask_any(self, request: Request[Answer], also: Iterable[Address] = ()) -> Answer:
+        """As `Client.ask_any`."""
+        return self._loop.run_until_complete(self._client.ask_any(request, also))
+
+
+def _close(client: Client, loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_until_complete(client.close())
+    loop.close()
