@@ -6,20 +6,24 @@ each tick: half an hour of large snapshots would not fit into its memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
+from highwater.monitor.figures.brokers import broker_figures, tally
 from highwater.monitor.figures.distribution import balance
+from highwater.monitor.figures.findings import findings, verdict
+from highwater.monitor.figures.groups import GroupRows, group_figures
+from highwater.monitor.figures.health import HealthCount, default_min_isr
 from highwater.monitor.figures.memory import Memory
+from highwater.monitor.figures.rates import SPAN_MS, consumed_per_s, produced_per_s
 from highwater.monitor.figures.rows import (
     Balance,
     BrokerFigures,
-    BrokerLoss,
-    Duration,
     Finding,
     GroupFigures,
     GroupPartitionFigures,
-    Health,
     LagState,
     LagVerdict,
     Level,
@@ -27,7 +31,9 @@ from highwater.monitor.figures.rows import (
     TopicFigures,
     Totals,
 )
-from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot, Topic
+from highwater.monitor.figures.topics import Context, partition_figures, topic_figures, with_groups
+from highwater.monitor.figures.transactions import hanging
+from highwater.monitor.model import Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,181 +80,115 @@ def derive(window: Sequence[Snapshot]) -> Figures:
 def figures(memory: Memory) -> Figures:
     """Return the figures of the newest snapshot that `memory` took. Raises ValueError if it took none."""
     newest = memory.newest
+    first = memory.first_tick_since(newest.at_ms - SPAN_MS)
     alive = sum(broker.is_alive for broker in newest.brokers.values())
-    everything = [partition for topic in newest.topics.values() for partition in topic.partitions]
-    partitions = {
-        name: tuple(_partition_figures(partition) for partition in topic.partitions)
-        for name, topic in newest.topics.items()
-    }
-    group_partitions = {name: _group_partition_figures(newest, group) for name, group in newest.groups.items()}
-    groups = {name: _group_figures(newest.groups[name], rows) for name, rows in group_partitions.items()}
+    default = default_min_isr(newest)
+    context = Context(
+        memory=memory,
+        rate=produced_per_s(memory.ticks, first),
+        live_brokers=alive,
+        default_min_isr=default,
+        hanging=hanging(memory.undecided, newest),
+        reassigning=newest.reassigning,
+    )
+    partitions = {name: partition_figures(topic, context) for name, topic in newest.topics.items()}
+    topics = {name: topic_figures(topic, partitions[name], context) for name, topic in newest.topics.items()}
+    rows = GroupRows(memory, partitions, consumed_per_s(memory.ticks, first))
+    group_partitions = {name: rows.of(group) for name, group in newest.groups.items()}
+    groups = {name: group_figures(group, group_partitions[name]) for name, group in newest.groups.items()}
+    topics = _with_groups(topics, group_partitions)
+    tallies = tally(newest, partitions, default)
+    brokers = {node_id: broker_figures(broker, memory, tallies) for node_id, broker in newest.brokers.items()}
+    totals = _totals(newest, topics, brokers, groups)
+    found = findings(newest, totals, brokers, topics, groups)
+    level, sentence = verdict(newest, totals, found)
     return Figures(
         cluster=newest.cluster,
         number=newest.number,
         at_ms=newest.at_ms,
         taken_at_ms=newest.taken_at_ms,
         window_ms=memory.window_ms,
-        level=Level.OK,
-        sentence="All is well.",
-        findings=(),
-        totals=Totals(
-            brokers=len(newest.brokers),
-            brokers_alive=alive,
-            topics=len(newest.topics),
-            partitions=len(everything),
-            replicas=sum(len(partition.replicas) for partition in everything),
-            groups=len(newest.groups),
-            groups_by_verdict={LagVerdict.UNKNOWN: len(groups)},
-            health=Health(),
-            produced_offsets=None,
-            offsets_per_s=None,
-            bytes_in_per_s=None,
-            bytes_out_per_s=None,
-            size_bytes=None,
-            disk_total_bytes=None,
-            disk_usable_bytes=None,
-        ),
-        balance=balance(everything, alive, {}, {}),
-        brokers={node_id: _broker_figures(newest, node_id) for node_id in newest.brokers},
-        topics={name: _topic_figures(topic, partitions[name], alive) for name, topic in newest.topics.items()},
+        level=level,
+        sentence=sentence,
+        findings=found,
+        totals=totals,
+        balance=_balance(brokers, alive),
+        brokers=brokers,
+        topics=topics,
         partitions=partitions,
         groups=groups,
         group_partitions=group_partitions,
     )
 
 
-def _partition_figures(partition: Partition) -> PartitionFigures:
-    start, end = partition.log_start_offset, partition.end_offset
-    return PartitionFigures(
-        topic=partition.topic,
-        partition=partition.partition,
-        is_offline=partition.leader < 0,
-        is_under_replicated=len(partition.in_sync_replicas) < len(partition.replicas),
-        is_under_min_isr=None,
-        is_at_min_isr=None,
-        is_preferred_leader=partition.leader == partition.replicas[0],
-        held_offsets=None if start is None or end is None else end - start,
-        leader_size_bytes=partition.size_bytes.get(partition.leader),
-        size_bytes=sum(partition.size_bytes.values()) if partition.size_bytes else None,
-        offsets_per_s=None,
-        bytes_in_per_s=None,
-        undecided_offsets=None,
-        hanging_ms=None,
+def _with_groups(
+    topics: dict[str, TopicFigures], group_partitions: Mapping[str, Sequence[GroupPartitionFigures]]
+) -> dict[str, TopicFigures]:
+    """Add to each topic who reads it, and how well."""
+    readers: dict[str, dict[str, tuple[int | None, Level]]] = {}
+    for group, rows in group_partitions.items():
+        for row in rows:
+            of_topic = readers.setdefault(row.topic, {})
+            lag, level = of_topic.get(group, (None, Level.OK))
+            # A partition without a commit says nothing of how well the others are read.
+            worse = row.level if row.state is not LagState.NO_COMMIT and row.level.rank > level.rank else level
+            of_topic[group] = (lag if row.lag is None else (lag or 0) + row.lag, worse)
+    for topic, of_topic in readers.items():
+        if topic in topics:
+            lags = [lag for lag, _ in of_topic.values() if lag is not None]
+            level = max((level for _, level in of_topic.values()), key=lambda one: one.rank)
+            topics[topic] = with_groups(topics[topic], sorted(of_topic), max(lags, default=None), level)
+    return topics
+
+
+def _totals(
+    snapshot: Snapshot,
+    topics: Mapping[str, TopicFigures],
+    brokers: Mapping[int, BrokerFigures],
+    groups: Mapping[str, GroupFigures],
+) -> Totals:
+    health = HealthCount()
+    for topic in topics.values():
+        health.add(topic.health)
+    verdicts = Counter(row.verdict for row in groups.values() if row.level is not Level.UNKNOWN or not _is_idle(row))
+    return Totals(
+        brokers=len(brokers),
+        brokers_alive=sum(row.is_alive for row in brokers.values()),
+        topics=len(topics),
+        partitions=sum(row.partitions for row in topics.values()),
+        replicas=sum(len(one.replicas) for topic in snapshot.topics.values() for one in topic.partitions),
+        groups=len(groups),
+        groups_by_verdict=verdicts,
+        idle_groups=sum(_is_idle(row) for row in groups.values()),
+        health=health.frozen(),
+        produced_offsets=_sum(row.produced_offsets for row in topics.values()),
+        offsets_per_s=_sum(row.offsets_per_s for row in topics.values()),
+        bytes_in_per_s=_sum(row.bytes_in_per_s for row in brokers.values()),
+        bytes_out_per_s=_sum(row.bytes_out_per_s for row in brokers.values()),
+        size_bytes=_sum(row.size_bytes for row in topics.values()),
+        disk_total_bytes=_sum(row.disk_total_bytes for row in brokers.values()),
+        disk_usable_bytes=_sum(row.disk_usable_bytes for row in brokers.values()),
     )
 
 
-def _topic_figures(topic: Topic, rows: Sequence[PartitionFigures], alive: int) -> TopicFigures:
-    return TopicFigures(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.is_internal,
-        partitions=len(topic.partitions),
-        replication_factor=len(topic.partitions[0].replicas) if topic.partitions else None,
-        level=Level.OK,
-        sentence="",
-        balance=balance(topic.partitions, alive, {}, {}),
-        health=Health(
-            offline=sum(row.is_offline for row in rows), under_replicated=sum(row.is_under_replicated for row in rows)
-        ),
-        produced_offsets=sum(partition.end_offset or 0 for partition in topic.partitions),
-        held_offsets=sum(row.held_offsets or 0 for row in rows),
-        leader_size_bytes=sum(row.leader_size_bytes or 0 for row in rows),
-        size_bytes=sum(row.size_bytes or 0 for row in rows),
-        offsets_per_s=None,
-        bytes_in_per_s=None,
-        hottest_share=None,
-        groups=(),
-        worst_lag=None,
-        worst_lag_level=Level.OK,
+def _is_idle(row: GroupFigures) -> bool:
+    return row.level is Level.UNKNOWN and row.verdict in (LagVerdict.STOP, LagVerdict.LOSS)
+
+
+def _balance(brokers: Mapping[int, BrokerFigures], alive: int) -> Balance:
+    return balance(
+        {node_id: row.replicas for node_id, row in brokers.items() if row.replicas},
+        {node_id: row.leaders for node_id, row in brokers.items() if row.leaders},
+        alive,
+        {node_id: row.bytes_in_per_s for node_id, row in brokers.items() if row.bytes_in_per_s is not None},
+        {node_id: row.size_bytes for node_id, row in brokers.items() if row.size_bytes is not None},
     )
 
 
-def _group_partition_figures(snapshot: Snapshot, group: Group) -> tuple[GroupPartitionFigures, ...]:
-    owners = {key: member for member in group.members for key in member.assigned}
-    keys = sorted(owners.keys() | group.commits.keys())
-    return tuple(
-        _row(group.name, snapshot.partition(key), key, group.commits.get(key), owners.get(key)) for key in keys
-    )
+_Amount = TypeVar("_Amount", int, float)
 
 
-def _row(
-    group: str, partition: Partition | None, key: tuple[str, int], commit: Commit | None, owner: Member | None
-) -> GroupPartitionFigures:
-    end = None if partition is None else partition.end_offset
-    state = LagState.NO_COMMIT if commit is None else LagState.COMMITTED
-    return GroupPartitionFigures(
-        group=group,
-        topic=key[0],
-        partition=key[1],
-        state=state,
-        committed_offset=None if commit is None else commit.offset,
-        log_start_offset=None if partition is None else partition.log_start_offset,
-        end_offset=end,
-        lag=None if commit is None or end is None else max(0, end - commit.offset),
-        lag_error=0,
-        lost=0,
-        lag_time=Duration(0) if commit is not None and end == commit.offset else None,
-        catch_up_ms=None,
-        never_catches_up=False,
-        produced_per_s=None,
-        consumed_per_s=None,
-        loss_eta_ms=None,
-        verdict=LagVerdict.UNKNOWN,
-        sentence="",
-        member_id="" if owner is None else owner.member_id,
-        client_id="" if owner is None else owner.client_id,
-        host="" if owner is None else owner.host,
-    )
-
-
-def _group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:
-    known = [row.lag for row in rows if row.lag is not None]
-    return GroupFigures(
-        name=group.name,
-        members=len(group.members),
-        topics=tuple(sorted({row.topic for row in rows})),
-        partitions=len(rows),
-        lag=sum(known) if known else None,
-        lag_error=0,
-        no_commit=sum(row.state is LagState.NO_COMMIT for row in rows),
-        below_log_start=0,
-        beyond_end=0,
-        unknown=0,
-        lost=0,
-        lag_time=None,
-        catch_up_ms=None,
-        never_catches_up=False,
-        produced_per_s=None,
-        consumed_per_s=None,
-        loss_eta_ms=None,
-        verdict=LagVerdict.UNKNOWN,
-        sentence="",
-    )
-
-
-def _broker_figures(snapshot: Snapshot, node_id: int) -> BrokerFigures:
-    broker = snapshot.brokers[node_id]
-    return BrokerFigures(
-        node_id=node_id,
-        is_alive=broker.is_alive,
-        is_controller=snapshot.controller == node_id,
-        level=Level.OK,
-        sentence="",
-        leaders=0,
-        preferred_leaders=0,
-        replicas=0,
-        leader_share=None,
-        replica_share=None,
-        health=Health(),
-        out_of_sync_replicas=0,
-        size_bytes=None,
-        disk_total_bytes=None,
-        disk_usable_bytes=None,
-        disk_usable_percent=None,
-        disk_full_ms=None,
-        offline_directories=tuple(directory.path for directory in broker.directories if directory.error),
-        offsets_per_s=None,
-        bytes_in_per_s=None,
-        bytes_out_per_s=None,
-        if_it_dies=BrokerLoss(0, 0, 0) if broker.is_alive else None,
-    )
+def _sum(amounts: Iterable[_Amount | None]) -> _Amount | None:
+    """Sum of what is known; None if nothing is."""
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if known else None

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from highwater.monitor.figures.rows import Balance
-from highwater.monitor.model import Partition
 
 # Shown beside the numbers: other monitors use the same words for other formulas.
 FORMULAS: Final = {
@@ -19,30 +18,13 @@ FORMULAS: Final = {
 
 
 def balance(
-    partitions: Iterable[Partition],
-    live_brokers: int,
-    bytes_in_by_leader: Mapping[int, float],
-    disk_bytes_by_broker: Mapping[int, int],
-) -> Balance:
-    """Balance of a topic's partitions, or of all partitions of a cluster."""
-    replicas: dict[int, int] = {}
-    leaders: dict[int, int] = {}
-    for partition in partitions:
-        for broker in partition.replicas:
-            replicas[broker] = replicas.get(broker, 0) + 1
-        if partition.leader >= 0:
-            leaders[partition.leader] = leaders.get(partition.leader, 0) + 1
-    return balance_of_counts(replicas, leaders, live_brokers, bytes_in_by_leader, disk_bytes_by_broker)
-
-
-def balance_of_counts(
     replicas: Mapping[int, int],
     leaders: Mapping[int, int],
     live_brokers: int,
     bytes_in_by_leader: Mapping[int, float],
     disk_bytes_by_broker: Mapping[int, int],
 ) -> Balance:
-    """The same from counts by broker. A broker that is not among `replicas` holds nothing."""
+    """Balance of a topic or of a cluster, from counts by broker. A broker that is not in `replicas` holds nothing."""
     holders = len(replicas)
     replica_count, leader_count = sum(replicas.values()), sum(leaders.values())
     fair_replicas = _divided_up(replica_count, holders)

@@ -20,13 +20,12 @@ class Level(Enum):
     WARN = "warning"
     ERROR = "error"
 
-    @property
-    def rank(self) -> int:
-        """0 for OK to 3 for ERROR."""
-        return _RANKS[self]
+    rank: int
+    """0 for OK to 3 for ERROR."""
 
 
-_RANKS = {level: rank for rank, level in enumerate(Level)}
+for _rank, _level in enumerate(Level):
+    _level.rank = _rank
 
 
 class FindingKind(Enum):
@@ -95,11 +94,11 @@ class Health:
     offline: int = 0
     """Without a leader: nobody can read or write them."""
     under_min_isr: int = 0
-    """They reject writes with acks=all."""
+    """They reject writes with acks=all. Offline partitions are not among them."""
     at_min_isr: int = 0
     """One more lost replica, and they reject writes with acks=all. Partitions with one replica are not counted."""
     under_replicated: int = 0
-    """Some replica is out of sync."""
+    """Some replica is out of sync, offline partitions included. A partition in reassignment is left out."""
     not_preferred: int = 0
     """Another replica than the first one leads."""
     unknown_min_isr: int = 0
@@ -107,7 +106,7 @@ class Health:
     unknown_offsets: int = 0
     """Their end offset is not known: the leader did not answer, or there is none."""
     hanging_transactions: int = 0
-    """Partitions whose last stable offset has not moved for `transactions.HANGING_AFTER_MS`."""
+    """Partitions whose last stable offset has not moved for `transactions.hanging_after_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +191,7 @@ class LagVerdict(Enum):
     WARN = "WARN"
     """The group reads, but lag rises."""
     LOSS = "LOSS"
-    """Retention took, or will take, records that the group has not read."""
+    """Records that the group has not read are gone."""
     REWIND = "REWIND"
     """The committed offset went back and has not caught up."""
     STALL = "STALL"
@@ -200,18 +199,15 @@ class LagVerdict(Enum):
     STOP = "STOP"
     """Nobody reads."""
 
-    @property
-    def level(self) -> Level:
-        return _VERDICT_LEVELS.get(self, Level.ERROR)
-
-    @property
-    def rank(self) -> int:
-        """0 for OK to 6 for STOP."""
-        return _VERDICT_RANKS[self]
+    rank: int
+    """0 for OK to 6 for STOP."""
+    level: Level
 
 
 _VERDICT_LEVELS = {LagVerdict.OK: Level.OK, LagVerdict.UNKNOWN: Level.UNKNOWN, LagVerdict.WARN: Level.WARN}
-_VERDICT_RANKS = {verdict: rank for rank, verdict in enumerate(LagVerdict)}
+for _rank, _verdict in enumerate(LagVerdict):
+    _verdict.rank = _rank
+    _verdict.level = _VERDICT_LEVELS.get(_verdict, Level.ERROR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +245,8 @@ class GroupPartitionFigures:
     loss_eta_ms: float | None
     """Until retention deletes what the group has not read, at the rate at which it deleted lately; None if not."""
     verdict: LagVerdict
+    level: Level
+    """Of the verdict; UNKNOWN if it stands still and was never seen to be read: perhaps nobody needs it any more."""
     sentence: str
     member_id: str = ""
     """Of the member that it is assigned to; empty if nobody reads it."""
@@ -286,7 +284,8 @@ class GroupFigures:
     loss_eta_ms: float | None
     """The soonest."""
     verdict: LagVerdict
-    """The worst of its partitions."""
+    """That of its worst partition, by level and then by rank."""
+    level: Level
     sentence: str
     """Of the worst partition, with a count of the others."""
 
@@ -356,6 +355,8 @@ class Totals:
     replicas: int
     groups: int
     groups_by_verdict: Mapping[LagVerdict, int]
+    idle_groups: int
+    """With unread records, without a reader, and never seen to be read: their level is UNKNOWN."""
     health: Health
     produced_offsets: int | None
     offsets_per_s: float | None

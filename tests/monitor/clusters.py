@@ -86,19 +86,6 @@ def topic(
     return Topic(name, f"id-of-{name}" if topic_id is None else topic_id, internal, partitions, config)
 
 
-def assigned_topic(name: str, replicas: Iterable[Sequence[int]], leaders: Iterable[int] | None = None) -> Topic:
-    """A topic whose partitions are on these brokers; the first replica leads unless `leaders` are given."""
-    lists = [tuple(brokers) for brokers in replicas]
-    led_by = [brokers[0] for brokers in lists] if leaders is None else list(leaders)
-    return topic(
-        name,
-        *(
-            partition(name, number, replicas=brokers, leader=leader)
-            for number, (brokers, leader) in enumerate(zip(lists, led_by, strict=True))
-        ),
-    )
-
-
 def broker(node_id: int, *, alive: bool = True, total: int | None = 100 * GIB, usable: int | None = 60 * GIB) -> Broker:
     """A broker with one log directory."""
     directories = (LogDirectory("/var/lib/log", total_bytes=total, usable_bytes=usable),) if alive else ()
@@ -281,7 +268,8 @@ def _random_group(
     # Neighbours in the list are partitions of few topics, as a group subscribes to topics.
     begin = rng.randrange(len(keys))
     read = keys[begin : begin + shape.partitions_of_group]
-    commits = {key: max(0, ends[key] - rng.randrange(1_000)) for key in read if rng.random() > 0.02}
+    furthest = rng.choice((0, 0, 1_000))
+    commits = {key: max(0, ends[key] - rng.randint(0, furthest)) for key in read if rng.random() > 0.02}
     readers = rng.randrange(3)
     host = rng.choice(HOSTILE_NAMES) if shape.hostile else "consumer"
     return group(name, commits, *(member(f"{host}-{index}", *read[index::readers]) for index in range(readers)))

@@ -1,0 +1,220 @@
+"""What is wrong with a cluster or not known, each in one sentence, and the one sentence for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from highwater.common.units import count_text, percent_text, plural, wait_text
+from highwater.monitor.figures.brokers import DISK_ERROR_PERCENT, DISK_WARN_PERCENT
+from highwater.monitor.figures.rows import (
+    BrokerFigures,
+    Finding,
+    FindingKind,
+    GroupFigures,
+    LagVerdict,
+    Level,
+    TopicFigures,
+    Totals,
+)
+from highwater.monitor.model import Snapshot
+
+# Closing needs more than opening, so that a value at the limit does not open and close an alert again and again.
+DISK_NEAR_PERCENT: Final = 17.0
+_HOUR_MS: Final = 3_600_000
+DISK_FULL_WARN_MS: Final = 24 * _HOUR_MS
+DISK_FULL_ERROR_MS: Final = 4 * _HOUR_MS
+LOSS_WARN_MS: Final = 24 * _HOUR_MS
+LOSS_ERROR_MS: Final = _HOUR_MS
+_NEAR: Final = 1.25
+_NAMES_SHOWN: Final = 3
+KAFKA: Final = "kafka"
+_CONTROLLERS: Final = "kafka_controller_kafkacontroller_activecontrollercount"
+_KIND_RANKS: Final = {kind: rank for rank, kind in enumerate(FindingKind)}
+
+
+def findings(
+    snapshot: Snapshot,
+    totals: Totals,
+    brokers: Mapping[int, BrokerFigures],
+    topics: Mapping[str, TopicFigures],
+    groups: Mapping[str, GroupFigures],
+) -> tuple[Finding, ...]:
+    """Return all findings, the worst first."""
+    found = [
+        *_of_sources(snapshot),
+        *_of_controller(snapshot),
+        *_of_partitions(totals, topics),
+        *(finding for row in brokers.values() for finding in _of_broker(snapshot, row)),
+        *(finding for row in groups.values() for finding in _of_group(row)),
+    ]
+    return tuple(sorted(found, key=_badness))
+
+
+def verdict(snapshot: Snapshot, totals: Totals, found: Sequence[Finding]) -> tuple[Level, str]:
+    """Return the cluster's level and sentence. It is no surer than the snapshot: it names what is not known."""
+    told = [finding for finding in found if not finding.is_near]
+    if told:
+        worst = told[0]
+        others = len(told) - 1
+        more = f" {plural(others, 'more thing')} {'is' if others == 1 else 'are'} not well." if others else ""
+        return worst.level, worst.sentence + more
+    unknown = list(_unknown(snapshot, totals))
+    well = (
+        f"{plural(totals.brokers_alive, 'broker')}, {plural(totals.topics, 'topic')} with "
+        f"{plural(totals.partitions, 'partition')} in sync, {plural(totals.groups, 'group')} without a fault."
+    )
+    if not snapshot.brokers:
+        return Level.UNKNOWN, "Nothing is known yet: no broker has answered."
+    if unknown:
+        return Level.UNKNOWN, f"No fault is seen: {well} Not known: {'; '.join(unknown)}."
+    idle = f" {_idle(totals.idle_groups)}" if totals.idle_groups else ""
+    return Level.OK, f"All is well: {well}{idle}"
+
+
+def _idle(groups: int) -> str:
+    verb = "has" if groups == 1 else "have"
+    return f"{plural(groups, 'group')} of them {verb} unread records and no reader, and had none since the start."
+
+
+def _unknown(snapshot: Snapshot, totals: Totals) -> Iterator[str]:
+    health = totals.health
+    if health.unknown_offsets:
+        yield f"the end offsets of {plural(health.unknown_offsets, 'partition')}"
+    if health.unknown_min_isr:
+        yield f"min.insync.replicas of {plural(health.unknown_min_isr, 'partition')}"
+    failed_topics = sum(bool(topic.error) for topic in snapshot.topics.values())
+    if failed_topics:
+        yield f"all of {plural(failed_topics, 'topic')}"
+    failed_groups = sum(bool(group.error) for group in snapshot.groups.values())
+    if failed_groups:
+        yield f"members or commits of {plural(failed_groups, 'group')}"
+    young = totals.groups_by_verdict.get(LagVerdict.UNKNOWN, 0) - failed_groups
+    if young > 0:
+        yield f"how well {plural(young, 'group')} keep up"
+
+
+def _badness(finding: Finding) -> tuple[bool, int, int, str]:
+    # What Kafka said before it fell silent is no answer to how it is now.
+    is_stale = finding.kind is FindingKind.SOURCE_SILENT and finding.level is Level.ERROR
+    return finding.is_near, -finding.level.rank, -1 if is_stale else _KIND_RANKS[finding.kind], finding.subject
+
+
+def _of_sources(snapshot: Snapshot) -> Iterator[Finding]:
+    for source in snapshot.sources.values():
+        if not source.error:
+            continue
+        level = Level.ERROR if source.name == KAFKA else Level.WARN
+        if source.as_of_ms is None:
+            since = "It has never answered, so nothing of it is known."
+        else:
+            age = wait_text(max(0, snapshot.taken_at_ms - source.as_of_ms) / 1000)
+            since = f"What is shown of it is {age} old."
+        sentence = f"Source {source.name} does not answer: {_clause(source.error)} {since}"
+        yield Finding(FindingKind.SOURCE_SILENT, level, f"source {source.name}", sentence)
+
+
+def _of_controller(snapshot: Snapshot) -> Iterator[Finding]:
+    if not snapshot.brokers:
+        return
+    said = [
+        broker.metrics.get(_CONTROLLERS)
+        for broker in snapshot.brokers.values()
+        if broker.is_alive and broker.metrics is not None
+    ]
+    counts = [count for count in said if count is not None]
+    total = sum(counts)
+    if snapshot.controller is None:
+        sentence = "The cluster has no controller: nobody elects leaders."
+        yield Finding(FindingKind.NO_CONTROLLER, Level.ERROR, "", sentence, 0.0)
+    elif total > 1:
+        sentence = f"{count_text(total)} brokers say that they are the controller; one is right."
+        yield Finding(FindingKind.NO_CONTROLLER, Level.ERROR, "", sentence, total)
+
+
+def _of_partitions(totals: Totals, topics: Mapping[str, TopicFigures]) -> Iterator[Finding]:
+    health = totals.health
+    kinds = (
+        (FindingKind.PARTITIONS_OFFLINE, Level.ERROR, "offline", "no leader: nobody can read or write there"),
+        (
+            FindingKind.UNDER_MIN_ISR,
+            Level.ERROR,
+            "under_min_isr",
+            "fewer replicas in sync than min.insync.replicas: writes with acks=all are rejected there",
+        ),
+        (FindingKind.UNDER_REPLICATED, Level.WARN, "under_replicated", "replicas out of sync"),
+        (
+            FindingKind.HANGING_TRANSACTION,
+            Level.WARN,
+            "hanging_transactions",
+            "a hanging transaction: readers of committed data read no further there",
+        ),
+    )
+    for kind, level, name, what in kinds:
+        count: int = getattr(health, name)
+        if count:
+            where = [row.name for row in topics.values() if getattr(row.health, name)]
+            verb = "has" if count == 1 else "have"
+            sentence = f"{plural(count, 'partition')} {verb} {what} ({_named(where, 'topic')})."
+            yield Finding(kind, level, "", sentence, count)
+
+
+def _of_broker(snapshot: Snapshot, row: BrokerFigures) -> Iterator[Finding]:
+    broker = snapshot.brokers[row.node_id]
+    subject = f"broker {row.node_id}"
+    where = f"broker {row.node_id} ({broker.host}:{broker.port})"
+    which = f"B{where[1:]}"
+    if not row.is_alive:
+        sentence = f"{which} is gone: the cluster does not list it. {plural(row.replicas, 'replica')} are on it."
+        yield Finding(FindingKind.BROKER_GONE, Level.ERROR, subject, sentence)
+        return
+    if broker.error:
+        sentence = f"{which} does not answer: {_clause(broker.error)} Offsets of its partitions are not known."
+        yield Finding(FindingKind.SOURCE_SILENT, Level.WARN, subject, sentence)
+    for directory in broker.directories:
+        if directory.error:
+            sentence = f"Log directory {directory.path} of {where} is offline: {_clause(directory.error)}"
+            yield Finding(FindingKind.LOG_DIRECTORY_OFFLINE, Level.ERROR, f"{subject} {directory.path}", sentence)
+    yield from _of_disk(row, subject, where)
+
+
+def _of_disk(row: BrokerFigures, subject: str, where: str) -> Iterator[Finding]:
+    which = f"B{where[1:]}"
+    percent, full_ms = row.disk_usable_percent, row.disk_full_ms
+    if percent is not None and percent < DISK_NEAR_PERCENT:
+        level = Level.ERROR if percent < DISK_ERROR_PERCENT else Level.WARN
+        sentence = f"{which} has only {percent_text(percent / 100)} of a disk left."
+        if full_ms is not None:
+            sentence += f" It is full in {wait_text(full_ms / 1000)} at the present rate."
+        yield Finding(FindingKind.DISK_FULL, level, subject, sentence, percent, is_near=percent >= DISK_WARN_PERCENT)
+    elif full_ms is not None and full_ms < DISK_FULL_WARN_MS * _NEAR:
+        level = Level.ERROR if full_ms < DISK_FULL_ERROR_MS else Level.WARN
+        sentence = f"A disk of {where} is full in {wait_text(full_ms / 1000)} at the present rate."
+        is_near = full_ms >= DISK_FULL_WARN_MS
+        yield Finding(FindingKind.DISK_FULL, level, subject, sentence, full_ms, is_near)
+
+
+def _of_group(row: GroupFigures) -> Iterator[Finding]:
+    subject = f"group {row.name}"
+    if row.level.rank >= Level.WARN.rank:
+        kind = FindingKind.RECORDS_LOST if row.verdict is LagVerdict.LOSS else FindingKind.LAG
+        sentence = f"Group {row.name}, {row.sentence}"
+        yield Finding(kind, row.level, subject, sentence, row.lost if kind is FindingKind.RECORDS_LOST else row.lag)
+    eta = row.loss_eta_ms
+    if eta is None or row.level is Level.UNKNOWN or eta >= LOSS_WARN_MS * _NEAR:
+        return
+    if row.catch_up_ms is None or row.never_catches_up or row.catch_up_ms > eta:
+        level = Level.ERROR if eta < LOSS_ERROR_MS else Level.WARN
+        sentence = f"Retention deletes records that group {row.name} has not read in {wait_text(eta / 1000)}."
+        yield Finding(FindingKind.RETENTION_LOSS, level, subject, sentence, eta, is_near=eta >= LOSS_WARN_MS)
+
+
+def _named(names: Sequence[str], noun: str) -> str:
+    shown = ", ".join(names[:_NAMES_SHOWN])
+    rest = len(names) - _NAMES_SHOWN
+    return f"{noun if len(names) == 1 else noun + 's'} {shown}" + (f" and {count_text(rest)} more" if rest > 0 else "")
+
+
+def _clause(error: str) -> str:
+    """The sentence of an error with one full stop."""
+    return f"{error.rstrip('. ')}."

@@ -1,0 +1,242 @@
+"""Rows of groups and of what they read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.common.units import plural
+from highwater.monitor.figures.lag import Lag, lag_of
+from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
+from highwater.monitor.figures.memory import UNKNOWN, Memory
+from highwater.monitor.figures.rates import Rate
+from highwater.monitor.figures.retention import deleted_per_s, loss_eta_ms
+from highwater.monitor.figures.rows import (
+    Duration,
+    GroupFigures,
+    GroupPartitionFigures,
+    LagState,
+    LagVerdict,
+    Level,
+    PartitionFigures,
+)
+from highwater.monitor.figures.verdicts import Judgement, Readers, Track, judge
+from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot
+
+_UNJUDGED = {LagState.BEYOND_END: LagVerdict.LOSS}
+_NO_MEMBER = Member("", "", "")
+
+
+class GroupRows:
+    """Makes the rows of one tick."""
+
+    def __init__(
+        self, memory: Memory, partitions: Mapping[str, Sequence[PartitionFigures]], consumed_per_s: Rate
+    ) -> None:
+        self._memory = memory
+        self._snapshot: Snapshot = memory.newest
+        self._partitions = partitions
+        self._consumed_per_s = consumed_per_s
+
+    def of(self, group: Group) -> tuple[GroupPartitionFigures, ...]:
+        """Rows of all partitions with a commit or a member, in the order of topic and partition."""
+        owners = {key: member for member in group.members for key in member.assigned}
+        series = self._memory.commit_series(group.name)
+        rows = []
+        for key in sorted(owners.keys() | group.commits.keys()):
+            commit, partition = group.commits.get(key), self._snapshot.partition(key)
+            owner = owners.get(key)
+            if not group.members:
+                readers = Readers.NOBODY
+            else:
+                readers = Readers.OWNER if owner is not None or not owners else Readers.OTHERS
+            rows.append(self._row(group, key, commit, partition, owner or _NO_MEMBER, readers, series.get(key)))
+        return tuple(rows)
+
+    def _row(
+        self,
+        group: Group,
+        key: TopicPartition,
+        commit: Commit | None,
+        partition: Partition | None,
+        owner: Member,
+        readers: Readers,
+        series: int | None,
+    ) -> GroupPartitionFigures:
+        produced = None if partition is None else self._partitions[key[0]][key[1]].offsets_per_s
+        consumed = None if series is None or commit is None else self._consumed_per_s(series)
+        lag = lag_of(commit, partition, produced)
+        time: Duration | None = None
+        eta = catch_up = None
+        if lag.lag is None or commit is None or partition is None or series is None:
+            judgement = Judgement(_UNJUDGED.get(lag.state, LagVerdict.UNKNOWN), lag.sentence)
+        else:
+            number = self._memory.partition_series(key)
+            if number is not None and lag.lag > 0:
+                time = self._lag_time(commit.offset, number)
+                catch_up = catch_up_ms(lag.lag, consumed, produced)
+                start = partition.log_start_offset
+                deleted = deleted_per_s(self._memory.ticks, number)
+                eta = None if start is None else loss_eta_ms(commit.offset, start, deleted, consumed)
+            elif lag.lag == 0:
+                time, catch_up = Duration(0.0), 0.0
+            judgement = self._judge(group, lag, number, series, readers, owner)
+        return GroupPartitionFigures(
+            group.name,
+            key[0],
+            key[1],
+            lag.state,
+            None if commit is None else commit.offset,
+            None if partition is None else partition.log_start_offset,
+            None if partition is None else partition.end_offset,
+            lag.lag,
+            lag.error,
+            lag.lost,
+            time,
+            None if catch_up == inf else catch_up,
+            catch_up == inf,
+            produced,
+            consumed,
+            eta,
+            judgement.verdict,
+            self._level(judgement.verdict, readers, series),
+            judgement.sentence,
+            owner.member_id,
+            owner.client_id,
+            owner.host,
+        )
+
+    def _judge(
+        self, group: Group, lag: Lag, number: int | None, series: int, readers: Readers, owner: Member
+    ) -> Judgement:
+        if lag.state is LagState.BELOW_LOG_START:
+            return Judgement(LagVerdict.LOSS, lag.sentence)
+        if lag.lag == 0:
+            return Judgement(LagVerdict.OK, "It has read everything.")
+        if number is None:
+            return Judgement(LagVerdict.UNKNOWN, "Seen in this tick only: too short for a verdict.")
+        judgement = judge(self._track(number, series), readers, owner.client_id)
+        rewind = judgement.rewind
+        if rewind is not None and self._memory.was_memberless(group.name, rewind.from_ms, rewind.to_ms):
+            sentence = f"{judgement.sentence} The group had no member then: somebody reset it."
+            return Judgement(judgement.verdict, sentence, rewind)
+        return judgement
+
+    def _level(self, verdict: LagVerdict, readers: Readers, series: int | None) -> Level:
+        is_idle = readers is not Readers.OWNER and (series is None or not self._memory.has_moved(series))
+        return Level.UNKNOWN if is_idle and verdict in (LagVerdict.STOP, LagVerdict.LOSS) else verdict.level
+
+    def _lag_time(self, committed_offset: int, number: int) -> Duration | None:
+        """Goes back no further than to the tick in which the end offset was not beyond the commit."""
+        times: list[int] = []
+        ends: list[int] = []
+        for tick in reversed(self._memory.ticks):
+            end = tick.ends[number]
+            if end != UNKNOWN:
+                times.append(tick.at_ms + tick.end_delays[number])
+                ends.append(end)
+                if end <= committed_offset:
+                    break
+        times.reverse()
+        ends.reverse()
+        return lag_time(committed_offset, times, ends)
+
+    def _track(self, number: int, series: int) -> Track:
+        times: list[int] = []
+        ends: list[int] = []
+        commits: list[int] = []
+        for tick in self._memory.ticks:
+            end, commit = tick.ends[number], tick.commits[series]
+            if end != UNKNOWN and commit != UNKNOWN:
+                times.append(tick.at_ms)
+                ends.append(end)
+                commits.append(commit)
+        return Track(times, ends, commits)
+
+
+def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:
+    """Sum the rows of a group."""
+    lag = error = lost = no_commit = below = beyond = unknown = 0
+    produced = consumed = catch_up = 0.0
+    knows_lag = knows_produced = knows_consumed = knows_catch_up = never = False
+    longest: Duration | None = None
+    eta: float | None = None
+    worst: GroupPartitionFigures | None = None
+    unwell = 0
+    for row in rows:
+        state = row.state
+        if state is LagState.NO_COMMIT:
+            no_commit += 1
+            continue
+        if state is LagState.BELOW_LOG_START:
+            below += 1
+        elif state is LagState.BEYOND_END:
+            beyond += 1
+        elif state is not LagState.COMMITTED:
+            unknown += 1
+        if row.lag is not None:
+            lag += row.lag
+            error += row.lag_error
+            knows_lag = True
+        lost += row.lost
+        if row.lag_time is not None and (longest is None or row.lag_time.ms > longest.ms):
+            longest = row.lag_time
+        if row.catch_up_ms is not None:
+            catch_up = max(catch_up, row.catch_up_ms)
+            knows_catch_up = True
+        never = never or row.never_catches_up
+        if row.produced_per_s is not None:
+            produced += row.produced_per_s
+            knows_produced = True
+        if row.consumed_per_s is not None:
+            consumed += row.consumed_per_s
+            knows_consumed = True
+        if row.loss_eta_ms is not None and (eta is None or row.loss_eta_ms < eta):
+            eta = row.loss_eta_ms
+        if row.verdict is not LagVerdict.OK:
+            unwell += 1
+        if worst is None or _badness(row) > _badness(worst):
+            worst = row
+    verdict, level, sentence = _judge_group(group, worst, unwell)
+    return GroupFigures(
+        name=group.name,
+        members=len(group.members),
+        topics=tuple(dict.fromkeys(row.topic for row in rows)),
+        partitions=len(rows),
+        lag=lag if knows_lag else None,
+        lag_error=error,
+        no_commit=no_commit,
+        below_log_start=below,
+        beyond_end=beyond,
+        unknown=unknown,
+        lost=lost,
+        lag_time=longest,
+        catch_up_ms=catch_up if knows_catch_up else None,
+        never_catches_up=never,
+        produced_per_s=produced if knows_produced else None,
+        consumed_per_s=consumed if knows_consumed else None,
+        loss_eta_ms=eta,
+        verdict=verdict,
+        level=level,
+        sentence=sentence,
+    )
+
+
+def _badness(row: GroupPartitionFigures) -> tuple[int, int, int]:
+    return row.level.rank, row.verdict.rank, row.lag or 0
+
+
+def _judge_group(group: Group, worst: GroupPartitionFigures | None, unwell: int) -> tuple[LagVerdict, Level, str]:
+    if group.error:
+        return LagVerdict.UNKNOWN, Level.UNKNOWN, f"Not known: {group.error}"
+    if worst is None:
+        return LagVerdict.UNKNOWN, Level.UNKNOWN, "Nothing is committed, so lag has no meaning yet."
+    if worst.verdict is LagVerdict.OK:
+        return LagVerdict.OK, Level.OK, "It has read everything." if not worst.lag else worst.sentence
+    sentence = f"{partition_name(worst.topic, worst.partition)}: {worst.sentence}"
+    if worst.level is Level.UNKNOWN and worst.verdict is not LagVerdict.UNKNOWN:
+        sentence += " It was never seen to be read: perhaps nobody needs it any more."
+    if unwell > 1:
+        sentence += f" {plural(unwell - 1, 'more partition')} {'is' if unwell == 2 else 'are'} not well either."
+    return worst.verdict, worst.level, sentence

@@ -1,0 +1,174 @@
+"""Rows of topics and of their partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from highwater.common.topic_partition import TopicPartition
+from highwater.common.units import plural
+from highwater.monitor.figures.distribution import balance
+from highwater.monitor.figures.health import HealthCount, min_isr
+from highwater.monitor.figures.memory import Memory
+from highwater.monitor.figures.rates import Rate
+from highwater.monitor.figures.rows import Health, Level, PartitionFigures, TopicFigures
+from highwater.monitor.model import Partition, Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What the rows of all topics are made from."""
+
+    memory: Memory
+    rate: Rate
+    live_brokers: int
+    default_min_isr: int | None
+    hanging: Mapping[TopicPartition, int]
+    reassigning: frozenset[TopicPartition]
+
+
+def partition_figures(topic: Topic, context: Context) -> tuple[PartitionFigures, ...]:
+    limit = min_isr(topic, context.default_min_isr)
+    return tuple(_partition(partition, limit, context) for partition in topic.partitions)
+
+
+def _partition(partition: Partition, limit: int | None, context: Context) -> PartitionFigures:
+    key = partition.key
+    start, end, stable = partition.log_start_offset, partition.end_offset, partition.last_stable_offset
+    is_offline = partition.leader < 0
+    in_sync = len(partition.in_sync_replicas)
+    held = None if start is None or end is None else end - start
+    leader_size = partition.size_bytes.get(partition.leader)
+    series = context.memory.partition_series(key)
+    rate = None if series is None or end is None else context.rate(series)
+    return PartitionFigures(
+        partition.topic,
+        partition.partition,
+        is_offline,
+        in_sync < len(partition.replicas) and key not in context.reassigning,
+        None if limit is None else in_sync < limit and not is_offline,
+        None if limit is None else in_sync == limit and len(partition.replicas) > 1 and not is_offline,
+        bool(partition.replicas) and partition.leader == partition.replicas[0],
+        held,
+        leader_size,
+        sum(partition.size_bytes.values()) if partition.size_bytes else None,
+        rate,
+        _bytes_per_s(rate, leader_size, held),
+        None if end is None or stable is None else end - stable,
+        context.hanging.get(key),
+    )
+
+
+def _bytes_per_s(rate: float | None, size_bytes: int | None, held: int | None) -> float | None:
+    if rate == 0:
+        return 0.0
+    return rate * size_bytes / held if rate is not None and size_bytes is not None and held else None
+
+
+def topic_figures(topic: Topic, rows: Sequence[PartitionFigures], context: Context) -> TopicFigures:
+    """Everything but the groups, which `with_groups` adds."""
+    replicas: dict[int, int] = {}
+    leaders: dict[int, int] = {}
+    bytes_in: dict[int, float] = {}
+    disk_bytes: dict[int, int] = {}
+    count = HealthCount()
+    ends = held = leader_size = size = 0
+    rate = bytes_per_s = hottest = 0.0
+    knows_end = knows_held = knows_leader_size = knows_size = knows_rate = knows_bytes = False
+    for partition, row in zip(topic.partitions, rows, strict=True):
+        for broker in partition.replicas:
+            replicas[broker] = replicas.get(broker, 0) + 1
+        leader = partition.leader
+        if leader >= 0:
+            leaders[leader] = leaders.get(leader, 0) + 1
+        for broker, size_of_replica in partition.size_bytes.items():
+            disk_bytes[broker] = disk_bytes.get(broker, 0) + size_of_replica
+        count_partition(count, partition, row)
+        if partition.end_offset is not None:
+            ends += partition.end_offset
+            knows_end = True
+        if row.held_offsets is not None:
+            held += row.held_offsets
+            knows_held = True
+        if row.leader_size_bytes is not None:
+            leader_size += row.leader_size_bytes
+            knows_leader_size = True
+        if row.size_bytes is not None:
+            size += row.size_bytes
+            knows_size = True
+        if row.offsets_per_s is not None:
+            rate += row.offsets_per_s
+            hottest = max(hottest, row.offsets_per_s)
+            knows_rate = True
+        if row.bytes_in_per_s is not None:
+            bytes_per_s += row.bytes_in_per_s
+            bytes_in[leader] = bytes_in.get(leader, 0.0) + row.bytes_in_per_s
+            knows_bytes = True
+    health = count.frozen()
+    level, sentence = _judge(topic, health)
+    return TopicFigures(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=len(rows),
+        replication_factor=len(topic.partitions[0].replicas) if topic.partitions else None,
+        level=level,
+        sentence=sentence,
+        balance=balance(replicas, leaders, context.live_brokers, bytes_in, disk_bytes),
+        health=health,
+        produced_offsets=ends if knows_end else None,
+        held_offsets=held if knows_held else None,
+        leader_size_bytes=leader_size if knows_leader_size else None,
+        size_bytes=size if knows_size else None,
+        offsets_per_s=rate if knows_rate else None,
+        bytes_in_per_s=bytes_per_s if knows_bytes else None,
+        hottest_share=hottest / rate if rate else None,
+        groups=(),
+        worst_lag=None,
+        worst_lag_level=Level.OK,
+    )
+
+
+def count_partition(count: HealthCount, partition: Partition, row: PartitionFigures) -> None:
+    if row.is_offline:
+        count.offline += 1
+    elif not row.is_preferred_leader:
+        count.not_preferred += 1
+    if row.is_under_replicated:
+        count.under_replicated += 1
+    if row.is_under_min_isr is None:
+        count.unknown_min_isr += 1
+    elif row.is_under_min_isr:
+        count.under_min_isr += 1
+    elif row.is_at_min_isr:
+        count.at_min_isr += 1
+    if partition.end_offset is None:
+        count.unknown_offsets += 1
+    if row.hanging_ms is not None:
+        count.hanging_transactions += 1
+
+
+def with_groups(row: TopicFigures, groups: Sequence[str], worst_lag: int | None, level: Level) -> TopicFigures:
+    return replace(row, groups=tuple(groups), worst_lag=worst_lag, worst_lag_level=level)
+
+
+def _judge(topic: Topic, health: Health) -> tuple[Level, str]:
+    if health.offline:
+        return Level.ERROR, f"{_has(health.offline)} no leader: nobody can read or write there."
+    if health.under_min_isr:
+        return Level.ERROR, f"{_has(health.under_min_isr)} too few replicas in sync, and rejects writes with acks=all."
+    if health.hanging_transactions:
+        return Level.WARN, f"{_has(health.hanging_transactions)} a hanging transaction."
+    if health.under_replicated:
+        return Level.WARN, f"{_has(health.under_replicated)} replicas out of sync."
+    if topic.error:
+        return Level.UNKNOWN, f"Not all is known: {topic.error}"
+    if health.unknown_offsets:
+        return Level.UNKNOWN, f"The end offset of {plural(health.unknown_offsets, 'partition')} is not known."
+    if health.unknown_min_isr:
+        return Level.UNKNOWN, "All replicas are in sync; min.insync.replicas is not known."
+    return Level.OK, "All replicas are in sync."
+
+
+def _has(partitions: int) -> str:
+    return f"{plural(partitions, 'partition')} {'has' if partitions == 1 else 'have'}"
