@@ -1,0 +1,58 @@
+"""Makes the web app: the route table, and the guard before it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route as StarletteRoute
+
+from highwater.monitor.users import Role, Users
+from highwater.monitor.web import login_pages, user_pages
+from highwater.monitor.web.guard import Guard, accept
+from highwater.monitor.web.routing import Route
+from highwater.monitor.web.site import Settings, Site
+from highwater.monitor.web.static_files import TYPES, static_file
+
+ROUTES: Final = (
+    *(Route(f"/static/{name}", None, static_file) for name in TYPES),
+    Route("/login", None, login_pages.login_form, login_pages.login),
+    Route("/setup", None, login_pages.set_up_form, login_pages.set_up),
+    Route("/logout", Role.VIEWER, post=login_pages.logout),
+    Route("/account", Role.VIEWER, login_pages.account),
+    Route("/account/password", Role.VIEWER, post=login_pages.change_password),
+    Route("/account/sessions/end", Role.VIEWER, post=login_pages.end_own_session),
+    Route("/users", Role.ADMIN, user_pages.users_page),
+    Route("/users/add", Role.ADMIN, post=user_pages.add_user),
+    Route("/users/role", Role.ADMIN, post=user_pages.set_role),
+    Route("/users/password", Role.ADMIN, post=user_pages.set_password),
+    Route("/users/disable", Role.ADMIN, post=user_pages.set_disabled),
+    Route("/users/remove", Role.ADMIN, post=user_pages.remove_user),
+    Route("/users/sessions/end", Role.ADMIN, post=user_pages.end_session),
+)
+
+
+def make_app(users: Users, settings: Settings) -> Starlette:
+    site = Site(users, settings)
+    table = {route.path: route for route in ROUTES}
+    app = Starlette(
+        routes=[_mounted(route) for route in ROUTES],
+        middleware=[Middleware(Guard, routes=table, site=site)],
+    )
+    app.router.redirect_slashes = False
+    return app
+
+
+def _mounted(route: Route) -> StarletteRoute:
+    async def endpoint(request: Request) -> Response:
+        call = accept(request.scope, route)
+        handler = route.post if request.method == "POST" else route.get
+        if call is None or handler is None:
+            return PlainTextResponse("refused", 403)
+        return await run_in_threadpool(handler, call)
+
+    return StarletteRoute(route.path, endpoint, methods=list(route.methods))

@@ -1,0 +1,59 @@
+"""What the web app is made of: the view of the cluster, the users, the settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from highwater.monitor.users import Users
+from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, Throttle
+
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    bootstrap: str = "localhost:9092"
+    """HOST:PORT,… of the cluster, for the commands that pages show."""
+    is_tls: bool = False
+    """Browsers reach the app over https: by itself, or through a proxy that it trusts."""
+    host_names: frozenset[str] = LOOPBACK_NAMES
+    """Names and addresses that browsers may call it by; a request for another one is refused."""
+    tick_s: float = 15.0
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    """Unix time."""
+    monotonic_s: Callable[[], float] = time.monotonic
+
+    @property
+    def session_cookie(self) -> str:
+        # Browsers take a __Host- cookie from this very host over https alone, so that no neighbour can set it.
+        return "__Host-highwater" if self.is_tls else "highwater"
+
+    @property
+    def visitor_cookie(self) -> str:
+        """Of a browser without a login: it ties the login's form to the browser that asked for it."""
+        return "__Host-highwater-visitor" if self.is_tls else "highwater-visitor"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    users: Users
+    settings: Settings
+    accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))
+    addresses: Throttle = field(default_factory=lambda: Throttle(ADDRESS))
+
+
+def bind_problem(host: str, is_tls: bool, is_behind_proxy: bool, has_users: bool) -> str:
+    """Why the monitor must not listen on `host`, as a sentence with the way out; empty if it may."""
+    if host in LOOPBACK_NAMES:
+        return ""
+    if not (is_tls or is_behind_proxy):
+        return (
+            f"{host} can be reached from other hosts, and passwords would cross the network as they are: "
+            "give a certificate and its key, or name the proxy that has them."
+        )
+    if not has_users:
+        return f"{host} can be reached from other hosts, and there is no user yet: add one, or begin on 127.0.0.1."
+    return ""

@@ -1,0 +1,122 @@
+"""The file of users, and the cost of passwords."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from highwater.monitor.passwords import Cost, hashed, is_cheaper, matches
+from highwater.monitor.users import Role, Users, UsersError
+
+PASSWORD = "correct horse battery"  # noqa: S105 - of tests
+CHEAP = Cost(log2_n=4, r=8, p=1)
+
+
+def test_a_hash_names_its_cost_and_has_a_salt_of_its_own() -> None:
+    one, two = hashed(PASSWORD, CHEAP), hashed(PASSWORD, CHEAP)
+    assert one.startswith("$scrypt$ln=4,r=8,p=1$")
+    assert one != two
+    assert matches(PASSWORD, one)
+    assert matches(PASSWORD, two)
+    assert not matches(PASSWORD + "x", one)
+    assert not matches("", one)
+
+
+def test_scrypt_is_that_of_rfc_7914() -> None:
+    """The third vector of its section 12, of which this file's hashes keep the first half of the bytes."""
+    phc = "$scrypt$ln=14,r=8,p=1$U29kaXVtQ2hsb3JpZGU$cCO9yzr9c0hGHAbNgf046/2o+7qQT44+qbVD9lRdofI"
+    assert matches("pleaseletmein", phc)
+    assert not matches("pleaseletmeout", phc)
+
+
+def test_an_accent_may_be_typed_in_two_ways() -> None:
+    assert matches("cafe\u0301 au lait bitte", hashed("caf\u00e9 au lait bitte", CHEAP))
+
+
+def test_a_login_raises_the_cost_of_an_old_hash(tmp_path: Path) -> None:
+    users = Users(tmp_path / "users.db", cost=CHEAP)
+    users.add("ada", PASSWORD, Role.ADMIN)
+    users.close()
+    dearer = Cost(log2_n=5, r=8, p=1)
+    users = Users(tmp_path / "users.db", cost=dearer)
+    stored = "SELECT password FROM user"
+    with sqlite3.connect(tmp_path / "users.db") as reader:
+        assert is_cheaper(reader.execute(stored).fetchone()[0], dearer)
+        assert users.password_is("ada", "wrong") is None
+        assert is_cheaper(reader.execute(stored).fetchone()[0], dearer)
+        assert users.password_is("ada", PASSWORD) is not None
+        assert not is_cheaper(reader.execute(stored).fetchone()[0], dearer)
+    reader.close()
+    assert users.password_is("ada", PASSWORD) is not None
+    users.close()
+
+
+def test_users_and_sessions_outlive_the_monitor(tmp_path: Path) -> None:
+    users = Users(tmp_path / "users.db", cost=CHEAP)
+    users.add("ada", PASSWORD, Role.OPERATOR)
+    user = users.password_is("ada", PASSWORD)
+    assert user is not None
+    token = users.open_session(user, "127.0.0.1", "x" * 5000)
+    users.close()
+    users = Users(tmp_path / "users.db", cost=CHEAP)
+    session = users.session(token)
+    assert session is not None
+    assert (session.user.name, session.user.role, len(session.agent)) == ("ada", Role.OPERATOR, 200)
+    assert users.session(token + "x") is None
+    assert users.session("\udcff") is None
+    users.close()
+
+
+def test_one_of_two_set_ups_at_the_same_moment_wins(tmp_path: Path) -> None:
+    users = Users(tmp_path / "users.db", cost=CHEAP)
+    token = users.offer_set_up()
+    outcomes: list[str] = []
+
+    def try_it(name: str) -> None:
+        try:
+            users.set_up(token, name, PASSWORD)
+            outcomes.append("made")
+        except UsersError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=try_it, args=(f"user{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["made"] + ["refused"] * 7
+    assert len(users.users()) == 1
+    with pytest.raises(UsersError, match="There are users already"):
+        users.offer_set_up()
+    users.close()
+
+
+@pytest.mark.parametrize("content", [b"no database at all, but a text" * 100, b"\0" * 5000])
+def test_a_file_that_is_no_database_is_named_and_left_alone(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "users.db"
+    path.write_bytes(content)
+    with pytest.raises(UsersError, match=r"users\.db: cannot be used"):
+        Users(path, cost=CHEAP)
+    assert path.read_bytes() == content
+
+
+def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "users.db"
+    Users(path, cost=CHEAP).close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 9")
+    connection.close()
+    with pytest.raises(UsersError, match="newer version"):
+        Users(path, cost=CHEAP)
+
+
+def test_the_audit_keeps_the_newest_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.monitor.users._MOST_AUDIT_ROWS", 10)
+    users = Users(tmp_path / "users.db", cost=CHEAP)
+    for number in range(25):
+        users.record("ada", "127.0.0.1", "login", str(number))
+    assert [entry.target for entry in users.audit()] == [str(number) for number in range(24, 14, -1)]
+    users.close()

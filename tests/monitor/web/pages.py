@@ -1,0 +1,70 @@
+"""A web app over a made-up cluster, and browsers with and without a session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx2
+from starlette.testclient import TestClient
+
+from highwater.monitor.passwords import Cost
+from highwater.monitor.users import Role, Users
+from highwater.monitor.web.app import make_app
+from highwater.monitor.web.site import Settings
+
+PASSWORD = "correct horse battery"  # noqa: S105 - of tests
+CHEAP = Cost(log2_n=4, r=8, p=1)
+ORIGIN = "http://localhost:8080"
+
+
+@dataclass
+class Clock:
+    now_s: float = 1_700_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Web:
+    users: Users
+    clock: Clock
+    client: TestClient
+    settings: Settings = field(default_factory=Settings)
+
+    def browser(self, role: Role | None = None, address: str = "127.0.0.1") -> TestClient:
+        """A browser of its own, logged in as a user of `role`."""
+        client = TestClient(
+            self.client.app, ORIGIN, follow_redirects=False, client=(address, 50000), raise_server_exceptions=False
+        )
+        if role is not None:
+            assert log_in(client, role.title).status_code == 303
+        return client
+
+
+@contextmanager
+def web_app(folder: Path) -> Iterator[Web]:
+    """With one user of each role; each user's name is its role's."""
+    clock = Clock()
+    users = Users(folder / "users.db", clock, CHEAP)
+    for role in Role:
+        users.add(role.title, PASSWORD, role)
+    settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
+    try:
+        yield Web(users, clock, TestClient(make_app(users, settings), ORIGIN), settings)
+    finally:
+        users.close()
+
+
+def log_in(client: TestClient, name: str, password: str = PASSWORD, **fields: str) -> httpx2.Response:
+    token = form_token(client.get("/login").text)
+    return client.post("/login", data={"name": name, "password": password, "form_token": token, **fields})
+
+
+def form_token(page: str) -> str:
+    found = re.search(r'name="form_token" value="([0-9a-f]{64})"', page)
+    return found[1] if found else ""
