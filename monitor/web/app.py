@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from starlette.applications import Starlette
@@ -11,8 +12,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as StarletteRoute
 
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.model import Snapshot
 from highwater.monitor.users import Role, Users
-from highwater.monitor.web import login_pages, user_pages
+from highwater.monitor.web import cluster_pages, data, login_pages, user_pages
 from highwater.monitor.web.guard import Guard, accept
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.site import Settings, Site
@@ -22,6 +26,19 @@ ROUTES: Final = (
     *(Route(f"/static/{name}", None, static_file) for name in TYPES),
     Route("/login", None, login_pages.login_form, login_pages.login),
     Route("/setup", None, login_pages.set_up_form, login_pages.set_up),
+    Route("/", Role.VIEWER, cluster_pages.overview),
+    Route("/brokers", Role.VIEWER, cluster_pages.brokers),
+    Route("/broker", Role.VIEWER, cluster_pages.broker),
+    Route("/topics", Role.VIEWER, cluster_pages.topics),
+    Route("/topic", Role.VIEWER, cluster_pages.topic),
+    Route("/groups", Role.VIEWER, cluster_pages.groups),
+    Route("/group", Role.VIEWER, cluster_pages.group),
+    Route("/events", Role.VIEWER, cluster_pages.events),
+    Route("/alerts", Role.VIEWER, cluster_pages.alerts),
+    Route("/about", Role.VIEWER, cluster_pages.about),
+    *(Route(data.API + name, Role.VIEWER, data.table_as_json) for name in data.TABLES),
+    *(Route(data.CSV + name, Role.VIEWER, data.table_as_csv) for name in data.TABLES),
+    Route(data.API + "cluster", Role.VIEWER, data.cluster_as_json),
     Route("/logout", Role.VIEWER, post=login_pages.logout),
     Route("/account", Role.VIEWER, login_pages.account),
     Route("/account/password", Role.VIEWER, post=login_pages.change_password),
@@ -36,8 +53,14 @@ ROUTES: Final = (
 )
 
 
-def make_app(users: Users, settings: Settings) -> Starlette:
-    site = Site(users, settings)
+def make_app(
+    view: Callable[[], tuple[Snapshot, Figures] | None],
+    history: HistoryReader | None,
+    users: Users,
+    settings: Settings,
+) -> Starlette:
+    """`view` returns the newest snapshot with its figures, and None before the first one."""
+    site = Site(view, history, users, settings)
     table = {route.path: route for route in ROUTES}
     app = Starlette(
         routes=[_mounted(route) for route in ROUTES],

@@ -1,4 +1,4 @@
-"""The one place that decides who may do what: finds the route, refuses what its table does not allow."""
+"""The one place that decides who may do what: it refuses what the route table does not allow."""
 
 from __future__ import annotations
 

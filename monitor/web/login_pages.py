@@ -135,7 +135,7 @@ def _too_many(call: Call, wanted: str, wait_s: float) -> Response:
 
 
 def _no_set_up(call: Call) -> Response:
-    return render(call, "no_set_up.html.j2", "This link does not work", 403)
+    return render(call, "no_set_up.html.j2", "This link does not work", 404)
 
 
 def _wait_s(call: Call, name: str) -> float:

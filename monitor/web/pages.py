@@ -1,19 +1,26 @@
-"""Templates to responses: the frame of every page, its entity tag, and what it says of an old snapshot."""
+"""Templates to responses: the frame of every page, its entity tag, the words for an old snapshot."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from highwater.common.units import wait_text
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.model import Snapshot
 from highwater.monitor.users import Role
-from highwater.monitor.web.routing import Call
+from highwater.monitor.web import cells, words
+from highwater.monitor.web.routing import Call, Handler
+from highwater.monitor.web.tables import address
 from highwater.reports.svg import readable
 
+_TICKS_UNTIL_STALE: Final = 2
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 NAVIGATION: Final = (
     ("/", "Overview", Role.VIEWER),
@@ -39,7 +46,10 @@ def environment() -> Environment:
         finalize=lambda value: readable(value) if type(value) is str else value,
     )
     made.globals["navigation"] = NAVIGATION
-    made.filters["unix_time"] = lambda at_s: f"{datetime.fromtimestamp(at_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    made.globals.update(words=words, cells=cells, address_with=address_with, data_address=data_address)
+    made.filters["unix_time"] = lambda at_s: words.clock_time(1000 * at_s)
+    made.filters["level_class"] = words.LEVEL_CLASSES.__getitem__
+    made.filters["level_word"] = words.LEVEL_WORDS.__getitem__
     return made
 
 
@@ -49,6 +59,100 @@ def render(call: Call, template: str, title: str, status: int = 200, **values: o
     if call.new_visitor:
         set_cookie(call, response, call.site.settings.visitor_cookie, call.new_visitor)
     return response
+
+
+def address_with(call: Call, changes: Mapping[str, object]) -> str:
+    """The address of this page with other values in its query."""
+    return address(call.route.path, {**call.query, **{key: str(value) for key, value in changes.items()}})
+
+
+def data_address(call: Call, root: str, name: str, prefix: str) -> str:
+    """A table of this page as data, filtered and sorted as the page shows it."""
+    own = {"id": call.query.get("id", ""), "name": call.query.get("name", "")}
+    view = {key: call.query.get(prefix + key, "") for key in ("q", "sort")}
+    return address(f"{root}{name}", {**own, **view})
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a page of the cluster is made of."""
+
+    snapshot: Snapshot
+    figures: Figures
+    stale: str
+    """Since when nothing new has come, as a sentence; empty while ticks come."""
+
+    @property
+    def tag(self) -> str:
+        """The number alone would begin anew with the monitor."""
+        return f'"{self.snapshot.taken_at_ms}-{self.snapshot.number}{"-old" if self.stale else ""}"'
+
+
+def look(call: Call) -> Seen | None:
+    view = call.site.view()
+    if view is None:
+        return None
+    snapshot, figures = view
+    settings = call.site.settings
+    age_s = (settings.now_ms() - snapshot.taken_at_ms) / 1000
+    stale = ""
+    if age_s > _TICKS_UNTIL_STALE * settings.tick_s:
+        stale = f"No news since {words.clock_time(snapshot.taken_at_ms)} ({wait_text(age_s)}): this is as it was."
+    return Seen(snapshot, figures, stale)
+
+
+def of_cluster(section: str) -> Callable[[Callable[[Call, Seen], Response]], Handler]:
+    """Makes a handler of a function that shows a snapshot; it is called if there is one that the browser lacks."""
+
+    def decorated(page: Callable[[Call, Seen], Response]) -> Handler:
+        def handler(call: Call) -> Response:
+            seen = look(call)
+            if seen is None:
+                return _no_snapshot(call, section)
+            if call.headers.get("if-none-match") == seen.tag:
+                return Response(status_code=304, headers={"ETag": seen.tag})
+            response = page(call, seen)
+            if response.status_code == 200:
+                response.headers["ETag"] = seen.tag
+            return response
+
+        return handler
+
+    return decorated
+
+
+def render_cluster(
+    call: Call, seen: Seen, template: str, title: str, section: str, status: int = 200, **values: object
+) -> Response:
+    return render(
+        call,
+        template,
+        title,
+        status,
+        section=section,
+        seen=seen,
+        figures=seen.figures,
+        snapshot=seen.snapshot,
+        cluster=seen.snapshot.cluster,
+        tick_s=call.site.settings.tick_s,
+        **values,
+    )
+
+
+def not_found(call: Call, seen: Seen, section: str, what: str, name: str) -> Response:
+    """For a topic, group or broker that the newest snapshot does not have."""
+    if call.route.is_for_programs:
+        return JSONResponse({"error": f"There is no {what} {name!r} in the newest snapshot."}, 404)
+    title = f"No such {what}"
+    return render_cluster(call, seen, "not_found.html.j2", title, section, 404, what=what, name=name)
+
+
+def _no_snapshot(call: Call, section: str) -> Response:
+    tick_s = call.site.settings.tick_s
+    sentence = f"The monitor has not looked at the cluster yet. The first look takes up to {wait_text(tick_s)}."
+    if call.route.is_for_programs:
+        return JSONResponse({"error": sentence}, 503)
+    return render(call, "no_snapshot.html.j2", "No data yet", 503, section=section, sentence=sentence, tick_s=tick_s)
 
 
 def set_cookie(call: Call, response: Response, name: str, value: str) -> None:

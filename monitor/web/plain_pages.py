@@ -1,4 +1,4 @@
-"""A page of one title and one sentence, for refusals: it needs no template, no session and no snapshot."""
+"""A page of one title and one sentence, for refusals: it needs no template and no session."""
 
 from __future__ import annotations
 

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.model import Snapshot
 from highwater.monitor.users import Users
 from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, Throttle
 
@@ -39,6 +42,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Site:
+    view: Callable[[], tuple[Snapshot, Figures] | None]
+    """The newest snapshot and its figures; None before the first tick."""
+    history: HistoryReader | None
     users: Users
     settings: Settings
     accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))

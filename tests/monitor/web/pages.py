@@ -11,10 +11,14 @@ from pathlib import Path
 import httpx2
 from starlette.testclient import TestClient
 
+from highwater.monitor.figures.cluster import Figures, derive
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.model import Snapshot
 from highwater.monitor.passwords import Cost
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import Settings
+from tests.monitor.clusters import SMALL, UNIX_START_MS, Shape, window
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of tests
 CHEAP = Cost(log2_n=4, r=8, p=1)
@@ -23,7 +27,7 @@ ORIGIN = "http://localhost:8080"
 
 @dataclass
 class Clock:
-    now_s: float = 1_700_000_000.0
+    now_s: float = UNIX_START_MS / 1000 + 60
 
     def __call__(self) -> float:
         return self.now_s
@@ -46,16 +50,22 @@ class Web:
         return client
 
 
+def seen(shape: Shape) -> tuple[Snapshot, Figures]:
+    snapshots = window(shape)
+    return snapshots[-1], derive(snapshots)
+
+
 @contextmanager
-def web_app(folder: Path) -> Iterator[Web]:
-    """With one user of each role; each user's name is its role's."""
+def web_app(folder: Path, shape: Shape | None = SMALL, history: HistoryReader | None = None) -> Iterator[Web]:
+    """With one user of each role, whose name is the role's. `shape=None`: before the first snapshot."""
     clock = Clock()
     users = Users(folder / "users.db", clock, CHEAP)
     for role in Role:
         users.add(role.title, PASSWORD, role)
     settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
+    view = None if shape is None else seen(shape)
     try:
-        yield Web(users, clock, TestClient(make_app(users, settings), ORIGIN), settings)
+        yield Web(users, clock, TestClient(make_app(lambda: view, history, users, settings), ORIGIN), settings)
     finally:
         users.close()
 

@@ -55,7 +55,7 @@ def test_the_cookie_is_for_this_host_and_not_for_scripts(web: Web) -> None:
 def test_under_tls_the_cookie_has_the_prefix_that_binds_it_to_the_host(tmp_path: Path) -> None:
     users = Users(tmp_path / "users.db", cost=CHEAP)
     users.add("ada", PASSWORD, Role.VIEWER)
-    app = make_app(users, Settings(is_tls=True))
+    app = make_app(lambda: None, None, users, Settings(is_tls=True))
     browser = TestClient(app, "https://localhost", follow_redirects=False)
     answer = log_in(browser, "ada")
     assert answer.headers["set-cookie"].startswith("__Host-highwater=")
@@ -299,7 +299,10 @@ def first_use(folder: Path) -> tuple[Users, Clock, TestClient]:
     clock = Clock()
     users = Users(folder / "users.db", clock, CHEAP)
     client = TestClient(
-        make_app(users, Settings(monotonic_s=clock)), ORIGIN, follow_redirects=False, client=("127.0.0.1", 1)
+        make_app(lambda: None, None, users, Settings(monotonic_s=clock)),
+        ORIGIN,
+        follow_redirects=False,
+        client=("127.0.0.1", 1),
     )
     return users, clock, client
 
@@ -319,7 +322,8 @@ def test_the_first_user_is_made_once_by_the_link_and_is_an_admin(tmp_path: Path)
     assert set_up(client, token) == 303
     assert [(user.name, user.role) for user in users.users()] == [("ada", Role.ADMIN)]
     assert set_up(client, token, name="eve") == 403
-    assert client.get(f"/setup?token={token}").status_code == 403
+    assert [user.name for user in users.users()] == ["ada"]
+    assert client.get(f"/setup?token={token}").status_code == 404
     assert log_in(client, "ada").status_code == 303
     users.close()
 
@@ -327,12 +331,12 @@ def test_the_first_user_is_made_once_by_the_link_and_is_an_admin(tmp_path: Path)
 def test_a_set_up_link_is_refused_when_it_is_old_wrong_or_used_from_elsewhere(tmp_path: Path) -> None:
     users, clock, client = first_use(tmp_path)
     token = users.offer_set_up()
-    assert client.get("/setup?token=guess").status_code == 403
-    assert client.get("/setup").status_code == 403
+    assert client.get("/setup?token=guess").status_code == 404
+    assert client.get("/setup").status_code == 404
     elsewhere = TestClient(client.app, ORIGIN, client=("10.0.0.1", 1))
-    assert elsewhere.get(f"/setup?token={token}").status_code == 403
+    assert elsewhere.get(f"/setup?token={token}").status_code == 404
     clock.now_s += SET_UP_S + 1
-    assert client.get(f"/setup?token={token}").status_code == 403
+    assert client.get(f"/setup?token={token}").status_code == 404
     assert users.users() == []
     users.close()
 

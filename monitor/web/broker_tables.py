@@ -1,0 +1,196 @@
+"""The tables of brokers and of the monitor itself: brokers, directories, findings, sources."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from markupsafe import Markup, escape
+
+from highwater.common.units import NONE
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.rows import BrokerFigures, Finding
+from highwater.monitor.model import Broker, LogDirectory, Snapshot, SourceState
+from highwater.monitor.web import cells, words
+from highwater.monitor.web.filters import Kind
+from highwater.monitor.web.tables import Column, Table
+
+
+class BrokerRow(NamedTuple):
+    broker: Broker
+    figures: BrokerFigures
+
+
+def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
+    rows = tuple(BrokerRow(snapshot.brokers[node_id], row) for node_id, row in figures.brokers.items())
+    return Table(
+        name="brokers",
+        title="Brokers",
+        columns=_BROKERS,
+        rows=rows,
+        empty="The cluster has told of no broker.",
+        sort="broker",
+        level=lambda row: words.LEVEL_CLASSES[row.figures.level],
+    )
+
+
+def _state(row: BrokerRow) -> str:
+    controller = " (controller)" if row.figures.is_controller else ""
+    return cells.state(row.figures.level, ("alive" if row.figures.is_alive else "gone") + controller)
+
+
+def _disk(row: BrokerRow) -> str:
+    free = row.figures.disk_usable_percent
+    if free is None:
+        return "– the broker does not say"
+    return f"{words.percent(free)} of {words.size(row.figures.disk_total_bytes)}"
+
+
+def _loss_sentence(row: BrokerRow) -> str | None:
+    return row.figures.if_it_dies.sentence if row.figures.if_it_dies else None
+
+
+def _loss(row: BrokerRow) -> str:
+    return _loss_sentence(row) or NONE
+
+
+_BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
+    Column(
+        "broker",
+        "Broker",
+        Kind.NUMBER,
+        lambda r: r.broker.node_id,
+        lambda r: cells.broker_link(r.broker.node_id),
+    ),
+    Column("state", "State", Kind.TEXT, lambda r: r.figures.level.value, _state, lambda r: r.figures.level.rank),
+    Column(
+        "address",
+        "Address",
+        Kind.TEXT,
+        lambda r: f"{r.broker.host}:{r.broker.port}",
+        lambda r: cells.name_text(f"{r.broker.host}:{r.broker.port}"),
+    ),
+    Column("rack", "Rack", Kind.TEXT, lambda r: r.broker.rack, lambda r: cells.name_text(r.broker.rack or NONE)),
+    Column("leaders", "Leaders", Kind.NUMBER, lambda r: r.figures.leaders),
+    Column(
+        "leader_share",
+        "Share",
+        Kind.NUMBER,
+        lambda r: r.figures.leader_share,
+        lambda r: words.share(r.figures.leader_share),
+        note="Of the cluster's leaders.",
+    ),
+    Column("replicas", "Replicas", Kind.NUMBER, lambda r: r.figures.replicas),
+    Column(
+        "out_of_sync",
+        "Out of sync",
+        Kind.NUMBER,
+        lambda r: r.figures.out_of_sync_replicas,
+        note="Replicas on this broker that are not in sync.",
+    ),
+    Column("size", "Size", Kind.BYTES, lambda r: r.figures.size_bytes, note="Of its replicas."),
+    Column(
+        "disk_free",
+        "Disk free",
+        Kind.NUMBER,
+        lambda r: r.figures.disk_usable_percent,
+        _disk,
+        note="Of the directory with the least.",
+    ),
+    Column(
+        "disk_full",
+        "Full in",
+        Kind.MILLISECONDS,
+        lambda r: r.figures.disk_full_ms,
+        note="At the present rate; – if it does not fill.",
+    ),
+    Column(
+        "rate",
+        "Produce rate",
+        Kind.NUMBER,
+        lambda r: r.figures.offsets_per_s,
+        lambda r: words.rate(r.figures.offsets_per_s),
+    ),
+    Column(
+        "bytes_in",
+        "Bytes in",
+        Kind.BYTES,
+        lambda r: r.figures.bytes_in_per_s,
+        lambda r: words.size_rate(r.figures.bytes_in_per_s),
+    ),
+    Column(
+        "bytes_out",
+        "Bytes out",
+        Kind.BYTES,
+        lambda r: r.figures.bytes_out_per_s,
+        lambda r: words.size_rate(r.figures.bytes_out_per_s),
+        note="From the broker's own counter; – without its page of metrics.",
+    ),
+    Column(
+        "if_it_dies",
+        "If it dies",
+        Kind.TEXT,
+        _loss_sentence,
+        _loss,
+        is_prose=True,
+    ),
+    Column("is_controller", "Controller", Kind.YES_NO, lambda r: r.figures.is_controller, is_shown=False),
+    Column("sentence", "What is wrong", Kind.TEXT, lambda r: r.figures.sentence, is_shown=False),
+)
+
+
+def directories_table(broker: Broker) -> Table[LogDirectory]:
+    empty = "– the broker does not say which directories it has."
+    return Table("broker/directories", "Directories", _DIRECTORIES, broker.directories, empty)
+
+
+def _used(row: LogDirectory) -> int | None:
+    return None if row.total_bytes is None or row.usable_bytes is None else row.total_bytes - row.usable_bytes
+
+
+_DIRECTORIES: Final[tuple[Column[LogDirectory], ...]] = (
+    Column("path", "Directory", Kind.TEXT, lambda r: r.path, lambda r: cells.name_text(r.path)),
+    Column(
+        "error",
+        "State",
+        Kind.TEXT,
+        lambda r: r.error,
+        lambda r: Markup(f'<span class="state bad">{escape(r.error)}</span>') if r.error else "online",
+    ),
+    Column("total", "File system", Kind.BYTES, lambda r: r.total_bytes),
+    Column("used", "Used", Kind.BYTES, _used),
+    Column("usable", "Usable", Kind.BYTES, lambda r: r.usable_bytes),
+)
+
+
+def findings_table(figures: Figures) -> Table[Finding]:
+    rows = tuple(each for each in figures.findings if not each.is_near)
+    return Table("alerts", "Alerts", _FINDINGS, rows, "Nothing is wrong.", "-level")
+
+
+_FINDINGS: Final[tuple[Column[Finding], ...]] = (
+    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.name_text(r.sentence), is_prose=True),
+    Column(
+        "level", "Level", Kind.TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank
+    ),
+    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.name_text(r.subject or "the cluster")),
+    Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
+    Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
+)
+
+
+def sources_table(snapshot: Snapshot) -> Table[SourceState]:
+    return Table(
+        "about/sources", "Sources", _SOURCES, tuple(snapshot.sources.values()), "There are no sources.", "source"
+    )
+
+
+_SOURCES: Final[tuple[Column[SourceState], ...]] = (
+    Column("source", "Source", Kind.TEXT, lambda r: r.name, lambda r: cells.name_text(r.name)),
+    Column("as_of", "Newest answer", Kind.NUMBER, lambda r: r.as_of_ms, lambda r: words.clock_time(r.as_of_ms)),
+    Column("requests", "Requests", Kind.NUMBER, lambda r: r.requests, note="In the newest tick."),
+    Column("received", "Received", Kind.BYTES, lambda r: r.received_bytes, note="In the newest tick."),
+    Column("duration", "Took", Kind.MILLISECONDS, lambda r: r.duration_ms),
+    Column(
+        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.name_text(r.error or "none"), is_prose=True
+    ),
+)

@@ -1,0 +1,47 @@
+"""Cells of tables that are more than a number: links to names of anybody's choice, and states."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from markupsafe import Markup, escape
+
+from highwater.monitor.figures.rows import LagVerdict, Level
+from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS
+from highwater.reports.svg import readable
+
+
+def name_text(name: str) -> Markup:
+    """A name by itself in the direction of its letters, so that it cannot turn the text around it."""
+    return Markup(f"<bdi>{escape(readable(name) or '(empty)')}</bdi>")
+
+
+def link(path: str, key: str, name: str, text: str = "") -> Markup:
+    """To the page of one thing: `path?key=name`."""
+    address = f"{path}?{key}={quote(name, safe='')}"
+    return Markup(f'<a href="{escape(address)}">{name_text(text or name)}</a>')
+
+
+def topic_link(name: str) -> Markup:
+    return link("/topic", "name", name)
+
+
+def group_link(name: str) -> Markup:
+    return link("/group", "name", name)
+
+
+def broker_link(node_id: int) -> Markup:
+    return link("/broker", "id", str(node_id))
+
+
+def state(level: Level, text: str = "") -> Markup:
+    """A sign, a colour and a word, so that none of them stands alone."""
+    return Markup(f'<span class="state {LEVEL_CLASSES[level]}">{escape(text or LEVEL_WORDS[level])}</span>')
+
+
+def verdict(value: LagVerdict) -> Markup:
+    return state(value.level, value.value)
+
+
+def joined(parts: list[Markup], separator: str = ", ") -> Markup:
+    return Markup(separator).join(parts)

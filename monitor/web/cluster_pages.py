@@ -1,0 +1,179 @@
+"""The pages of a snapshot: overview, brokers, topics, groups, alerts, about."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from highwater.monitor.figures.distribution import FORMULAS
+from highwater.monitor.figures.rows import LagVerdict
+from highwater.monitor.model import Topic
+from highwater.monitor.web import commands, history_charts
+from highwater.monitor.web.broker_tables import (
+    brokers_table,
+    directories_table,
+    findings_table,
+    sources_table,
+)
+from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table
+from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
+from highwater.monitor.web.routing import Call
+from highwater.monitor.web.tables import Arranged, Table, arrange
+from highwater.monitor.web.topic_tables import config_table, partitions_table, topic_groups_table, topics_table
+
+_MOST_MATRIX_CELLS: Final = 3000
+_WORST: Final = 5
+
+
+@of_cluster("/")
+def overview(call: Call, seen: Seen) -> Response:
+    figures = seen.figures
+    lagging = sorted(
+        (row for row in figures.groups.values() if row.verdict is not LagVerdict.OK or row.lag),
+        key=lambda row: (row.verdict.level.rank, row.lag or 0),
+        reverse=True,
+    )
+    return render_cluster(
+        call,
+        seen,
+        "overview.html.j2",
+        "Overview",
+        "/",
+        findings=[each for each in figures.findings if not each.is_near],
+        worst_groups=lagging[:_WORST],
+        sparklines=history_charts.sparklines(call, seen),
+        events=history_charts.last_events(call, seen),
+    )
+
+
+@of_cluster("/brokers")
+def brokers(call: Call, seen: Seen) -> Response:
+    return _table_page(call, seen, brokers_table(seen.snapshot, seen.figures), "/brokers")
+
+
+@of_cluster("/topics")
+def topics(call: Call, seen: Seen) -> Response:
+    return _table_page(call, seen, topics_table(seen.figures), "/topics")
+
+
+@of_cluster("/groups")
+def groups(call: Call, seen: Seen) -> Response:
+    return _table_page(call, seen, groups_table(seen.snapshot, seen.figures), "/groups")
+
+
+@of_cluster("/alerts")
+def alerts(call: Call, seen: Seen) -> Response:
+    return _table_page(call, seen, findings_table(seen.figures), "/alerts")
+
+
+@of_cluster("/brokers")
+def broker(call: Call, seen: Seen) -> Response:
+    text = call.query.get("id", "")
+    node_id = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    found = seen.snapshot.brokers.get(node_id)
+    if found is None:
+        return not_found(call, seen, "/brokers", "broker", text)
+    own = {name: value for name, value in (found.config or {}).items() if value.source != "DEFAULT_CONFIG"}
+    silent = "– the broker does not say." if found.config is None else "Every setting has its default."
+    return render_cluster(
+        call,
+        seen,
+        "broker.html.j2",
+        f"Broker {node_id}",
+        "/brokers",
+        broker=found,
+        row=seen.figures.brokers[node_id],
+        directories=arrange(directories_table(found), call.query, "directories."),
+        config=arrange(config_table("broker/config", own, silent), call.query, "config."),
+        commands=commands.of_broker(call.site.settings.bootstrap, node_id),
+        history=history_charts.section(call, seen, "broker", str(node_id)),
+    )
+
+
+@of_cluster("/topics")
+def topic(call: Call, seen: Seen) -> Response:
+    name = call.query.get("name", "")
+    found = seen.snapshot.topics.get(name)
+    if found is None:
+        return not_found(call, seen, "/topics", "topic", name)
+    config = config_table("topic/config", found.config, "– the broker does not say.")
+    return render_cluster(
+        call,
+        seen,
+        "topic.html.j2",
+        name,
+        "/topics",
+        topic=found,
+        row=seen.figures.topics[name],
+        formulas=FORMULAS,
+        matrix=distribution(found),
+        partitions=arrange(partitions_table(found, seen.figures), call.query, "partitions."),
+        config=arrange(config, call.query, "config."),
+        groups=arrange(topic_groups_table(name, seen.figures), call.query, "groups."),
+        commands=commands.of_topic(call.site.settings.bootstrap, name),
+        history=history_charts.section(call, seen, "topic", name),
+    )
+
+
+@of_cluster("/groups")
+def group(call: Call, seen: Seen) -> Response:
+    name = call.query.get("name", "")
+    found = seen.snapshot.groups.get(name)
+    if found is None:
+        return not_found(call, seen, "/groups", "group", name)
+    return render_cluster(
+        call,
+        seen,
+        "group.html.j2",
+        name or "(empty)",
+        "/groups",
+        group=found,
+        row=seen.figures.groups[name],
+        partitions=arrange(group_partitions_table(name, seen.figures), call.query, "partitions."),
+        members=arrange(members_table(found), call.query, "members."),
+        commands=commands.of_group(call.site.settings.bootstrap, name),
+        history=history_charts.section(call, seen, "group", name),
+    )
+
+
+@of_cluster("/events")
+def events(call: Call, seen: Seen) -> Response:
+    return _table_page(call, seen, history_charts.events_table(call, seen), "/events")
+
+
+@of_cluster("/about")
+def about(call: Call, seen: Seen) -> Response:
+    return render_cluster(
+        call,
+        seen,
+        "about.html.j2",
+        "About",
+        "/about",
+        sources=arrange(sources_table(seen.snapshot), call.query),
+        history_state=history_charts.state(call),
+    )
+
+
+def distribution(topic: Topic) -> tuple[list[int], list[tuple[int, list[str]]]] | None:
+    """Brokers, and for each partition what it has on each of them; None if that is too much to look at."""
+    brokers = sorted({node_id for partition in topic.partitions for node_id in partition.replicas})
+    if not brokers or len(brokers) * len(topic.partitions) > _MOST_MATRIX_CELLS:
+        return None
+    rows = []
+    for partition in topic.partitions:
+        marks = []
+        for node_id in brokers:
+            if node_id == partition.leader:
+                marks.append("leader")
+            elif node_id not in partition.replicas:
+                marks.append("")
+            else:
+                marks.append("in sync" if node_id in partition.in_sync_replicas else "out of sync")
+        rows.append((partition.partition, marks))
+    return brokers, rows
+
+
+def _table_page(call: Call, seen: Seen, table: Table[Any], section: str) -> Response:
+    view: Arranged[Any] = arrange(table, call.query)
+    return render_cluster(call, seen, "table_page.html.j2", table.title, section, view=view)

@@ -1,0 +1,149 @@
+"""Every table as CSV and as JSON: the rows of the pages, with exact numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from starlette.responses import JSONResponse, Response
+
+from highwater.monitor.web.broker_tables import brokers_table, directories_table, findings_table, sources_table
+from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table
+from highwater.monitor.web.history_charts import events_table
+from highwater.monitor.web.pages import Seen, of_cluster
+from highwater.monitor.web.routing import Call
+from highwater.monitor.web.tables import Table, arrange, as_csv, as_objects
+from highwater.monitor.web.topic_tables import config_table, partitions_table, topic_groups_table, topics_table
+
+Maker = Callable[[Call, Seen], Table[Any] | None]
+API: Final = "/api/v1/"
+CSV: Final = "/csv/"
+
+
+def _partitions(call: Call, seen: Seen) -> Table[Any] | None:
+    topic = seen.snapshot.topics.get(call.query.get("name", ""))
+    return partitions_table(topic, seen.figures) if topic else None
+
+
+def _topic_config(call: Call, seen: Seen) -> Table[Any] | None:
+    topic = seen.snapshot.topics.get(call.query.get("name", ""))
+    return config_table("topic/config", topic.config, "") if topic else None
+
+
+def _topic_groups(call: Call, seen: Seen) -> Table[Any] | None:
+    name = call.query.get("name", "")
+    return topic_groups_table(name, seen.figures) if name in seen.snapshot.topics else None
+
+
+def _group_partitions(call: Call, seen: Seen) -> Table[Any] | None:
+    name = call.query.get("name", "")
+    return group_partitions_table(name, seen.figures) if name in seen.snapshot.groups else None
+
+
+def _members(call: Call, seen: Seen) -> Table[Any] | None:
+    group = seen.snapshot.groups.get(call.query.get("name", ""))
+    return members_table(group) if group else None
+
+
+def _directories(call: Call, seen: Seen) -> Table[Any] | None:
+    broker = _broker(call, seen)
+    return directories_table(broker) if broker else None
+
+
+def _broker_config(call: Call, seen: Seen) -> Table[Any] | None:
+    broker = _broker(call, seen)
+    return config_table("broker/config", broker.config, "") if broker else None
+
+
+def _broker(call: Call, seen: Seen) -> Any:
+    text = call.query.get("id", "")
+    return seen.snapshot.brokers.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+TABLES: Final[Mapping[str, Maker]] = {
+    "about/sources": lambda call, seen: sources_table(seen.snapshot),
+    "alerts": lambda call, seen: findings_table(seen.figures),
+    "broker/config": _broker_config,
+    "broker/directories": _directories,
+    "brokers": lambda call, seen: brokers_table(seen.snapshot, seen.figures),
+    "events": events_table,
+    "group/members": _members,
+    "group/partitions": _group_partitions,
+    "groups": lambda call, seen: groups_table(seen.snapshot, seen.figures),
+    "topic/config": _topic_config,
+    "topic/groups": _topic_groups,
+    "topic/partitions": _partitions,
+    "topics": lambda call, seen: topics_table(seen.figures),
+}
+
+
+@of_cluster("")
+def table_as_json(call: Call, seen: Seen) -> Response:
+    """A page of rows; `rows` and `page` of the query say which."""
+    table = TABLES[call.route.path.removeprefix(API)](call, seen)
+    if table is None:
+        return JSONResponse({"error": "The newest snapshot has nothing of this name."}, 404)
+    view = arrange(table, call.query)
+    if view.problem:
+        return JSONResponse({"error": view.problem}, 400)
+    return JSONResponse(
+        {
+            **_of(seen),
+            "matching": len(view.matching),
+            "page": view.page,
+            "pages": view.pages,
+            "rows": as_objects(table, view.shown),
+        }
+    )
+
+
+@of_cluster("")
+def table_as_csv(call: Call, seen: Seen) -> Response:
+    """All rows that match."""
+    name = call.route.path.removeprefix(CSV)
+    table = TABLES[name](call, seen)
+    if table is None:
+        return Response("The newest snapshot has nothing of this name.\n", 404, media_type="text/plain")
+    view = arrange(table, call.query)
+    if view.problem:
+        return Response(f"{view.problem}\n", 400, media_type="text/plain")
+    headers = {"Content-Disposition": f'attachment; filename="{name.replace("/", "-")}.csv"'}
+    return Response(as_csv(table, view.matching), headers=headers, media_type="text/csv")
+
+
+@of_cluster("")
+def cluster_as_json(call: Call, seen: Seen) -> Response:
+    figures, totals = seen.figures, seen.figures.totals
+    return JSONResponse(
+        {
+            **_of(seen),
+            "cluster_id": seen.snapshot.cluster_id,
+            "controller": seen.snapshot.controller,
+            "controller_epoch": seen.snapshot.controller_epoch,
+            "level": figures.level.value,
+            "sentence": figures.sentence,
+            "brokers": totals.brokers,
+            "brokers_alive": totals.brokers_alive,
+            "topics": totals.topics,
+            "partitions": totals.partitions,
+            "replicas": totals.replicas,
+            "groups": totals.groups,
+            "groups_by_verdict": {verdict.value: many for verdict, many in totals.groups_by_verdict.items()},
+            "offline": totals.health.offline,
+            "under_replicated": totals.health.under_replicated,
+            "under_min_isr": totals.health.under_min_isr,
+            "offsets_per_s": totals.offsets_per_s,
+            "bytes_in_per_s": totals.bytes_in_per_s,
+            "bytes_out_per_s": totals.bytes_out_per_s,
+            "size_bytes": totals.size_bytes,
+        }
+    )
+
+
+def _of(seen: Seen) -> dict[str, object]:
+    return {
+        "cluster": seen.snapshot.cluster,
+        "snapshot": seen.snapshot.number,
+        "taken_at_ms": seen.snapshot.taken_at_ms,
+        "is_stale": bool(seen.stale),
+    }

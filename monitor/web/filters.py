@@ -1,0 +1,153 @@
+"""The filter of a table: a small grammar over its columns, whose values are never evaluated.
+
+    filter  = { ["-"] ( word | column operator value ) }       all of them must hold; "-" reverses one
+    operator = ":" | "=" | "!=" | ">" | ">=" | "<" | "<="      ":" is "contains" of texts, "=" of anything else
+    word, value = characters without spaces, or "in quotes"    the value none: not known
+
+A word is searched for in the row's name. Capitals do not matter.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any, Final
+
+from highwater.common.nearest import did_you_mean
+from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, parse_scaled
+
+Value = str | int | float | bool | None
+LONGEST_FILTER: Final = 500
+_TERM: Final = re.compile(
+    r"\s*(?P<minus>-?)(?:(?P<column>[A-Za-z_][A-Za-z_0-9]*)(?P<operator>!=|>=|<=|[:=<>]))?"
+    r'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)'
+)
+_MILLISECONDS: Final[Mapping[str, int | Decimal]] = {
+    "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
+}  # fmt: skip
+_COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
+    ":": operator.eq,
+    "=": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+}
+_YES: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class FilterError(Exception):
+    """The filter cannot be read. The text is one sentence for the page."""
+
+
+class Kind(Enum):
+    """What a column holds; it decides how values are compared, aligned and written."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    BYTES = "bytes"
+    MILLISECONDS = "milliseconds"
+    YES_NO = "yes or no"
+
+    @property
+    def is_number(self) -> bool:
+        return self in (Kind.NUMBER, Kind.BYTES, Kind.MILLISECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    column: str
+    """Empty for the row's name."""
+    compare: Callable[[Value], bool]
+
+
+def parse_filter(text: str, columns: Mapping[str, Kind]) -> list[Condition]:
+    """Raises FilterError."""
+    if len(text) > LONGEST_FILTER:
+        raise FilterError(f"The filter has {len(text)} characters, but may have at most {LONGEST_FILTER}.")
+    conditions: list[Condition] = []
+    at = 0
+    rest = text.rstrip()
+    while at < len(rest):
+        match = _TERM.match(rest, at)
+        if match is None:
+            raise FilterError(f"The filter cannot be read from here on: {rest[at:].strip()[:40]}")
+        conditions.append(_condition(match, columns))
+        at = match.end()
+    return conditions
+
+
+def matching(
+    rows: Iterable[Any], conditions: Sequence[Condition], value: Callable[[str], Callable[[Any], Value]]
+) -> list[Any]:
+    """The rows for which all conditions hold. `value` returns the reader of a column."""
+    kept = list(rows)
+    for condition in conditions:
+        read, compare = value(condition.column), condition.compare
+        kept = [row for row in kept if compare(read(row))]
+    return kept
+
+
+def _condition(match: re.Match[str], columns: Mapping[str, Kind]) -> Condition:
+    name, literal = match["column"], match["quoted"] if match["quoted"] is not None else match["plain"]
+    if name is None:
+        return Condition("", _reversed_if(match["minus"], _contains(literal)))
+    column = name.lower()
+    if column not in columns:
+        raise FilterError(
+            f"There is no column {name}{did_you_mean(column, columns) or '.'} To search for a word with "
+            f"“{match['operator']}” in it, put it into quotes. Columns: {', '.join(columns)}."
+        )
+    compare = _comparison(column, columns[column], match["operator"], literal, match["quoted"] is not None)
+    return Condition(column, _reversed_if(match["minus"], compare))
+
+
+def _comparison(column: str, kind: Kind, sign: str, literal: str, is_quoted: bool) -> Callable[[Value], bool]:
+    if literal.lower() == "none" and not is_quoted:
+        if sign in (":", "="):
+            return lambda value: value is None
+        if sign == "!=":
+            return lambda value: value is not None
+        raise FilterError(f"{column}{sign}none: only : and = and != go with none.")
+    if kind is Kind.TEXT:
+        return _contains(literal) if sign == ":" else _text_comparison(sign, literal.casefold())
+    wanted = _literal(column, kind, literal)
+    compare = _COMPARED[sign]
+    return lambda value: value is not None and compare(value, wanted)
+
+
+def _contains(literal: str) -> Callable[[Value], bool]:
+    folded = literal.casefold()
+    return lambda value: isinstance(value, str) and folded in value.casefold()
+
+
+def _text_comparison(sign: str, wanted: str) -> Callable[[Value], bool]:
+    compare = _COMPARED[sign]
+    return lambda value: isinstance(value, str) and compare(value.casefold(), wanted)
+
+
+def _reversed_if(minus: str, compare: Callable[[Value], bool]) -> Callable[[Value], bool]:
+    return (lambda value: not compare(value)) if minus else compare
+
+
+def _literal(column: str, kind: Kind, literal: str) -> float | bool:
+    if kind is Kind.YES_NO:
+        if literal.lower() in _YES:
+            return _YES[literal.lower()]
+        raise FilterError(f"{column} is yes or no, not {literal}.")
+    units: Mapping[str, int | Decimal] = {"": 1, "%": 1}
+    example = "1000"
+    if kind is Kind.BYTES:
+        units, example = {**units, **BINARY_BYTES, **DECIMAL_BYTES}, "1.5GiB"
+    elif kind is Kind.MILLISECONDS:
+        # Without a unit it is milliseconds, as in CSV and JSON.
+        units, example = {**units, **_MILLISECONDS}, "5min"
+    amount = parse_scaled(literal.replace(",", "").removeprefix("-"), units)
+    if amount is None:
+        raise FilterError(f"{column} is a number such as {example}, not {literal}.")
+    return -float(amount) if literal.startswith("-") else float(amount)

@@ -1,0 +1,181 @@
+"""One table as a page shows it, and as CSV and JSON: filtered, sorted, cut into pages."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import urlencode
+
+from highwater.common.units import NONE
+from highwater.monitor.web import words
+from highwater.monitor.web.filters import FilterError, Kind, Value, matching, parse_filter
+
+Row = TypeVar("Row")
+PAGE_ROWS: Final = 50
+MOST_PAGE_ROWS: Final = 1000
+# Spreadsheets run a cell that begins with one of these as a formula.
+_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    key: str
+    """Its name in filters, CSV and JSON."""
+    title: str
+    kind: Kind
+    value: Callable[[Row], Value]
+    show: Callable[[Row], str] | None = None
+    """The text or Markup of a page; without it the value in the words of its kind."""
+    order: Callable[[Row], Value] | None = None
+    """What it is sorted by; without it the value."""
+    note: str = ""
+    """The formula or the meaning, for those who ask."""
+    is_shown: bool = True
+    """False for what only CSV and JSON have."""
+    is_prose: bool = False
+
+    def text(self, row: Row) -> str:
+        return self.show(row) if self.show else _DEFAULT_WORDS[self.kind](self.value(row))
+
+
+_DEFAULT_WORDS: Final[Mapping[Kind, Callable[[Any], str]]] = {
+    Kind.TEXT: lambda value: NONE if value is None else value,
+    Kind.NUMBER: words.count,
+    Kind.BYTES: words.size,
+    Kind.MILLISECONDS: words.time_ms,
+    Kind.YES_NO: words.yes_no,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Table(Generic[Row]):
+    name: str
+    """Unique in a page, and the end of its address as CSV and JSON: `topics`."""
+    title: str
+    columns: tuple[Column[Row], ...]
+    rows: Sequence[Row]
+    empty: str
+    """A sentence for a table without any row."""
+    sort: str = ""
+    """The column it is sorted by at first; with `-` before it, from the largest down. Empty: as the rows are."""
+    level: Callable[[Row], str] | None = None
+    """The class of a row by how bad it is."""
+
+    def column(self, key: str) -> Column[Row] | None:
+        return next((column for column in self.columns if column.key == key), None)
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        return {column.key: column.kind for column in self.columns}
+
+
+@dataclass(frozen=True, slots=True)
+class Arranged(Generic[Row]):
+    """A table after filter and sort, cut to a page."""
+
+    table: Table[Row]
+    filter_text: str
+    sort: str
+    page: int
+    """From 1."""
+    page_rows: int
+    matching: Sequence[Row]
+    problem: str
+    """Why the filter or the sort was not taken; empty if it was."""
+
+    @property
+    def shown(self) -> Sequence[Row]:
+        begin = (self.page - 1) * self.page_rows
+        return self.matching[begin : begin + self.page_rows]
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-len(self.matching) // self.page_rows))
+
+
+def arrange(table: Table[Row], query: Mapping[str, str], prefix: str = "") -> Arranged[Row]:
+    """`prefix` goes before the names of the query, for pages with several tables."""
+    filter_text = query.get(f"{prefix}q", "").strip()
+    sort = query.get(f"{prefix}sort", "") or table.sort
+    rows: Sequence[Row] = table.rows
+    problem = ""
+    try:
+        conditions = parse_filter(filter_text, table.kinds)
+        rows = matching(rows, conditions, lambda key: _reader(table, key)) if conditions else rows
+    except FilterError as error:
+        problem = str(error)
+    try:
+        rows = _sorted(table, rows, sort)
+    except FilterError as error:
+        problem = problem or str(error)
+        sort = table.sort
+    page_rows = min(max(_number(query.get(f"{prefix}rows", ""), PAGE_ROWS), 1), MOST_PAGE_ROWS)
+    pages = max(1, -(-len(rows) // page_rows))
+    page = min(max(_number(query.get(f"{prefix}page", ""), 1), 1), pages)
+    return Arranged(table, filter_text, sort, page, page_rows, rows, problem)
+
+
+def as_csv(table: Table[Row], rows: Sequence[Row]) -> str:
+    """With exact numbers. A text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\r\n")
+    writer.writerow([column.key for column in table.columns])
+    readers = [column.value for column in table.columns]
+    writer.writerows([_csv_cell(read(row)) for read in readers] for row in rows)
+    return written.getvalue()
+
+
+def as_objects(table: Table[Row], rows: Sequence[Row]) -> list[dict[str, Value]]:
+    readers = [(column.key, column.value) for column in table.columns]
+    return [{key: read(row) for key, read in readers} for row in rows]
+
+
+def address(path: str, query: Mapping[str, str]) -> str:
+    kept = {key: value for key, value in query.items() if value}
+    return f"{path}?{urlencode(kept)}" if kept else path
+
+
+def _csv_cell(value: Value) -> Value:
+    if isinstance(value, bool):
+        return words.yes_no(value)
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value
+
+
+def _reader(table: Table[Row], key: str) -> Callable[[Row], Value]:
+    column = table.column(key) if key else table.columns[0]
+    assert column is not None
+    return column.value
+
+
+def _sorted(table: Table[Row], rows: Sequence[Row], sort: str) -> Sequence[Row]:
+    """Rows whose value is not known come last, whichever way the others go."""
+    key = sort.removeprefix("-")
+    if not key:
+        return rows
+    column = table.column(key)
+    if column is None:
+        raise FilterError(f"There is no column {key} to sort by.")
+    read = column.order or column.value
+    known: list[tuple[Any, Row]] = []
+    unknown: list[Row] = []
+    for row in rows:
+        value = read(row)
+        if value is None:
+            unknown.append(row)
+        else:
+            known.append((value, row))
+    known.sort(key=_first, reverse=sort.startswith("-"))
+    return [row for _, row in known] + unknown
+
+
+def _first(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+def _number(text: str, otherwise: int) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else otherwise

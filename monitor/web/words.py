@@ -1,0 +1,139 @@
+"""Values of figures in the words and units of the pages; what is not known has words too."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from highwater.common.units import (
+    NONE,
+    count_text,
+    duration_text,
+    percent_text,
+    rate_text,
+    significant,
+    size_text,
+    wait_text,
+)
+from highwater.monitor.figures.rows import Duration, GroupFigures, GroupPartitionFigures, Health, LagState, Level
+from highwater.monitor.model import NO_LEADER
+
+_MINUTE_MS: Final = 60_000
+LEVEL_WORDS: Final = {Level.OK: "OK", Level.UNKNOWN: "not known", Level.WARN: "warning", Level.ERROR: "error"}
+LEVEL_CLASSES: Final = {Level.OK: "good", Level.UNKNOWN: "unknown", Level.WARN: "warn", Level.ERROR: "bad"}
+
+
+def count(value: float | None) -> str:
+    return NONE if value is None else count_text(value)
+
+
+def size(value: float | None) -> str:
+    return NONE if value is None else size_text(value)
+
+
+def percent(value: float | None) -> str:
+    """Of a value that is a percentage already."""
+    return NONE if value is None else percent_text(value / 100)
+
+
+def share(value: float | None) -> str:
+    return NONE if value is None else percent_text(value)
+
+
+def rate(value: float | None) -> str:
+    return NONE if value is None else rate_text(value)
+
+
+def size_rate(value: float | None) -> str:
+    return NONE if value is None else f"{size_text(value)}/s"
+
+
+def factor(value: float | None) -> str:
+    return NONE if value is None else f"{significant(value)}×"
+
+
+def time_ms(value: float | None) -> str:
+    if value is None:
+        return NONE
+    return wait_text(value / 1000) if value >= 1000 else duration_text(value / 1000)
+
+
+def age(value: Duration | None) -> str:
+    if value is None:
+        return NONE
+    return f"≥ {time_ms(value.ms)}" if value.is_least else time_ms(value.ms)
+
+
+def clock_time(at_ms: float | None) -> str:
+    return NONE if at_ms is None else f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def broker_ids(ids: tuple[int, ...]) -> str:
+    return " ".join(map(str, ids)) or "none"
+
+
+def leader(node_id: int) -> str:
+    return "none" if node_id == NO_LEADER else str(node_id)
+
+
+def yes_no(value: bool | None) -> str:
+    return NONE if value is None else "yes" if value else "no"
+
+
+def health(value: Health) -> str:
+    """What is wrong, the worst first."""
+    parts = [
+        (value.offline, "offline"),
+        (value.under_min_isr, "under min ISR"),
+        (value.under_replicated, "under-replicated"),
+        (value.hanging_transactions, "with a hanging transaction"),
+    ]
+    found = [f"{count_text(many)} {what}" for many, what in parts if many]
+    return ", ".join(found) or "all in sync"
+
+
+def group_lag(figures: GroupFigures) -> str:
+    if figures.lag is None:
+        return "no commit" if figures.no_commit and not figures.unknown else NONE
+    return lag_number(figures.lag, figures.lag_error)
+
+
+def group_lag_rest(figures: GroupFigures) -> str:
+    """The partitions that the sum leaves out, and what is lost."""
+    parts = [
+        (figures.no_commit, "without a commit"),
+        (figures.unknown, "not known"),
+        (figures.beyond_end, "beyond the end"),
+        (figures.below_log_start, "below the log start"),
+    ]
+    return ", ".join(f"{count_text(many)} {what}" for many, what in parts if many)
+
+
+def partition_lag(row: GroupPartitionFigures) -> str:
+    if row.lag is None:
+        return row.state.value
+    text = lag_number(row.lag, row.lag_error)
+    return f"{text}, {count_text(row.lost)} lost" if row.state is LagState.BELOW_LOG_START else text
+
+
+def lag_number(lag: int, error: int) -> str:
+    return f"{count_text(lag)} +≤{count_text(error)}" if error else count_text(lag)
+
+
+def trend(produced_per_s: float | None, consumed_per_s: float | None) -> str:
+    """What lag does, from the two rates."""
+    if produced_per_s is None or consumed_per_s is None:
+        return NONE
+    growth = produced_per_s - consumed_per_s
+    # Commits come in steps: a difference of a tenth of the rate is no trend.
+    if abs(growth) <= max(1.0, 0.1 * produced_per_s):
+        return "→ steady"
+    return f"↗ +{rate_text(growth)}" if growth > 0 else f"↘ −{rate_text(-growth)}"
+
+
+def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
+    if figures.never_catches_up:
+        return "never at these rates"
+    if not figures.lag:
+        return NONE if figures.lag is None else "caught up"
+    return time_ms(figures.catch_up_ms)

@@ -1,0 +1,258 @@
+"""What the pages show: hostile names, old and missing snapshots, tables as data, history."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from starlette.testclient import TestClient
+
+from highwater.monitor.events import Event, EventKind
+from highwater.monitor.history.database import open_history
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.history.rows import rows_of
+from highwater.monitor.history.tick import Tick
+from highwater.monitor.history.writer import TickWriter
+from highwater.monitor.model import ConfigValue
+from highwater.monitor.users import Role
+from highwater.monitor.web.app import ROUTES
+from highwater.monitor.web.routing import Route
+from highwater.monitor.web.tables import as_csv, as_objects
+from highwater.monitor.web.topic_tables import config_table
+from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, UNIX_START_MS, Shape
+from tests.monitor.web.pages import Web, seen, web_app
+
+HOSTILE = Shape(brokers=4, topics=30, partitions=120, groups=40, hostile=True, ill=0.1)
+ALLOWED_ELEMENTS = frozenset(
+    """
+    a bdi body br button code dd details div dl dt figcaption figure footer form h1 h2 h3 head header html input label
+    li link main meta nav p pre script section span summary table tbody td th thead time title tr ul
+    """.split()  # noqa: SIM905 - one word a string would be forty lines
+)
+DRAWN_ELEMENTS = frozenset(["circle", "desc", "g", "line", "path", "polyline", "rect", "svg", "text", "title"])
+
+
+@pytest.fixture(scope="module")
+def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
+    with web_app(tmp_path_factory.mktemp("web"), HOSTILE) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def viewer(web: Web) -> TestClient:
+    return web.browser(Role.VIEWER)
+
+
+class Elements(HTMLParser):
+    """Collects what a browser would make of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def every_page(web: Web) -> list[str]:
+    snapshot, _ = seen(HOSTILE)
+    plain = ["/", "/brokers", "/topics?rows=1000", "/groups?rows=1000", "/events", "/alerts", "/about", "/broker?id=0"]
+    topics = [f"/topic?name={quote(name, safe='')}" for name in list(snapshot.topics)[:6]]
+    groups = [f"/group?name={quote(name, safe='')}" for name in snapshot.groups]
+    return plain + topics + groups
+
+
+def test_a_hostile_name_becomes_text_on_every_page(web: Web, viewer: TestClient) -> None:
+    for path in every_page(web):
+        answer = viewer.get(path)
+        assert answer.status_code == 200, path
+        elements = Elements(answer.text)
+        unknown = {tag for tag, _ in elements.found} - ALLOWED_ELEMENTS - DRAWN_ELEMENTS
+        assert not unknown, (path, unknown)
+        for tag, attributes in elements.found:
+            assert not any(key.startswith("on") or key == "style" for key in attributes), (path, tag, attributes)
+            for key in ("href", "src", "action"):
+                address = attributes.get(key) or ""
+                assert address == "" or address.startswith(("/", "#")), (path, address)
+                assert not address.startswith("//")
+        scripts = [attributes for tag, attributes in elements.found if tag == "script"]
+        assert scripts == [{"src": "/static/monitor.js", "defer": None}]
+
+
+def test_every_hostile_group_has_a_page_that_names_it_and_isolates_its_direction(viewer: TestClient) -> None:
+    for name in HOSTILE_NAMES:
+        page = viewer.get("/group", params={"name": name}).text
+        assert " ".join(name.split()) in " ".join(Elements(page).text.split())
+        heading = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
+        assert heading is not None
+        assert "<bdi>" in heading[1]
+
+
+def test_a_long_topic_is_found_by_its_name_and_shown_whole(viewer: TestClient) -> None:
+    assert LONGEST_TOPIC in viewer.get("/topics", params={"q": "ttttt"}).text
+    assert viewer.get("/topic", params={"name": LONGEST_TOPIC}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("/topic?name=nothing", "no topic"),
+        ("/topic", "no topic"),
+        ("/group?name=%3Cb%3E", "no group"),
+        ("/broker?id=99", "no broker"),
+        ("/broker?id=x", "no broker"),
+        ("/broker?id=%C2%B2", "no broker"),
+    ],
+)
+def test_what_is_not_there_has_a_page_that_says_so(viewer: TestClient, path: str, sentence: str) -> None:
+    answer = viewer.get(path)
+    assert answer.status_code == 404
+    assert sentence in answer.text
+    assert "<b>" not in answer.text
+
+
+def test_before_the_first_snapshot_every_page_says_so(tmp_path: Path) -> None:
+    with web_app(tmp_path, shape=None) as web:
+        viewer = web.browser(Role.VIEWER)
+        assert "has not looked at the cluster yet" in viewer.get("/").text
+        assert viewer.get("/topics").status_code == 503
+        assert viewer.get("/api/v1/topics").json()["error"].startswith("The monitor has not looked")
+
+
+def test_an_old_snapshot_says_since_when(web: Web, viewer: TestClient) -> None:
+    taken_s = seen(HOSTILE)[0].taken_at_ms / 1000
+    web.clock.now_s = taken_s + 29
+    fresh = viewer.get("/topics")
+    assert "No news since" not in fresh.text
+    web.clock.now_s = taken_s + 31
+    try:
+        tagged = {"if-none-match": fresh.headers["etag"]}
+        old = viewer.get("/topics", headers=tagged)
+        assert old.status_code == 200
+        assert "No news since" in old.text
+        assert viewer.get("/api/v1/topics").json()["is_stale"] is True
+    finally:
+        web.clock.now_s = UNIX_START_MS / 1000 + 60
+
+
+def test_a_page_is_sent_again_only_with_another_snapshot(viewer: TestClient) -> None:
+    for path in ("/", "/topics", "/api/v1/groups", "/csv/brokers"):
+        tag = viewer.get(path).headers["etag"]
+        again = viewer.get(path, headers={"if-none-match": tag})
+        assert (again.status_code, again.content) == (304, b"")
+        assert viewer.get(path, headers={"if-none-match": '"another"'}).status_code == 200
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.path.startswith("/api/")], ids=lambda route: route.path)
+def test_every_table_is_the_same_as_json_and_as_csv(viewer: TestClient, route: Route) -> None:
+    path = route.path
+    if path == "/api/v1/cluster":
+        assert viewer.get(path).json()["topics"] == 30
+        return
+    of = {"topic": {"name": "orders.region-00000.v1"}, "group": {"name": HOSTILE_NAMES[0]}, "broker": {"id": "1"}}
+    params = {**of.get(path.split("/")[3], {}), "rows": "1000"}
+    rows = viewer.get(path, params=params).json()["rows"]
+    text = viewer.get(path.replace("/api/v1/", "/csv/"), params=params)
+    assert text.headers["content-type"] == "text/csv; charset=utf-8"
+    assert text.headers["content-disposition"].startswith("attachment")
+    written = list(csv.DictReader(io.StringIO(text.text)))
+    assert len(written) == len(rows)
+    for line, row in zip(written, rows, strict=True):
+        assert {key: value.removeprefix("'") for key, value in line.items()} == {
+            key: _as_csv(value) for key, value in row.items()
+        }
+
+
+def _as_csv(value: object) -> str:
+    if value is None:
+        return ""
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value).removeprefix("'")
+
+
+def test_a_table_links_to_the_data_that_it_shows(viewer: TestClient) -> None:
+    page = viewer.get("/topics", params={"q": "orders", "sort": "-size"}).text
+    assert 'href="/csv/topics?q=orders&amp;sort=-size"' in page
+    rows = viewer.get("/api/v1/topics", params={"q": "orders", "sort": "-size"}).json()["rows"]
+    sizes = [row["size"] for row in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert viewer.get("/api/v1/topics", params={"q": "size>x"}).status_code == 400
+    assert viewer.get("/csv/topics", params={"q": "size>x"}).status_code == 400
+    assert "size is a number" in viewer.get("/topics", params={"q": "size>x"}).text
+
+
+def test_secrets_of_settings_are_not_shown() -> None:
+    secret = ConfigValue("hunter2", "DYNAMIC_BROKER_CONFIG", default="hunter1", is_sensitive=True)
+    table = config_table("broker/config", {"ssl.key.password": secret}, "")
+    shown = [column.text(row) for row in table.rows for column in table.columns]
+    for text in (*shown, as_csv(table, table.rows), str(as_objects(table, table.rows))):
+        assert "hunter" not in text
+
+
+def test_tables_have_headers_and_pages_have_landmarks(viewer: TestClient) -> None:
+    page = viewer.get("/topics?sort=-size").text
+    assert 'aria-sort="descending"' in page
+    assert '<th scope="col"' in page
+    assert '<th scope="row"' in page
+    for landmark in ("<header>", "<main ", "<nav ", '<html lang="en">', 'class="skip"', 'aria-current="page"'):
+        assert landmark in page
+    controls = [(tag, found) for tag, found in Elements(page).found if tag in ("input", "select")]
+    assert all(found.get("type") == "hidden" or "id" in found or "aria-label" in found for _, found in controls)
+
+
+def history_of(folder: Path, ticks: int) -> HistoryReader:
+    database = open_history("sqlite", folder)
+    writer = TickWriter(database)
+    snapshot, figures = seen(HOSTILE)
+    hostile = Event(
+        UNIX_START_MS, EventKind.GROUP_REBALANCE, "group", HOSTILE_NAMES[0], f"group {HOSTILE_NAMES[0]} left"
+    )
+    for number in range(ticks):
+        at_ms = snapshot.taken_at_ms - (ticks - number - 1) * 60_000
+        writer.write(Tick(at_ms, rows_of(snapshot, figures), [hostile] if number == 0 else []))
+    return HistoryReader(database)
+
+
+def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
+    with web_app(tmp_path, HOSTILE, history_of(tmp_path, 20)) as web:
+        viewer = web.browser(Role.VIEWER)
+        for path in ("/broker?id=1", "/topic?name=orders.region-00000.v1", "/group?name=billing-00001"):
+            page = viewer.get(f"{path}&range=1h").text
+            assert '<svg xmlns="http://www.w3.org/2000/svg" class="chart"' in page, path
+            assert 'aria-current="true">1h' in page
+        assert "&lt;script&gt;alert(1)&lt;/script&gt; left" in viewer.get("/events").text
+        assert "&lt;script&gt;alert(1)&lt;/script&gt; left" in viewer.get("/").text
+        assert 'class="spark"' in viewer.get("/").text
+        assert viewer.get("/api/v1/events").json()["rows"][0]["kind"] == "group_rebalance"
+        assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
+
+
+def test_a_history_that_is_not_there_or_is_empty_has_words(tmp_path: Path, viewer: TestClient) -> None:
+    assert "The monitor keeps no history" in viewer.get("/broker?id=1").text
+    assert "The monitor keeps no history" in viewer.get("/events").text
+    with web_app(tmp_path, HOSTILE, history_of(tmp_path, 0)) as web:
+        browser = web.browser(Role.VIEWER)
+        assert "The history has nothing of this time yet" in browser.get("/broker?id=1").text
+        assert "Nothing has happened" in browser.get("/events").text
+
+
+def test_a_history_that_fails_is_said_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
+    reader = history_of(tmp_path, 2)
+    (tmp_path / "broken").mkdir()
+    for file in tmp_path.glob("history*"):
+        if file.is_file():
+            file.write_bytes(b"not a database" * 1000)
+    with web_app(tmp_path, HOSTILE, reader) as web:
+        page = web.browser(Role.VIEWER).get("/topic?name=orders.region-00000.v1")
+        assert page.status_code == 200
+        assert "Partitions" in page.text
