@@ -1,0 +1,1 @@
+"""Alerts: opened and closed with a reason, kept over a restart, and delivered."""

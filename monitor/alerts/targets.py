@@ -1,0 +1,80 @@
+"""Where alerts are sent: webhooks and mail, from the configuration only."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+from urllib.parse import SplitResult, urlsplit
+
+from highwater.monitor.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """Raises SettingsError if the URL is none of HTTP."""
+
+    name: str
+    """For people, as the URL of a chat's webhook is a secret itself."""
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Such as Authorization."""
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            is_well = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_well = False
+        if not is_well or not self.url.isascii() or not self.url.isprintable() or " " in self.url:
+            raise SettingsError(f"webhook {self.name}: its URL is not http://HOST/... or https://HOST/...")
+        if self.parts.username is not None:
+            raise SettingsError(f"webhook {self.name}: its URL has a login: give a header Authorization instead")
+        for header, value in self.headers.items():
+            if not (header + value).isascii() or not (header + value).isprintable():
+                raise SettingsError(f"webhook {self.name}: the header {header!r} is not printable ASCII")
+
+    @property
+    def parts(self) -> SplitResult:
+        return urlsplit(self.url)
+
+
+class MailTls(Enum):
+    STARTTLS = "starttls"
+    TLS = "tls"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """Raises SettingsError if a password would leave the host without TLS, or nobody is to be told."""
+
+    name: str
+    host: str
+    sender: str
+    recipients: tuple[str, ...]
+    port: int = 587
+    tls: MailTls = MailTls.STARTTLS
+    user: str = ""
+    password: str = field(default="", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.recipients:
+            raise SettingsError(f"mail {self.name}: it has no recipients")
+        for address in (self.sender, *self.recipients):
+            if "@" not in address or not address.isprintable() or " " in address:
+                raise SettingsError(f"mail {self.name}: {address!r} is no address such as oncall@example.org")
+        if self.user and self.tls is MailTls.NONE and not _is_loopback(self.host):
+            raise SettingsError(f"mail {self.name}: a password needs TLS: set tls to starttls or tls")
+
+
+Target: TypeAlias = Webhook | Mail
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
