@@ -43,12 +43,6 @@ class HistoryState:
     note: str = ""
     """What else somebody should know, such as a damaged file that was set aside."""
 
-    @property
-    def sentence(self) -> str:
-        if self.paused_since_ms is None:
-            return self.note
-        return f"History is paused: {self.reason}. The monitor goes on from memory, and tries again at each tick."
-
 
 class TickWriter:
     """Writes a tick as one transaction. Belongs to one thread at a time."""

@@ -15,6 +15,7 @@ from starlette.routing import Route as StarletteRoute
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
+from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web import cluster_pages, data, login_pages, user_pages
 from highwater.monitor.web.guard import Guard, accept
@@ -58,9 +59,10 @@ def make_app(
     history: HistoryReader | None,
     users: Users,
     settings: Settings,
+    state: Callable[[], MonitorState | None] = lambda: None,
 ) -> Starlette:
     """`view` returns the newest snapshot with its figures, and None before the first one."""
-    site = Site(view, history, users, settings)
+    site = Site(view, history, users, settings, state)
     table = {route.path: route for route in ROUTES}
     app = Starlette(
         routes=[_mounted(route) for route in ROUTES],

@@ -134,6 +134,7 @@ def render_cluster(
         figures=seen.figures,
         snapshot=seen.snapshot,
         cluster=seen.snapshot.cluster,
+        monitor=call.site.state(),
         tick_s=call.site.settings.tick_s,
         **values,
     )

@@ -10,6 +10,7 @@ from typing import Final
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
+from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Users
 from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, Throttle
 
@@ -47,6 +48,8 @@ class Site:
     history: HistoryReader | None
     users: Users
     settings: Settings
+    state: Callable[[], MonitorState | None] = lambda: None
+    """What the monitor says of itself; None where no monitor runs."""
     accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))
     addresses: Throttle = field(default_factory=lambda: Throttle(ADDRESS))
 

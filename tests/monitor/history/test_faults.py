@@ -40,13 +40,13 @@ def test_a_locked_file_pauses_the_history_and_no_event_is_lost(tmp_path: Path) -
             writer.submit(tick(START_MS, events=[EVENT]))
             wait_until(lambda: writer.state.paused_since_ms is not None, "the pause")
             assert writer.state.paused_since_ms == START_MS
-            assert writer.state.sentence.startswith("History is paused: database is locked.")
+            assert writer.state.reason == "database is locked"
             assert writer.state.missed_ticks == 1
             other.execute("rollback")
         writer.submit(tick(START_MS + TICK_MS))
         wait_until(lambda: writer.state.written_ms == START_MS + TICK_MS, "the next tick")
         after = writer.state
-        assert (after.paused_since_ms, after.sentence) == (None, "")
+        assert (after.paused_since_ms, after.reason, after.note) == (None, "", "")
         assert HistoryReader(database).events(START_MS) == [EVENT]
     finally:
         writer.close()
@@ -70,7 +70,7 @@ def test_a_full_file_pauses_the_history_until_there_is_room(tmp_path: Path) -> N
 
     try:
         wait_until(is_paused, "the pause")
-        assert "full" in writer.state.sentence
+        assert "full" in writer.state.reason
         assert HistoryReader(database).sizes().size_bytes > 0  # readers go on
         with database.writing.connect() as connection:
             connection.exec_driver_sql("pragma max_page_count = 100000")
@@ -105,7 +105,7 @@ def test_a_damaged_file_is_set_aside_and_never_deleted(tmp_path: Path, damage: s
     try:
         assert database.set_aside is not None
         assert database.set_aside.read_bytes() == data
-        assert "set aside as " in HistoryWriter(database).state.sentence
+        assert "set aside as " in HistoryWriter(database).state.note
         TickWriter(database).write(tick(START_MS))
         assert len(HistoryReader(database).names("topic")) == 1
     finally:
@@ -246,7 +246,7 @@ def test_postgresql_by_its_address_keeps_the_same_history(tmp_path: Path) -> Non
             server.kill()
             thread.submit(tick(now_ms + TICK_MS))
             wait_until(lambda: thread.state.paused_since_ms is not None, "the pause")
-            assert PASSWORD not in thread.state.sentence
+            assert PASSWORD not in thread.state.reason
             server.start()
             thread.submit(tick(now_ms + 2 * TICK_MS))
             wait_until(lambda: thread.state.written_ms == now_ms + 2 * TICK_MS, "the next tick")

@@ -1,0 +1,197 @@
+"""The screen of `highwater top`: the cluster's verdict first, then brokers, groups and topics."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Group as Stack
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from highwater.common.units import NONE, count_text, percent_text, plural, rate_text, size_text, wait_text
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.rows import BrokerFigures, Duration, GroupFigures, LagVerdict, Level, TopicFigures
+from highwater.monitor.model import Snapshot
+from highwater.monitor.state import MonitorState
+
+_STYLES: Final = {Level.OK: "green", Level.UNKNOWN: "", Level.WARN: "yellow", Level.ERROR: "bold red"}
+_VERDICT_LINES: Final = 2
+"""At most; a longer sentence is cut, as the tables show what it speaks of."""
+_HEADERS: Final = 8
+"""Lines that are no rows, without those of the verdict."""
+_FEWEST: Final = 3
+
+
+def screen(snapshot: Snapshot, figures: Figures, state: MonitorState, width: int, height: int | None) -> RenderableType:
+    """Return what fits into `height` lines; everything without a height. The worst and the busiest come first."""
+    lines = textwrap.wrap(
+        _printable(figures.sentence), width, max_lines=None if height is None else _VERDICT_LINES, placeholder=" …"
+    )
+    brokers = sorted(figures.brokers.values(), key=lambda broker: (-broker.level.rank, broker.node_id))
+    groups = sorted(figures.groups.values(), key=lambda group: (-group.verdict.rank, -(group.lag or 0), group.name))
+    topics = sorted(
+        (topic for topic in figures.topics.values() if not topic.is_internal or topic.level is not Level.OK),
+        key=lambda topic: (-topic.level.rank, -(topic.offsets_per_s or 0), topic.name),
+    )
+    left = None if height is None else height - _HEADERS - len(lines)
+    shown = _shares((len(brokers), len(groups), len(topics)), left)
+    hidden = [len(brokers) - shown[0], len(groups) - shown[1], len(topics) - shown[2]]
+    return Stack(
+        *(Text(line, style=_STYLES[figures.level]) for line in lines),
+        _totals(snapshot, figures),
+        Text(),
+        _brokers(brokers[: shown[0]]),
+        Text(),
+        _groups(snapshot, groups[: shown[1]]),
+        Text(),
+        _topics(topics[: shown[2]]),
+        _footer(snapshot, state, hidden),
+    )
+
+
+def _shares(counts: tuple[int, int, int], lines: int | None) -> list[int]:
+    """Rows of each table: what one does not need, the others have."""
+    if lines is None:
+        return list(counts)
+    left = max(lines, 3 * _FEWEST)
+    shares = [0, 0, 0]
+    while left and any(share < count for share, count in zip(shares, counts, strict=True)):
+        for place in range(3):
+            if shares[place] < counts[place] and left:
+                shares[place] += 1
+                left -= 1
+    return shares
+
+
+def _totals(snapshot: Snapshot, figures: Figures) -> Text:
+    totals = figures.totals
+    controller = NONE if snapshot.controller is None else str(snapshot.controller)
+    parts = [
+        f"{totals.brokers_alive}/{totals.brokers} brokers",
+        f"controller {controller}",
+        plural(totals.topics, "topic"),
+        plural(totals.partitions, "partition"),
+        plural(totals.groups, "group"),
+        _rate(totals.offsets_per_s),
+        _size(totals.size_bytes),
+    ]
+    return Text(" · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
+
+
+def _table(columns: Sequence[tuple[str, bool]]) -> Table:
+    """A table without a frame; each column has a name, and says whether it holds numbers."""
+    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
+    for place, (name, is_number) in enumerate(columns):
+        table.add_column(
+            name,
+            justify="right" if is_number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if place == 0 else None,
+        )
+    return table
+
+
+def _brokers(brokers: Sequence[BrokerFigures]) -> Table:
+    names = ("BROKER", "LEADERS", "REPLICAS", "OUT OF SYNC", "IN", "OUT", "SIZE", "DISK FREE")
+    table = _table([(name, place > 0) for place, name in enumerate(names)])
+    for each in brokers:
+        name = f"{each.node_id}{'' if each.is_alive else ' gone'}"
+        free = NONE if each.disk_usable_percent is None else percent_text(each.disk_usable_percent / 100, 2)
+        table.add_row(
+            Text(name, style=_STYLES[each.level]),
+            count_text(each.leaders),
+            count_text(each.replicas),
+            count_text(each.out_of_sync_replicas),
+            _bytes_rate(each.bytes_in_per_s),
+            _bytes_rate(each.bytes_out_per_s),
+            _size(each.size_bytes),
+            free,
+        )
+    return table
+
+
+def _groups(snapshot: Snapshot, groups: Sequence[GroupFigures]) -> Table:
+    names = ("GROUP", "VERDICT", "STATE", "MEMBERS", "LAG", "LAG TIME", "CATCH UP")
+    table = _table([(name, place > 2) for place, name in enumerate(names)])
+    for each in groups:
+        known = snapshot.groups.get(each.name)
+        table.add_row(
+            Text(_printable(each.name)),
+            Text(each.verdict.value, style=_STYLES[each.verdict.level]),
+            NONE if known is None else known.state.value,
+            count_text(each.members),
+            _lag(each),
+            _duration(each.lag_time),
+            _catch_up(each),
+        )
+    return table
+
+
+def _topics(topics: Sequence[TopicFigures]) -> Table:
+    names = ("TOPIC", "PARTITIONS", "RATE", "SIZE", "SKEW", "LEADER SKEW", "WORST LAG")
+    table = _table([(name, place > 0) for place, name in enumerate(names)])
+    for each in topics:
+        table.add_row(
+            Text(_printable(each.name), style=_STYLES[each.level]),
+            count_text(each.partitions),
+            _rate(each.offsets_per_s),
+            _size(each.size_bytes),
+            _percent(each.balance.skew_percent),
+            _percent(each.balance.leader_skew_percent),
+            NONE if each.worst_lag is None else count_text(each.worst_lag),
+        )
+    return table
+
+
+def _footer(snapshot: Snapshot, state: MonitorState, hidden: Sequence[int]) -> Text:
+    at = datetime.fromtimestamp(snapshot.taken_at_ms / 1000, UTC).strftime("%H:%M:%S")
+    parts = [f"{at} UTC", f"{plural(state.cost.requests, 'request')} per tick"]
+    names = ("broker", "group", "topic")
+    parts += [f"{plural(count, name)} more" for count, name in zip(hidden, names, strict=True) if count]
+    if state.error:
+        parts.insert(0, f"no answer: {state.error}")
+    return Text(" · ".join(parts), style="bold red" if state.error else "dim", overflow="ellipsis", no_wrap=True)
+
+
+def _lag(group: GroupFigures) -> str:
+    if group.lag is None:
+        return NONE
+    return count_text(group.lag) + (f" +≤{count_text(group.lag_error)}" if group.lag_error else "")
+
+
+def _catch_up(group: GroupFigures) -> str:
+    if group.verdict is not LagVerdict.OK and group.never_catches_up:
+        return "never"
+    return NONE if group.catch_up_ms is None else wait_text(group.catch_up_ms / 1000)
+
+
+def _duration(duration: Duration | None) -> str:
+    if duration is None:
+        return NONE
+    return f"{'≥ ' if duration.is_least else ''}{wait_text(duration.ms / 1000)}"
+
+
+def _rate(per_s: float | None) -> str:
+    return NONE if per_s is None else rate_text(per_s)
+
+
+def _bytes_rate(per_s: float | None) -> str:
+    return NONE if per_s is None else f"{size_text(per_s)}/s"
+
+
+def _size(size_bytes: int | None) -> str:
+    return NONE if size_bytes is None else size_text(size_bytes)
+
+
+def _percent(percent: int | None) -> str:
+    return NONE if percent is None else f"{percent} %"
+
+
+def _printable(text: str) -> str:
+    """Names come from others: what could steer a terminal is shown as an escape."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

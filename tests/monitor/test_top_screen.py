@@ -1,0 +1,67 @@
+"""The screen of `highwater top`: it fits, the worst comes first, and names cannot steer the terminal."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from highwater.monitor.figures.cluster import Figures, derive
+from highwater.monitor.model import Snapshot
+from highwater.monitor.state import Cost, MonitorState
+from highwater.monitor.top_screen import screen
+from tests.monitor import clusters
+
+STATE = MonitorState(started_ms=0, tick_s=5.0, cost=Cost(requests=12))
+
+
+def shown(
+    view: tuple[Snapshot, Figures], height: int | None, width: int = 80, state: MonitorState = STATE
+) -> list[str]:
+    output = io.StringIO()
+    console = Console(file=output, width=width, color_system=None, legacy_windows=False)
+    console.print(screen(*view, state, width, height))
+    return output.getvalue().splitlines()
+
+
+def view_of(shape: clusters.Shape) -> tuple[Snapshot, Figures]:
+    window = clusters.window(shape)
+    return window[-1], derive(window)
+
+
+@pytest.mark.parametrize("height", [24, 30, 50])
+@pytest.mark.parametrize("hostile", [False, True])
+def test_it_fits_and_says_what_is_left_out(height: int, hostile: bool) -> None:
+    view = view_of(clusters.Shape(topics=60, partitions=300, groups=60, brokers=9, hostile=hostile))
+    lines = shown(view, height)
+    assert len(lines) == height
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith(view[1].sentence[:40])
+    assert "topics more" in lines[-1] or "…" in lines[-1]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_a_small_cluster_is_shown_whole() -> None:
+    view = view_of(clusters.SMALL)
+    lines = shown(view, None, width=200)
+    text = "\n".join(lines)
+    assert all(name in text for name in view[0].groups)
+    assert all(name in text for name, topic in view[1].topics.items() if not topic.is_internal)
+    assert "more" not in lines[-1]
+
+
+def test_a_name_cannot_steer_the_terminal() -> None:
+    name = "\x1b[2J\u202eevil\n[bold]"
+    snapshot = clusters.snapshot(
+        topics=[clusters.topic("t", clusters.partition("t", end=5))], groups=[clusters.group(name, {("t", 0): 1})]
+    )
+    text = "\n".join(shown((snapshot, derive([snapshot])), None, width=200))
+    assert "\x1b" not in text
+    assert "\\x1b[2J\\u202eevil\\n[bold]" in text
+
+
+def test_a_cluster_that_does_not_answer_is_told() -> None:
+    lines = shown(view_of(clusters.SMALL), 24, state=replace(STATE, error="connection refused"))
+    assert lines[-1].startswith("no answer: connection refused")
