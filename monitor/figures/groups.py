@@ -38,6 +38,9 @@ class GroupRows:
         self._snapshot: Snapshot = memory.newest
         self._partitions = partitions
         self._consumed_per_s = consumed_per_s
+        self._times_ms = [tick.at_ms for tick in memory.ticks]
+        self._ends = [tick.ends for tick in memory.ticks]
+        self._commits = [tick.commits for tick in memory.ticks]
 
     def of(self, group: Group) -> tuple[GroupPartitionFigures, ...]:
         """Rows of all partitions with a commit or a member, in the order of topic and partition."""
@@ -143,16 +146,16 @@ class GroupRows:
         return lag_time(committed_offset, times, ends)
 
     def _track(self, number: int, series: int) -> Track:
-        times: list[int] = []
-        ends: list[int] = []
-        commits: list[int] = []
-        for tick in self._memory.ticks:
-            end, commit = tick.ends[number], tick.commits[series]
-            if end != UNKNOWN and commit != UNKNOWN:
-                times.append(tick.at_ms)
-                ends.append(end)
-                commits.append(commit)
-        return Track(times, ends, commits)
+        ends = [column[number] for column in self._ends]
+        commits = [column[series] for column in self._commits]
+        if UNKNOWN not in ends and UNKNOWN not in commits:
+            return Track(self._times_ms, ends, commits)
+        known = [
+            each
+            for each in zip(self._times_ms, ends, commits, strict=True)
+            if each[1] != UNKNOWN and each[2] != UNKNOWN
+        ]
+        return Track(*map(list, zip(*known, strict=True)))
 
 
 def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:

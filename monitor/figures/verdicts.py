@@ -9,6 +9,7 @@ fall.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -47,7 +48,9 @@ class Track:
     committed_offsets: Sequence[int]
 
     def since(self, at_ms: int) -> Track:
-        first = next((index for index, time_ms in enumerate(self.times_ms) if time_ms >= at_ms), len(self.times_ms))
+        first = bisect_left(self.times_ms, at_ms)
+        if first == 0:
+            return self
         return Track(self.times_ms[first:], self.end_offsets[first:], self.committed_offsets[first:])
 
 
@@ -126,8 +129,10 @@ def _rise(window: Track) -> Slope | None:
     if any(end <= commit for end, commit in zip(ends, offsets, strict=True)):
         return None
     moved = [index for index in range(1, len(offsets)) if offsets[index] != offsets[index - 1]]
-    times = [window.times_ms[index] / 1000 for index in moved]
-    trend = slope(times, [ends[index] - offsets[index] for index in moved])
+    lags = [ends[index] - offsets[index] for index in moved]
+    if not lags or lags[-1] <= lags[0]:
+        return None
+    trend = slope([window.times_ms[index] / 1000 for index in moved], lags)
     return trend if trend is not None and trend.low > 0 else None
 
 

@@ -7,8 +7,9 @@ work: offsets rise, groups follow, some of them lag.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.monitor.model import (
@@ -173,6 +174,11 @@ LARGE = Shape(brokers=6, topics=10_000, partitions=50_000, groups=10_000)
 
 def window(shape: Shape = SMALL, ticks: int = 4, seed: int = 1, tick_ms: int = TICK_MS) -> list[Snapshot]:
     """Return the snapshots of `ticks` ticks of one cluster, the newest last. The same seed makes the same window."""
+    return list(islice(endless(shape, seed, tick_ms), ticks))
+
+
+def endless(shape: Shape = SMALL, seed: int = 1, tick_ms: int = TICK_MS) -> Iterator[Snapshot]:
+    """The same without an end."""
     rng = random.Random(seed)
     first = _first_snapshot(shape, rng)
     rates = {
@@ -182,10 +188,10 @@ def window(shape: Shape = SMALL, ticks: int = 4, seed: int = 1, tick_ms: int = T
     }
     # A group reads all that comes, a part of it, or nothing.
     paces = {name: 0.0 if rng.random() < shape.ill else rng.choice((1.0, 1.0, 1.0, 0.8)) for name in first.groups}
-    snapshots = [first]
-    for number in range(1, ticks):
-        snapshots.append(_next_snapshot(snapshots[-1], number, tick_ms, rates, paces))
-    return snapshots
+    newest = first
+    for number in count(1):
+        yield newest
+        newest = _next_snapshot(newest, number, tick_ms, rates, paces)
 
 
 def _first_snapshot(shape: Shape, rng: random.Random) -> Snapshot:
