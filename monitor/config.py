@@ -12,6 +12,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from highwater.common.nearest import did_you_mean
 from highwater.common.units import BINARY_BYTES, parse_scaled
 from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
+from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
 
@@ -22,9 +23,12 @@ _LONGEST_TICK_S: Final = 300.0
 _EXAMPLE: Final = "bootstrap_servers: broker1:9092,broker2:9092"
 _VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
 _SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|keystore\.key", re.IGNORECASE)
+_SECRET_HEADER: Final = re.compile(r"auth|key|password|secret|token", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_LAST_PORT: Final = 65_535
+_MAIL_PORTS: Final = {MailTls.STARTTLS: 587, MailTls.TLS: 465, MailTls.NONE: 25}
 _Found = TypeVar("_Found")
 
 
@@ -65,6 +69,13 @@ class MetricsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertsConfig:
+    targets: tuple[Target, ...] = ()
+    address: str = ""
+    """Where people open the pages, for links in messages; empty for the address that is listened on."""
+
+
+@dataclass(frozen=True, slots=True)
 class MonitorConfig:
     bootstrap_servers: str
     name: str = ""
@@ -77,6 +88,7 @@ class MonitorConfig:
     web: WebConfig = WebConfig()
     history: HistoryConfig = HistoryConfig()
     metrics: MetricsConfig = MetricsConfig()
+    alerts: AlertsConfig = AlertsConfig()
 
     @property
     def shown_name(self) -> str:
@@ -105,7 +117,7 @@ def read_config(path: Path, yaml: Any, environment: Mapping[str, str]) -> Monito
 def listen_of(text: str) -> Listen:
     """Parse `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`. Raises SettingsError."""
     host, colon, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > 65_535 or (":" in host and not host.startswith("[")):
+    if not port.isdecimal() or int(port) > _LAST_PORT or (":" in host and not host.startswith("[")):
         raise SettingsError(f"{text!r} is not HOST:PORT")
     return Listen(host.strip("[]") if colon and host else LOOPBACK, int(port))
 
@@ -174,6 +186,9 @@ class _Part:
         location = (*self._location, key) if key else self._location
         raise SettingsError(f"{self._document.origin(location)}: {dotted(location)}: {what}")
 
+    def fail_with(self, error: SettingsError) -> NoReturn:
+        raise SettingsError(f"{self._document.origin(self._location)}: {error}") from None
+
     def check_keys(self, known: Iterable[str]) -> None:
         known = tuple(known)
         for key in self._value:
@@ -181,9 +196,7 @@ class _Part:
                 self.fail(key, f"unknown key{did_you_mean(key, known) or '; known here: ' + ', '.join(known)}")
 
     def part(self, key: str) -> _Part | None:
-        if key not in self._value:
-            return None
-        return _Part(self._document, self._environment, self._folder, (*self._location, key))
+        return self._inner(key) if key in self._value else None
 
     def text(self, key: str, default: str = "") -> str:
         """With values of the environment for `${NAME}`."""
@@ -209,6 +222,24 @@ class _Part:
             if _SECRET_NAME.search(name) and not is_file and "${" not in str(value):
                 inner.fail(name, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
         return {name: inner.text(name) for name in inner._value}
+
+    def secret(self, key: str) -> str:
+        """A text that must come from the environment."""
+        if key in self and "${" not in str(self._value[key]):
+            self.fail(key, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
+        return self.text(key)
+
+    def headers(self) -> dict[str, str]:
+        """All keys as texts; what a header such as Authorization holds must come from the environment."""
+        return {name: self.secret(name) if _SECRET_HEADER.search(name) else self.text(name) for name in self._value}
+
+    def parts(self, key: str) -> dict[str, _Part]:
+        """The mappings under `key`, by their names."""
+        outer = self.part(key)
+        return {} if outer is None else {str(name): outer._inner(name) for name in outer._value}
+
+    def _inner(self, key: Any) -> _Part:
+        return _Part(self._document, self._environment, self._folder, (*self._location, key))
 
     def several(self, key: str) -> tuple[str, ...]:
         value = self._value.get(key, [])
@@ -259,7 +290,7 @@ class _Part:
 
 
 def _config(root: _Part) -> MonitorConfig:
-    root.check_keys(("name", "bootstrap_servers", "client", "tick", "data", "web", "history", "metrics"))
+    root.check_keys(("name", "bootstrap_servers", "client", "tick", "data", "web", "history", "metrics", "alerts"))
     default = MonitorConfig("")
     tick_s = root.seconds("tick", default.tick_s)
     if not _SHORTEST_TICK_S <= tick_s <= _LONGEST_TICK_S:
@@ -273,6 +304,7 @@ def _config(root: _Part) -> MonitorConfig:
         web=_web(root.part("web")),
         history=_history(root.part("history")),
         metrics=_metrics(root.part("metrics")),
+        alerts=_alerts(root.part("alerts")),
     )
 
 
@@ -316,3 +348,47 @@ def _metrics(part: _Part | None) -> MetricsConfig:
         token_file=part.path("token_file"),
         has_partitions=part.switch("partitions", default=False),
     )
+
+
+def _alerts(part: _Part | None) -> AlertsConfig:
+    if part is None:
+        return AlertsConfig()
+    part.check_keys(("address", "webhooks", "mail"))
+    webhooks = [_webhook(name, each) for name, each in part.parts("webhooks").items()]
+    mails = [_mail(name, each) for name, each in part.parts("mail").items()]
+    return AlertsConfig((*webhooks, *mails), part.text("address"))
+
+
+def _webhook(name: str, part: _Part) -> Webhook:
+    part.check_keys(("url", "headers"))
+    headers = part.part("headers")
+    try:
+        return Webhook(name, part.text("url"), {} if headers is None else headers.headers())
+    except SettingsError as error:
+        part.fail_with(error)
+
+
+def _mail(name: str, part: _Part) -> Mail:
+    part.check_keys(("host", "port", "tls", "user", "password", "sender", "recipients"))
+    tls = part.text("tls", MailTls.STARTTLS.value)
+    if tls not in [each.value for each in MailTls]:
+        part.fail("tls", f"{tls!r} is none of {', '.join(each.value for each in MailTls)}")
+    port = part.text("port", str(_MAIL_PORTS[MailTls(tls)]))
+    if not port.isdecimal() or not 0 < int(port) <= _LAST_PORT:
+        part.fail("port", f"{port!r} is no port")
+    for key in ("host", "sender", "recipients"):
+        if key not in part:
+            part.fail("", f"has no {key}")
+    try:
+        return Mail(
+            name,
+            part.text("host"),
+            part.text("sender"),
+            part.several("recipients"),
+            int(port),
+            MailTls(tls),
+            part.text("user"),
+            part.secret("password"),
+        )
+    except SettingsError as error:
+        part.fail_with(error)

@@ -41,7 +41,7 @@ class Monitor:
         writer: HistoryWriter | None = None,
         told: Callable[[Snapshot, Figures], None] | None = None,
     ) -> None:
-        """told: called with each new view, such as by alerts."""
+        """told: called with each new view in a thread, one after the other, such as by alerts."""
         self._source = source
         self._writer = writer
         self._told = told
@@ -89,7 +89,8 @@ class Monitor:
         cost = self._cost(snapshot, began_s)
         self._state = replace(self._state, ticks=self._state.ticks + 1, error="", cost=cost)
         if self._told is not None:
-            self._told(snapshot, made)
+            # It may wait for a disk.
+            await asyncio.to_thread(self._told, snapshot, made)
         if self._writer is not None:
             tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost)
             self._writer.submit(tick)
