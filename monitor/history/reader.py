@@ -16,6 +16,7 @@ from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import Database, reason_of
 from highwater.monitor.history.kinds import CLUSTER, KINDS, Column, Kind, Nature, Tier, Value
 from highwater.monitor.history.tables import ENTITY, EVENT, MAXIMUM, MINIMUM, ROWS
+from highwater.monitor.history.tick import storable
 
 RATE: Final = ".rate"
 """Ends the name of a metric that is the rate of a counter: `end_offsets.rate`."""
@@ -139,7 +140,11 @@ class HistoryReader:
 
     def _entities(self, connection: Connection, kind: str, name: str) -> list[int]:
         """The ids of all that had this name, the oldest first."""
-        query = select(ENTITY.c.id).where(ENTITY.c.kind == kind, ENTITY.c.name == name).order_by(ENTITY.c.first_ms)
+        query = (
+            select(ENTITY.c.id)
+            .where(ENTITY.c.kind == kind, ENTITY.c.name == storable(name))
+            .order_by(ENTITY.c.first_ms)
+        )
         return [int(number) for (number,) in connection.execute(query)]
 
     def _all(self, query: Any) -> Sequence[Any]:

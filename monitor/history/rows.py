@@ -18,7 +18,7 @@ from highwater.monitor.history.kinds import (
     Value,
     group_partition_name,
 )
-from highwater.monitor.history.tick import EntityKey
+from highwater.monitor.history.tick import EntityKey, entity_key, storable
 from highwater.monitor.model import Broker, Snapshot, Topic
 
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
@@ -45,7 +45,7 @@ def rows_of(snapshot: Snapshot, figures: Figures, cost: Mapping[str, Value] | No
     cost: of the monitor itself, by the columns of CLUSTER.
     """
     return {
-        CLUSTER.name: {EntityKey(CLUSTER.name, snapshot.cluster, ""): _cluster(snapshot, figures, cost or {})},
+        CLUSTER.name: {entity_key(CLUSTER, snapshot.cluster): _cluster(snapshot, figures, cost or {})},
         BROKER.name: dict(_brokers(snapshot, figures)),
         TOPIC.name: dict(_topics(snapshot, figures)),
         GROUP.name: dict(_groups(snapshot, figures)),
@@ -89,7 +89,7 @@ def _brokers(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKey, 
             "disk_total_bytes": total,
             **(_metrics(known) if known is not None else {}),
         }
-        key = EntityKey(BROKER.name, str(node_id), "")
+        key = entity_key(BROKER, str(node_id))
         yield key, tuple(values.get(column.name) for column in BROKER.columns)
 
 
@@ -102,7 +102,7 @@ def _metrics(broker: Broker) -> dict[str, Value]:
 def _topics(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
     for name, topic in figures.topics.items():
         known = snapshot.topics.get(name)
-        yield EntityKey(TOPIC.name, name, topic.topic_id), _topic(topic, known)
+        yield entity_key(TOPIC, name, topic.topic_id), _topic(topic, known)
 
 
 def _topic(topic: TopicFigures, known: Topic | None) -> tuple[Value, ...]:
@@ -127,7 +127,7 @@ def _groups(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKey, t
     for name, group in figures.groups.items():
         known = snapshot.groups.get(name)
         yield (
-            EntityKey(GROUP.name, name, ""),
+            entity_key(GROUP, name),
             (
                 known.state.value if known is not None else None,
                 group.members,
@@ -144,7 +144,7 @@ def _partitions(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKe
     for name, topic in snapshot.topics.items():
         for partition, its_figures in zip(topic.partitions, figures.partitions.get(name, ()), strict=False):
             yield (
-                EntityKey(PARTITION.name, partition_name(*partition.key), topic.topic_id),
+                entity_key(PARTITION, partition_name(*partition.key), topic.topic_id),
                 (
                     partition.leader,
                     partition.leader_epoch,
@@ -161,8 +161,14 @@ def _group_partitions(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value
     for group, partitions in figures.group_partitions.items():
         for each in partitions:
             yield (
-                EntityKey(GROUP_PARTITION.name, group_partition_name(group, each.topic, each.partition), ""),
-                (each.committed_offset, each.lag, _seconds(each.lag_time), each.verdict.value, each.client_id),
+                entity_key(GROUP_PARTITION, group_partition_name(group, each.topic, each.partition)),
+                (
+                    each.committed_offset,
+                    each.lag,
+                    _seconds(each.lag_time),
+                    each.verdict.value,
+                    storable(each.client_id),
+                ),
             )
 
 

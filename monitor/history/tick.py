@@ -18,6 +18,17 @@ class EntityKey(NamedTuple):
     """A topic's id; empty for what cannot be made again under its name."""
 
 
+def storable(text: str) -> str:
+    """Return a name as every database takes it: PostgreSQL has no NUL, and nobody has half of a character."""
+    if text.isascii():
+        return text.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in text else text
+    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
+
+
+def entity_key(kind: Kind, name: str, incarnation: str = "") -> EntityKey:
+    return EntityKey(kind.name, storable(name), incarnation)
+
+
 @dataclass(frozen=True, slots=True)
 class Tick:
     at_ms: int

@@ -15,7 +15,7 @@ from highwater.monitor.history.database import Database, reason_of
 from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below, reopen
 from highwater.monitor.history.tables import ENTITY, EVENT, ROWS, upsert
-from highwater.monitor.history.tick import ChangedRows, EntityKey, Tick
+from highwater.monitor.history.tick import ChangedRows, EntityKey, Tick, storable
 
 DEFAULT_MAX_BYTES: Final = 4 << 30
 _MOST_WAITING_TICKS: Final = 4
@@ -154,11 +154,15 @@ def _event_row(event: Event) -> dict[str, Value]:
         "t": event.at_ms,
         "kind": event.kind.value,
         "entity_kind": event.entity,
-        "name": event.name,
-        "text": event.text,
-        "before": event.before,
-        "after": event.after,
+        "name": storable(event.name),
+        "text": storable(event.text),
+        "before": storable(event.before),
+        "after": storable(event.after),
     }
+
+
+def _reason(error: Exception) -> str:
+    return reason_of(error) if isinstance(error, SQLAlchemyError) else f"{type(error).__name__}: {error}"
 
 
 class HistoryWriter:
@@ -173,12 +177,9 @@ class HistoryWriter:
         self._events: list[Event] = []
         """Of ticks that were not written; they go with the next one."""
         self._is_closing = False
-        note = (
-            f"The history of before is damaged, and was set aside as {database.set_aside}."
-            if database.set_aside
-            else ""
-        )
-        self._state = HistoryState(database.shown, note=note)
+        aside = database.set_aside
+        self._note = f"The history of before is damaged, and was set aside as {aside}." if aside else ""
+        self._state = HistoryState(database.shown, note=self._note)
         self._thread = threading.Thread(target=self._run, name="history", daemon=True)
 
     @property
@@ -217,7 +218,7 @@ class HistoryWriter:
         carried = [*self._events, *tick.events]
         try:
             rows = self._writer.write(replace(tick, events=carried))
-        except SQLAlchemyError as error:
+        except Exception as error:  # whatever it is, the thread has to live and to tell it
             self._pause(tick, error)
             return
         self._events = []
@@ -229,15 +230,16 @@ class HistoryWriter:
             rows=state.rows + rows,
             paused_since_ms=None,
             reason="",
+            note=self._note,
         )
         try:
             self._writer.maintain(tick.at_ms)
-        except SQLAlchemyError as error:
-            self._state = replace(self._state, note=f"Old rows could not be summed up or deleted: {reason_of(error)}.")
+        except Exception as error:
+            self._state = replace(self._state, note=f"Old rows could not be summed up or deleted: {_reason(error)}.")
 
-    def _pause(self, tick: Tick, error: SQLAlchemyError) -> None:
+    def _pause(self, tick: Tick, error: Exception) -> None:
         since_ms = self._state.paused_since_ms
-        reason = reason_of(error)
+        reason = _reason(error)
         self._miss(tick)
         self._state = replace(self._state, paused_since_ms=tick.at_ms if since_ms is None else since_ms, reason=reason)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from highwater.monitor.alerts.targets import Mail, MailTls, Webhook
 from highwater.monitor.config import (
     DEFAULT_PORT,
     Listen,
@@ -41,6 +42,14 @@ metrics:
   listen: ":9100"
   token_file: token
   partitions: true
+alerts:
+  address: https://monitor.example/alerts
+  webhooks:
+    chat:
+      url: https://chat.example/${PASSWORD}
+      headers: {Authorization: "${PASSWORD}"}
+  mail:
+    oncall: {host: mail.example, sender: m@example.org, recipients: [a@example.org], user: m, password: "${PASSWORD}"}
 """
 
 
@@ -71,6 +80,16 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     assert config.metrics.listen == Listen("127.0.0.1", 9100)
     assert config.metrics.token_file == tmp_path / "token"
     assert config.metrics.has_partitions
+    chat, oncall = config.alerts.targets
+    assert isinstance(chat, Webhook)
+    assert (chat.name, chat.url, chat.headers) == (
+        "chat",
+        "https://chat.example/s3cret",
+        {"Authorization": "s3cret"},
+    )
+    assert isinstance(oncall, Mail)
+    assert (oncall.recipients, oncall.port, oncall.tls) == (("a@example.org",), 587, MailTls.STARTTLS)
+    assert "s3cret" not in repr(config.alerts)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Faults of the history's file: locked, full, damaged, newer, of another monitor, killed while it is written."""
+"""Faults of the history: locked, full, damaged, newer, of another monitor, killed in a write."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ from sqlalchemy import func, select
 
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
-from highwater.monitor.history.database import FILE_NAME, open_history, open_to_read
+from highwater.monitor.figures.cluster import derive
+from highwater.monitor.history.database import FILE_NAME, Database, open_history, open_to_read
 from highwater.monitor.history.kinds import Retention, Tier
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rollup import delete_old, keep_below
+from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tables import ROWS
+from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import HistoryWriter, TickWriter
 from tests.database_servers import PASSWORD, PASSWORD_IN_URL, running_postgresql
+from tests.monitor import clusters
 from tests.monitor.history.ticks import HOUR_MS, START_MS, tick
 from tests.waiting import wait_until
 
@@ -167,11 +171,53 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         open_to_read("sqlite", tmp_path)
 
 
+def hostile_tick(at_ms: int) -> Tick:
+    names = (*clusters.HOSTILE_NAMES, "a\0b", "half \ud800 of a character", "\0", "")
+    partition = ("orders", 0)
+    snapshot = clusters.snapshot(
+        topics=[clusters.topic("orders", clusters.partition("orders", end=9))],
+        groups=[clusters.group(name, {partition: 4}, clusters.member(name, partition)) for name in names],
+    )
+    event = Event(at_ms, EventKind.GROUP_NEW, "group", "a\0b", "a\0b appeared", "\ud800", "\0")
+    return Tick(at_ms, rows_of(snapshot, derive([snapshot])), [event])
+
+
+def check_hostile_names(database: Database) -> None:
+    for at_ms in (START_MS, START_MS + TICK_MS):
+        # A writer of its own, as after a restart: names are found again.
+        TickWriter(database).write(hostile_tick(at_ms))
+    reader = HistoryReader(database)
+    assert len(reader.names("group")) == len(clusters.HOSTILE_NAMES) + 4
+    for name in (*clusters.HOSTILE_NAMES, "a\0b", "half \ud800 of a character"):
+        points = reader.series("group", name, "lag", START_MS, START_MS + TICK_MS).points
+        assert {point.value for point in points} == {5.0}
+    assert [event.name for event in reader.events(START_MS)] == ["a\u2400b"] * 2
+
+
+def test_names_that_a_database_cannot_take_stop_nothing(tmp_path: Path) -> None:
+    database = open_history("sqlite", tmp_path)
+    check_hostile_names(database)
+    database.close()
+
+
+def test_a_fault_that_nobody_thought_of_pauses_the_history_alone(tmp_path: Path) -> None:
+    database = open_history("sqlite", tmp_path)
+    writer = HistoryWriter(database)
+    writer.start()
+    writer.submit(tick(START_MS, end_offsets=2**2000))
+    wait_until(lambda: writer.state.paused_since_ms is not None, "the pause")
+    writer.submit(tick(START_MS + TICK_MS))
+    wait_until(lambda: writer.state.written_ms == START_MS + TICK_MS, "the next tick")
+    writer.close()
+    database.close()
+
+
 WRITES_UNTIL_KILLED = """
 import sys
 from pathlib import Path
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.writer import TickWriter
+from tests.monitor import clusters
 from tests.database_servers import PASSWORD, PASSWORD_IN_URL, running_postgresql
 from tests.monitor.history.ticks import START_MS, tick
 writer = TickWriter(open_history("sqlite", Path(sys.argv[1])))
@@ -224,6 +270,8 @@ def test_postgresql_by_its_address_keeps_the_same_history(tmp_path: Path) -> Non
         assert "@" in database.shown
         assert PASSWORD not in database.shown
         assert PASSWORD_IN_URL not in database.shown
+        check_hostile_names(database)
+        delete_old(database, Retention(0, 0, 0, 0), START_MS + HOUR_MS)
         writer = TickWriter(database)
         for number in range(500):
             now_ms = START_MS + number * TICK_MS
