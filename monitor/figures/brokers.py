@@ -46,6 +46,8 @@ def tally(
         limit = min_isr(topic, default_min_isr)
         for partition, row in zip(topic.partitions, rows[topic.name], strict=True):
             in_sync = partition.in_sync_replicas
+            # Mostly only the leader's death changes anything; partitions are many.
+            is_tight = limit is None or len(in_sync) <= max(limit, 1)
             for broker in partition.replicas:
                 one = tallies.get(broker)
                 if one is None:
@@ -53,7 +55,8 @@ def tally(
                 one.replicas += 1
                 if broker not in in_sync:
                     one.out_of_sync += 1
-                one.loss.add(broker, partition, limit)
+                if is_tight or broker == partition.leader:
+                    one.loss.add(broker, partition, limit)
             for broker, size in partition.size_bytes.items():
                 if (one := tallies.get(broker)) is not None:
                     one.size_bytes += size

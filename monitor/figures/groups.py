@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -131,19 +132,16 @@ class GroupRows:
         return Level.UNKNOWN if is_idle and verdict in (LagVerdict.STOP, LagVerdict.LOSS) else verdict.level
 
     def _lag_time(self, committed_offset: int, number: int) -> Duration | None:
-        """Goes back no further than to the tick in which the end offset was not beyond the commit."""
-        times: list[int] = []
-        ends: list[int] = []
-        for tick in reversed(self._memory.ticks):
-            end = tick.ends[number]
-            if end != UNKNOWN:
-                times.append(tick.at_ms + tick.end_delays[number])
-                ends.append(end)
-                if end <= committed_offset:
-                    break
-        times.reverse()
-        ends.reverse()
-        return lag_time(committed_offset, times, ends)
+        ticks = self._memory.ticks
+        ends = [column[number] for column in self._ends]
+        if UNKNOWN in ends:
+            ticks = [tick for tick, end in zip(ticks, ends, strict=True) if end != UNKNOWN]
+            ends = [end for end in ends if end != UNKNOWN]
+        # The answers around the commit and the newest one decide; only their times are worked out.
+        right = bisect_right(ends, committed_offset)
+        chosen = sorted({max(0, right - 1), min(right, len(ends) - 1), len(ends) - 1})
+        times = [ticks[index].at_ms + ticks[index].end_delays[number] for index in chosen]
+        return lag_time(committed_offset, times, [ends[index] for index in chosen])
 
     def _track(self, number: int, series: int) -> Track:
         ends = [column[number] for column in self._ends]

@@ -12,6 +12,8 @@ _Z: Final = 1.959964
 _MOST_POINTS: Final = 12
 # Below, no order of the points is improbable enough for a 95 % interval.
 LEAST_POINTS: Final = 5
+# By the number of points: how many more pairs may rise than fall (or the other way round) by chance.
+_SPREADS: Final = [_Z * (count * (count - 1) * (2 * count + 5) / 18) ** 0.5 for count in range(_MOST_POINTS + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ def slope(times: Sequence[float], values: Sequence[float]) -> Slope | None:
     `times` rise. Of more than 12 points, 12 are taken at equal distances, the first and the last among them.
     """
     chosen = _chosen(len(times))
+    if len(chosen) < LEAST_POINTS:
+        return None
     slopes = sorted(
         (values[right] - values[left]) / (times[right] - times[left])
         for index, right in enumerate(chosen)
@@ -36,10 +40,9 @@ def slope(times: Sequence[float], values: Sequence[float]) -> Slope | None:
         if times[right] > times[left]
     )
     count = len(chosen)
-    if count < LEAST_POINTS or len(slopes) < LEAST_POINTS:
+    if len(slopes) < LEAST_POINTS:
         return None
-    spread = _Z * (count * (count - 1) * (2 * count + 5) / 18) ** 0.5
-    below = max(0, int((len(slopes) - spread) / 2))
+    below = max(0, int((len(slopes) - _SPREADS[count]) / 2))
     middle = len(slopes) // 2
     median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
     return Slope(median, slopes[below], slopes[len(slopes) - 1 - below])

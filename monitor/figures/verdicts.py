@@ -13,7 +13,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from itertools import pairwise
+from itertools import compress
+from operator import ne, sub
 from statistics import median
 from typing import Final
 
@@ -73,9 +74,8 @@ class Judgement:
 
 def commit_interval_ms(track: Track) -> float | None:
     """Return the median time between ticks in which the commit was seen to move; None if that was seldom."""
-    offsets = track.committed_offsets
-    moved = [track.times_ms[index] for index in range(1, len(offsets)) if offsets[index] != offsets[index - 1]]
-    intervals = [later - earlier for earlier, later in pairwise(moved)]
+    moved = list(compress(track.times_ms[1:], _moves(track)))
+    intervals = list(map(sub, moved[1:], moved))
     return median(intervals) if len(intervals) >= _LEAST_INTERVALS else None
 
 
@@ -125,20 +125,27 @@ def _rise(window: Track) -> Slope | None:
 
     Taken where the commit moved: between two commits lag rises in every group.
     """
-    offsets, ends = window.committed_offsets, window.end_offsets
-    if any(end <= commit for end, commit in zip(ends, offsets, strict=True)):
+    all_lags = list(map(sub, window.end_offsets, window.committed_offsets))
+    if min(all_lags) <= 0:
         return None
-    moved = [index for index in range(1, len(offsets)) if offsets[index] != offsets[index - 1]]
-    lags = [ends[index] - offsets[index] for index in moved]
+    moves = _moves(window)
+    lags = list(compress(all_lags[1:], moves))
     if not lags or lags[-1] <= lags[0]:
         return None
-    trend = slope([window.times_ms[index] / 1000 for index in moved], lags)
+    trend = slope([time_ms / 1000 for time_ms in compress(window.times_ms[1:], moves)], lags)
     return trend if trend is not None and trend.low > 0 else None
+
+
+def _moves(track: Track) -> list[bool]:
+    """For each tick but the first, whether the commit differs from that of the tick before."""
+    return list(map(ne, track.committed_offsets[1:], track.committed_offsets))
 
 
 def find_rewind(track: Track) -> Rewind | None:
     """Return the first step back of the commit that no later commit made good."""
-    offsets = track.committed_offsets
+    offsets = list(track.committed_offsets)
+    if sorted(offsets) == offsets:
+        return None
     highest_after = offsets[-1]
     found: Rewind | None = None
     for index in range(len(offsets) - 1, 0, -1):
