@@ -35,7 +35,8 @@ def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
 
 def _state(row: BrokerRow) -> str:
     controller = " (controller)" if row.figures.is_controller else ""
-    return cells.state(row.figures.level, ("alive" if row.figures.is_alive else "gone") + controller)
+    shown = cells.state(row.figures.level, ("alive" if row.figures.is_alive else "gone") + controller)
+    return shown + Markup(f'<br><span class="note">{escape(cells.visible(row.figures.sentence))}</span>')
 
 
 def _disk(row: BrokerRow) -> str:
@@ -61,7 +62,23 @@ _BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
         lambda r: r.broker.node_id,
         lambda r: cells.broker_link(r.broker.node_id),
     ),
-    Column("state", "State", Kind.TEXT, lambda r: r.figures.level.value, _state, lambda r: r.figures.level.rank),
+    Column(
+        "state",
+        "State",
+        Kind.TEXT,
+        lambda r: r.figures.level.value,
+        _state,
+        lambda r: r.figures.level.rank,
+        is_prose=True,
+    ),
+    Column(
+        "if_it_dies",
+        "If it dies",
+        Kind.TEXT,
+        _loss_sentence,
+        _loss,
+        is_prose=True,
+    ),
     Column(
         "address",
         "Address",
@@ -124,14 +141,6 @@ _BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
         lambda r: r.figures.bytes_out_per_s,
         lambda r: words.size_rate(r.figures.bytes_out_per_s),
         note="From the broker's own counter; – without its page of metrics.",
-    ),
-    Column(
-        "if_it_dies",
-        "If it dies",
-        Kind.TEXT,
-        _loss_sentence,
-        _loss,
-        is_prose=True,
     ),
     Column("is_controller", "Controller", Kind.YES_NO, lambda r: r.figures.is_controller, is_shown=False),
     Column("sentence", "What is wrong", Kind.TEXT, lambda r: r.figures.sentence, is_shown=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -10,10 +11,18 @@ from highwater.monitor.figures.rows import LagVerdict, Level
 from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS
 from highwater.reports.svg import readable
 
+# Marks that turn the direction of text: with them, a name can look like another one.
+_TURNS: Final = dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
+
+
+def visible(text: str) -> str:
+    """`text` with a sign in the place of each character that a reader could not see."""
+    return readable(text).translate(_TURNS)
+
 
 def name_text(name: str) -> Markup:
     """A name by itself in the direction of its letters, so that it cannot turn the text around it."""
-    return Markup(f"<bdi>{escape(readable(name) or '(empty)')}</bdi>")
+    return Markup(f"<bdi>{escape(visible(name) or '(empty)')}</bdi>")
 
 
 def link(path: str, key: str, name: str, text: str = "") -> Markup:
@@ -39,8 +48,8 @@ def state(level: Level, text: str = "") -> Markup:
     return Markup(f'<span class="state {LEVEL_CLASSES[level]}">{escape(text or LEVEL_WORDS[level])}</span>')
 
 
-def verdict(value: LagVerdict) -> Markup:
-    return state(value.level, value.value)
+def verdict(value: LagVerdict, level: Level) -> Markup:
+    return state(level, value.value)
 
 
 def joined(parts: list[Markup], separator: str = ", ") -> Markup:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from highwater.monitor.figures.distribution import FORMULAS
-from highwater.monitor.figures.rows import LagVerdict
+from highwater.monitor.figures.rows import Level
 from highwater.monitor.model import Topic
 from highwater.monitor.web import commands, history_charts
 from highwater.monitor.web.broker_tables import (
@@ -30,8 +30,8 @@ _WORST: Final = 5
 def overview(call: Call, seen: Seen) -> Response:
     figures = seen.figures
     lagging = sorted(
-        (row for row in figures.groups.values() if row.verdict is not LagVerdict.OK or row.lag),
-        key=lambda row: (row.verdict.level.rank, row.lag or 0),
+        (row for row in figures.groups.values() if row.level in (Level.WARN, Level.ERROR)),
+        key=lambda row: (row.level.rank, row.verdict.rank, row.lag or 0),
         reverse=True,
     )
     return render_cluster(

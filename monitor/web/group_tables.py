@@ -31,7 +31,7 @@ def groups_table(snapshot: Snapshot, figures: Figures) -> Table[GroupRow]:
         rows=rows,
         empty="The cluster has no consumer groups.",
         sort="-verdict",
-        level=lambda row: words.LEVEL_CLASSES[row.figures.verdict.level],
+        level=lambda row: words.LEVEL_CLASSES[row.figures.level],
     )
 
 
@@ -50,7 +50,8 @@ def _topics(row: GroupRow) -> str:
 
 
 def _verdict(row: GroupRow) -> str:
-    return cells.verdict(row.figures.verdict) + Markup(f'<br><span class="note">{escape(row.figures.sentence)}</span>')
+    sentence = Markup(f'<br><span class="note">{escape(cells.visible(row.figures.sentence))}</span>')
+    return cells.verdict(row.figures.verdict, row.figures.level) + sentence
 
 
 _GROUPS: Final[tuple[Column[GroupRow], ...]] = (
@@ -61,7 +62,7 @@ _GROUPS: Final[tuple[Column[GroupRow], ...]] = (
         Kind.TEXT,
         lambda r: r.figures.verdict.value,
         _verdict,
-        lambda r: r.figures.verdict.rank,
+        lambda r: (r.figures.level.rank, r.figures.verdict.rank, r.figures.lag or 0),
         is_prose=True,
     ),
     Column("state", "State", Kind.TEXT, lambda r: r.group.state.value),
@@ -100,6 +101,7 @@ _GROUPS: Final[tuple[Column[GroupRow], ...]] = (
         lambda r: len(r.figures.topics),
         is_prose=True,
     ),
+    Column("level", "Level", Kind.TEXT, lambda r: r.figures.level.value, is_shown=False),
     Column("partitions", "Partitions", Kind.NUMBER, lambda r: r.figures.partitions, is_shown=False),
     Column("no_commit", "Without a commit", Kind.NUMBER, lambda r: r.figures.no_commit, is_shown=False),
     Column("lost", "Lost", Kind.NUMBER, lambda r: r.figures.lost, is_shown=False),
@@ -124,7 +126,7 @@ def group_partitions_table(group: str, figures: Figures) -> Table[GroupPartition
         rows=figures.group_partitions.get(group, ()),
         empty="The group has no commit and no member has a partition.",
         sort="-lag",
-        level=lambda row: words.LEVEL_CLASSES[row.verdict.level],
+        level=lambda row: words.LEVEL_CLASSES[row.level],
     )
 
 
@@ -136,8 +138,8 @@ _PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
         "Verdict",
         Kind.TEXT,
         lambda r: r.verdict.value,
-        lambda r: cells.verdict(r.verdict),
-        lambda r: r.verdict.rank,
+        lambda r: cells.verdict(r.verdict, r.level),
+        lambda r: (r.level.rank, r.verdict.rank, r.lag or 0),
     ),
     Column("lag", "Lag", Kind.NUMBER, lambda r: r.lag, words.partition_lag, note="+≤n: overstated by at most n."),
     Column(

@@ -34,6 +34,7 @@ RANGES: Final[Mapping[str, int]] = {
 _DEFAULT_RANGE: Final = "6h"
 _CHART: Final = Size(580, 230)
 _SPARK: Final = (160, 32)
+_FREE_END: Final = 0.03
 _MOST_MARKS: Final = 8
 _MOST_EVENTS: Final = 2000
 _LAST_EVENTS: Final = 20
@@ -269,7 +270,9 @@ def _time_axis(from_ms: int, to_ms: int) -> Axis:
     ticks = tuple(
         (float(at), f"{datetime.fromtimestamp(at, UTC):{pattern}}") for at in range(first, int(high) + 1, step)
     )
-    return Axis("UTC", "s", "linear", low, high, tuple(tick for tick in ticks if low <= tick[0] <= high))
+    # The label of a tick at the very end would be cut off.
+    last = high - _FREE_END * (high - low)
+    return Axis("UTC", "s", "linear", low, high, tuple(tick for tick in ticks if low <= tick[0] <= last))
 
 
 def _spark(metric: Metric, points: Sequence[Point], span: tuple[int, int]) -> Markup:

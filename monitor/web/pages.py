@@ -18,7 +18,6 @@ from highwater.monitor.users import Role
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.routing import Call, Handler
 from highwater.monitor.web.tables import address
-from highwater.reports.svg import readable
 
 _TICKS_UNTIL_STALE: Final = 2
 _TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -43,7 +42,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         loader=FileSystemLoader(_TEMPLATES),
         auto_reload=False,
-        finalize=lambda value: readable(value) if type(value) is str else value,
+        finalize=lambda value: cells.visible(value) if type(value) is str else value,
     )
     made.globals["navigation"] = NAVIGATION
     made.globals.update(words=words, cells=cells, address_with=address_with, data_address=data_address)

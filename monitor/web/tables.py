@@ -29,7 +29,7 @@ class Column(Generic[Row]):
     value: Callable[[Row], Value]
     show: Callable[[Row], str] | None = None
     """The text or Markup of a page; without it the value in the words of its kind."""
-    order: Callable[[Row], Value] | None = None
+    order: Callable[[Row], Any] | None = None
     """What it is sorted by; without it the value."""
     note: str = ""
     """The formula or the meaning, for those who ask."""

@@ -135,5 +135,5 @@ def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
     if figures.never_catches_up:
         return "never at these rates"
     if not figures.lag:
-        return NONE if figures.lag is None else "caught up"
+        return NONE if figures.lag is None else "has read all"
     return time_ms(figures.catch_up_ms)
