@@ -13,6 +13,7 @@ import psutil
 from highwater.monitor.events import events_between
 from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
+from highwater.monitor.garbage import GarbageKeeper
 from highwater.monitor.history.kinds import Value
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
@@ -63,16 +64,18 @@ class Monitor:
         tick_s = self._state.tick_s
         number = 0
         due_s = time.monotonic()
-        while True:
-            await self._tick(number)
-            number += 1
-            due_s += tick_s
-            late_s = time.monotonic() - due_s
-            if late_s > 0:
-                missed = int(late_s // tick_s) + 1
-                self._state = replace(self._state, late_ticks=self._state.late_ticks + missed)
-                due_s += missed * tick_s
-            await asyncio.sleep(due_s - time.monotonic())
+        with GarbageKeeper() as garbage:
+            while True:
+                await self._tick(number)
+                garbage.settle()
+                number += 1
+                due_s += tick_s
+                late_s = time.monotonic() - due_s
+                if late_s > 0:
+                    missed = int(late_s // tick_s) + 1
+                    self._state = replace(self._state, late_ticks=self._state.late_ticks + missed)
+                    due_s += missed * tick_s
+                await asyncio.sleep(due_s - time.monotonic())
 
     async def _tick(self, number: int) -> None:
         began_s = time.monotonic()

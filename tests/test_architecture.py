@@ -50,11 +50,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "bench",
         "broker",
         "common",
+        "monitor",
         "pipeline",
         "reports",
         "spark_loadgen",
         "tests.broker",
         "tests.database_servers",
+        "tests.monitor",
         "tuning",
     ),
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.

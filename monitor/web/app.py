@@ -19,6 +19,7 @@ from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web import cluster_pages, data, login_pages, user_pages
 from highwater.monitor.web.guard import Guard, accept
+from highwater.monitor.web.pages import compile_templates
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.site import Settings, Site
 from highwater.monitor.web.static_files import TYPES, static_file
@@ -63,6 +64,7 @@ def make_app(
 ) -> Starlette:
     """`view` returns the newest snapshot with its figures, and None before the first one."""
     site = Site(view, history, users, settings, state)
+    compile_templates()
     table = {route.path: route for route in ROUTES}
     app = Starlette(
         routes=[_mounted(route) for route in ROUTES],

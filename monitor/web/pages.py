@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from highwater.common.units import wait_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.model import Snapshot
+from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.routing import Call, Handler
@@ -52,6 +53,12 @@ def environment() -> Environment:
     return made
 
 
+def compile_templates() -> None:
+    """So that the first reader of a page does not wait for it."""
+    for name in environment().list_templates():
+        environment().get_template(name)
+
+
 def render(call: Call, template: str, title: str, status: int = 200, **values: object) -> Response:
     text = environment().get_template(template).render(call=call, title=title, **values)
     response = Response(text, status, media_type="text/html")
@@ -80,11 +87,13 @@ class Seen:
     figures: Figures
     stale: str
     """Since when nothing new has come, as a sentence; empty while ticks come."""
+    failures: int
+    """Ticks without a snapshot, and ticks that the history missed: pages tell of them."""
 
     @property
     def tag(self) -> str:
         """The number alone would begin anew with the monitor."""
-        return f'"{self.snapshot.taken_at_ms}-{self.snapshot.number}{"-old" if self.stale else ""}"'
+        return f'"{self.snapshot.taken_at_ms}-{self.snapshot.number}-{self.failures}{"-old" if self.stale else ""}"'
 
 
 def look(call: Call) -> Seen | None:
@@ -97,7 +106,13 @@ def look(call: Call) -> Seen | None:
     stale = ""
     if age_s > _TICKS_UNTIL_STALE * settings.tick_s:
         stale = f"No news since {words.clock_time(snapshot.taken_at_ms)} ({wait_text(age_s)}): this is as it was."
-    return Seen(snapshot, figures, stale)
+    return Seen(snapshot, figures, stale, _failures(call.site.state()))
+
+
+def _failures(state: MonitorState | None) -> int:
+    if state is None:
+        return 0
+    return state.failed_ticks + (state.history.missed_ticks if state.history else 0)
 
 
 def of_cluster(section: str) -> Callable[[Callable[[Call, Seen], Response]], Handler]:

@@ -1,0 +1,40 @@
+"""Keeps snapshots out of garbage collection, which would stop every page for half a second."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import Final, Self
+
+_PAUSE_SHARE: Final = 0.001
+
+
+class GarbageKeeper:
+    """A context manager for the life of a monitor; `settle` is called at the end of each tick.
+
+    A snapshot of 10,000 topics is a million objects without a cycle: their counts alone free them, and a collection
+    that looks at all of them finds nothing. So there are no automatic collections, and what is there after a tick is
+    frozen. Cycles, such as those of exceptions, are looked for so seldom that it takes a thousandth of the time.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic_s = monotonic_s
+        self._due_s = -float("inf")
+
+    def __enter__(self) -> Self:
+        gc.disable()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        gc.unfreeze()
+        gc.enable()
+
+    def settle(self) -> None:
+        began_s = self._monotonic_s()
+        if began_s >= self._due_s:
+            gc.unfreeze()
+            gc.collect()
+            ended_s = self._monotonic_s()
+            self._due_s = ended_s + (ended_s - began_s) / _PAUSE_SHARE
+        gc.freeze()

@@ -1,0 +1,50 @@
+"""Snapshots stay out of garbage collection, and cycles do not stay in memory for ever."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+from highwater.monitor.garbage import GarbageKeeper
+
+
+class Thing:
+    other: Thing
+
+
+def test_what_is_there_when_a_tick_ends_is_not_looked_at_again() -> None:
+    with GarbageKeeper() as keeper:
+        snapshot = [Thing() for _ in range(1000)]
+        keeper.settle()
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() >= len(snapshot)
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+
+
+def test_a_snapshot_is_freed_when_another_takes_its_place() -> None:
+    thing = Thing()
+    seen = weakref.ref(thing)
+    with GarbageKeeper() as keeper:
+        keeper.settle()
+        del thing
+        assert seen() is None
+
+
+def test_a_cycle_is_freed_when_the_next_collection_is_due() -> None:
+    def clock() -> Iterator[float]:
+        # The first collection takes 2 s, so that the next one is due after 2,000 s.
+        yield from (0.0, 2.0, 2001.0, 2002.0, 2002.5)
+
+    times = clock()
+    with GarbageKeeper(lambda: next(times)) as keeper:
+        keeper.settle()
+        one = Thing()
+        one.other = one
+        seen = weakref.ref(one)
+        del one
+        keeper.settle()
+        assert seen() is not None
+        keeper.settle()
+        assert seen() is None
