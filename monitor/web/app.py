@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as StarletteRoute
 
+from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
@@ -61,9 +62,10 @@ def make_app(
     users: Users,
     settings: Settings,
     state: Callable[[], MonitorState | None] = lambda: None,
+    alerts: AlertKeeper | None = None,
 ) -> Starlette:
     """`view` returns the newest snapshot with its figures, and None before the first one."""
-    site = Site(view, history, users, settings, state)
+    site = Site(view, history, users, settings, state, alerts)
     compile_templates()
     table = {route.path: route for route in ROUTES}
     app = Starlette(

@@ -1,4 +1,4 @@
-"""The tables of brokers and of the monitor itself: brokers, directories, findings, sources."""
+"""The tables of brokers and of the monitor itself: brokers, directories, sources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from markupsafe import Markup, escape
 
 from highwater.common.units import NONE
 from highwater.monitor.figures.cluster import Figures
-from highwater.monitor.figures.rows import BrokerFigures, Finding
+from highwater.monitor.figures.rows import BrokerFigures
 from highwater.monitor.model import Broker, LogDirectory, Snapshot, SourceState
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.filters import Kind
@@ -168,22 +168,6 @@ _DIRECTORIES: Final[tuple[Column[LogDirectory], ...]] = (
     Column("total", "File system", Kind.BYTES, lambda r: r.total_bytes),
     Column("used", "Used", Kind.BYTES, _used),
     Column("usable", "Usable", Kind.BYTES, lambda r: r.usable_bytes),
-)
-
-
-def findings_table(figures: Figures) -> Table[Finding]:
-    rows = tuple(each for each in figures.findings if not each.is_near)
-    return Table("alerts", "Alerts", _FINDINGS, rows, "Nothing is wrong.", "-level")
-
-
-_FINDINGS: Final[tuple[Column[Finding], ...]] = (
-    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.name_text(r.sentence), is_prose=True),
-    Column(
-        "level", "Level", Kind.TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank
-    ),
-    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.name_text(r.subject or "the cluster")),
-    Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
-    Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
 )
 
 

@@ -10,10 +10,10 @@ from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.rows import Level
 from highwater.monitor.model import Topic
 from highwater.monitor.web import commands, history_charts
+from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import (
     brokers_table,
     directories_table,
-    findings_table,
     sources_table,
 )
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table
@@ -64,7 +64,19 @@ def groups(call: Call, seen: Seen) -> Response:
 
 @of_cluster("/alerts")
 def alerts(call: Call, seen: Seen) -> Response:
-    return _table_page(call, seen, findings_table(seen.figures), "/alerts")
+    keeper = call.site.alerts
+    return render_cluster(
+        call,
+        seen,
+        "alerts.html.j2",
+        "Alerts",
+        "/alerts",
+        findings=arrange(findings_table(seen.figures), call.query, "findings."),
+        alerts=arrange(alerts_table(keeper.open()), call.query) if keeper else None,
+        notices=arrange(notices_table(keeper.recent()), call.query, "notices.") if keeper else None,
+        targets=arrange(targets_table(keeper.targets()), call.query, "targets.") if keeper else None,
+        keeper_error=keeper.error if keeper else "",
+    )
 
 
 @of_cluster("/brokers")

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
-from highwater.monitor.web.broker_tables import brokers_table, directories_table, findings_table, sources_table
+from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
+from highwater.monitor.web.broker_tables import brokers_table, directories_table, sources_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table
 from highwater.monitor.web.history_charts import events_table
 from highwater.monitor.web.pages import Seen, of_cluster
@@ -62,11 +63,14 @@ def _broker(call: Call, seen: Seen) -> Any:
 
 TABLES: Final[Mapping[str, Maker]] = {
     "about/sources": lambda call, seen: sources_table(seen.snapshot),
-    "alerts": lambda call, seen: findings_table(seen.figures),
+    "alerts": lambda call, seen: alerts_table(call.site.alerts.open() if call.site.alerts else ()),
+    "alerts/notices": lambda call, seen: notices_table(call.site.alerts.recent() if call.site.alerts else ()),
+    "alerts/targets": lambda call, seen: targets_table(call.site.alerts.targets() if call.site.alerts else ()),
     "broker/config": _broker_config,
     "broker/directories": _directories,
     "brokers": lambda call, seen: brokers_table(seen.snapshot, seen.figures),
     "events": events_table,
+    "findings": lambda call, seen: findings_table(seen.figures),
     "group/members": _members,
     "group/partitions": _group_partitions,
     "groups": lambda call, seen: groups_table(seen.snapshot, seen.figures),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
@@ -50,6 +51,8 @@ class Site:
     settings: Settings
     state: Callable[[], MonitorState | None] = lambda: None
     """What the monitor says of itself; None where no monitor runs."""
+    alerts: AlertKeeper | None = None
+    """None where nobody keeps alerts: pages then show what is found in the newest snapshot alone."""
     accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))
     addresses: Throttle = field(default_factory=lambda: Throttle(ADDRESS))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx2
 from starlette.testclient import TestClient
 
+from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
@@ -56,7 +57,12 @@ def seen(shape: Shape) -> tuple[Snapshot, Figures]:
 
 
 @contextmanager
-def web_app(folder: Path, shape: Shape | None = SMALL, history: HistoryReader | None = None) -> Iterator[Web]:
+def web_app(
+    folder: Path,
+    shape: Shape | None = SMALL,
+    history: HistoryReader | None = None,
+    alerts: AlertKeeper | None = None,
+) -> Iterator[Web]:
     """With one user of each role, whose name is the role's. `shape=None`: before the first snapshot."""
     clock = Clock()
     users = Users(folder / "users.db", clock, CHEAP)
@@ -65,7 +71,8 @@ def web_app(folder: Path, shape: Shape | None = SMALL, history: HistoryReader | 
     settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
     view = None if shape is None else seen(shape)
     try:
-        yield Web(users, clock, TestClient(make_app(lambda: view, history, users, settings), ORIGIN), settings)
+        app = make_app(lambda: view, history, users, settings, alerts=alerts)
+        yield Web(users, clock, TestClient(app, ORIGIN), settings)
     finally:
         users.close()
 

@@ -13,7 +13,9 @@ from urllib.parse import quote
 import pytest
 from starlette.testclient import TestClient
 
+from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
+from highwater.monitor.figures.cluster import derive
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
@@ -25,7 +27,7 @@ from highwater.monitor.web.app import ROUTES
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.tables import as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table
-from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, UNIX_START_MS, Shape
+from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, UNIX_START_MS, Shape, window
 from tests.monitor.web.pages import Web, seen, web_app
 
 HOSTILE = Shape(brokers=4, topics=30, partitions=120, groups=40, hostile=True, ill=0.1)
@@ -258,3 +260,26 @@ def test_a_history_that_fails_is_said_and_the_rest_of_the_page_stays(tmp_path: P
         page = web.browser(Role.VIEWER).get("/topic?name=orders.region-00000.v1")
         assert page.status_code == 200
         assert "Partitions" in page.text
+
+
+def test_alerts_that_are_open_and_what_opened_and_closed_are_shown(tmp_path: Path) -> None:
+    keeper = AlertKeeper(tmp_path)
+    snapshots = window(HOSTILE, ticks=30)
+    for number in range(1, len(snapshots)):
+        keeper.told(snapshots[number], derive(snapshots[max(0, number - 3) : number + 1]))
+    assert keeper.open()
+    with web_app(tmp_path, HOSTILE, alerts=keeper) as web:
+        viewer = web.browser(Role.VIEWER)
+        page = Elements(viewer.get("/alerts").text).text
+        assert keeper.open()[0].sentence in page
+        assert "opened" in page
+        opened = viewer.get("/api/v1/alerts").json()["rows"]
+        assert [row["subject"] for row in opened] == [alert.subject for alert in keeper.open()][:50]
+        assert viewer.get("/api/v1/alerts/notices").json()["rows"][0]["change"] == "opened"
+        assert viewer.get("/api/v1/findings").json()["rows"]
+
+
+def test_without_a_keeper_of_alerts_the_page_shows_what_is_found(viewer: TestClient) -> None:
+    page = viewer.get("/alerts").text
+    assert "Found in the newest snapshot" in page
+    assert "Opened and closed" not in page

@@ -1,0 +1,103 @@
+"""The tables of alerts: those that are open, what opened and closed, and what is found now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from highwater.monitor.alerts.delivery import TargetState
+from highwater.monitor.alerts.machine import Alert, Change, Notice
+from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.rows import Finding, Level
+from highwater.monitor.web import cells, words
+from highwater.monitor.web.filters import Kind
+from highwater.monitor.web.tables import Column, Table
+
+_CHANGE_LEVELS: Final = {Change.OPENED: Level.WARN, Change.RAISED: Level.ERROR, Change.CLOSED: Level.OK}
+
+
+def alerts_table(alerts: Sequence[Alert]) -> Table[Alert]:
+    return Table(
+        name="alerts",
+        title="Open alerts",
+        columns=_ALERTS,
+        rows=alerts,
+        empty="No alert is open.",
+        level=lambda row: words.LEVEL_CLASSES[row.level],
+    )
+
+
+_ALERTS: Final[tuple[Column[Alert], ...]] = (
+    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.name_text(r.sentence), is_prose=True),
+    Column(
+        "level",
+        "Level",
+        Kind.TEXT,
+        lambda r: r.level.value,
+        lambda r: cells.state(r.level),
+        lambda r: r.level.rank,
+        note="The worst since the alert opened.",
+    ),
+    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.name_text(r.subject or "the cluster")),
+    Column("opened", "Open since", Kind.NUMBER, lambda r: r.opened_at_ms, lambda r: words.clock_time(r.opened_at_ms)),
+    Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
+    Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
+)
+
+
+def notices_table(notices: Sequence[Notice]) -> Table[Notice]:
+    empty = "No alert has opened or closed since the start of the monitor."
+    return Table("alerts/notices", "Opened and closed", _NOTICES, notices, empty)
+
+
+_NOTICES: Final[tuple[Column[Notice], ...]] = (
+    Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
+    Column(
+        "change",
+        "Change",
+        Kind.TEXT,
+        lambda r: r.change.value,
+        lambda r: cells.state(_CHANGE_LEVELS[r.change], r.change.value),
+    ),
+    Column("reason", "Reason", Kind.TEXT, lambda r: r.reason, lambda r: cells.name_text(r.reason), is_prose=True),
+    Column(
+        "subject",
+        "Of",
+        Kind.TEXT,
+        lambda r: r.alert.subject,
+        lambda r: cells.name_text(r.alert.subject or "the cluster"),
+    ),
+    Column("rule", "Rule", Kind.TEXT, lambda r: r.alert.kind.value),
+)
+
+
+def targets_table(targets: Sequence[TargetState]) -> Table[TargetState]:
+    empty = "Alerts are sent to nobody: the configuration names no target."
+    return Table("alerts/targets", "Sent to", _TARGETS, targets, empty)
+
+
+_TARGETS: Final[tuple[Column[TargetState], ...]] = (
+    Column("target", "Target", Kind.TEXT, lambda r: r.name, lambda r: cells.name_text(r.name)),
+    Column("sent", "Sent", Kind.NUMBER, lambda r: r.sent),
+    Column("waiting", "Waiting", Kind.NUMBER, lambda r: r.waiting),
+    Column("lost", "Given up", Kind.NUMBER, lambda r: r.lost),
+    Column(
+        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.name_text(r.error or "none"), is_prose=True
+    ),
+)
+
+
+def findings_table(figures: Figures) -> Table[Finding]:
+    rows = tuple(each for each in figures.findings if not each.is_near)
+    return Table("findings", "Found in the newest snapshot", _FINDINGS, rows, "Nothing is wrong.", "-level")
+
+
+_FINDINGS: Final[tuple[Column[Finding], ...]] = (
+    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.name_text(r.sentence), is_prose=True),
+    Column(
+        "level", "Level", Kind.TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank
+    ),
+    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.name_text(r.subject or "the cluster")),
+    Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
+    Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
+)
