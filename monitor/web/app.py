@@ -18,7 +18,7 @@ from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role, Users
-from highwater.monitor.web import cluster_pages, data, login_pages, user_pages
+from highwater.monitor.web import cluster_pages, data, health, login_pages, user_pages
 from highwater.monitor.web.guard import Guard, accept
 from highwater.monitor.web.pages import compile_templates
 from highwater.monitor.web.routing import Route
@@ -27,6 +27,8 @@ from highwater.monitor.web.static_files import TYPES, static_file
 
 ROUTES: Final = (
     *(Route(f"/static/{name}", None, static_file) for name in TYPES),
+    Route("/healthz", None, health.alive),
+    Route("/readyz", None, health.ready),
     Route("/login", None, login_pages.login_form, login_pages.login),
     Route("/setup", None, login_pages.set_up_form, login_pages.set_up),
     Route("/", Role.VIEWER, cluster_pages.overview),

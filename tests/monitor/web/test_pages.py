@@ -131,6 +131,8 @@ def test_before_the_first_snapshot_every_page_says_so(tmp_path: Path) -> None:
         viewer = web.browser(Role.VIEWER)
         assert "has not looked at the cluster yet" in viewer.get("/").text
         assert viewer.get("/topics").status_code == 503
+        assert web.browser().get("/healthz").text == "ok\n"
+        assert web.browser().get("/readyz").status_code == 503
         assert viewer.get("/api/v1/topics").json()["error"].startswith("The monitor has not looked")
 
 
@@ -146,6 +148,9 @@ def test_an_old_snapshot_says_since_when(web: Web, viewer: TestClient) -> None:
         assert old.status_code == 200
         assert "No news since" in old.text
         assert viewer.get("/api/v1/topics").json()["is_stale"] is True
+        assert web.browser().get("/readyz").status_code == 503
+        web.clock.now_s = taken_s
+        assert web.browser().get("/readyz").status_code == 200
     finally:
         web.clock.now_s = UNIX_START_MS / 1000 + 60
 
