@@ -100,7 +100,8 @@ def figures(memory: Memory) -> Figures:
     tallies = tally(newest, partitions, default)
     brokers = {node_id: broker_figures(broker, memory, tallies) for node_id, broker in newest.brokers.items()}
     totals = _totals(newest, topics, brokers, groups)
-    found = findings(newest, totals, brokers, topics, groups)
+    tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
+    found = findings(newest, totals, brokers, topics, groups, tick_ms)
     level, sentence = verdict(newest, totals, found)
     return Figures(
         cluster=newest.cluster,
@@ -150,7 +151,6 @@ def _totals(
     health = HealthCount()
     for topic in topics.values():
         health.add(topic.health)
-    verdicts = Counter(row.verdict for row in groups.values() if row.level is not Level.UNKNOWN or not _is_idle(row))
     return Totals(
         brokers=len(brokers),
         brokers_alive=sum(row.is_alive for row in brokers.values()),
@@ -158,7 +158,10 @@ def _totals(
         partitions=sum(row.partitions for row in topics.values()),
         replicas=sum(len(one.replicas) for topic in snapshot.topics.values() for one in topic.partitions),
         groups=len(groups),
-        groups_by_verdict=verdicts,
+        groups_by_verdict=Counter(row.verdict for row in groups.values()),
+        unjudged_groups=sum(
+            row.verdict is LagVerdict.UNKNOWN and row.no_commit < row.partitions for row in groups.values()
+        ),
         idle_groups=sum(_is_idle(row) for row in groups.values()),
         health=health.frozen(),
         produced_offsets=_sum(row.produced_offsets for row in topics.values()),

@@ -17,7 +17,7 @@ from highwater.monitor.figures.rows import (
     TopicFigures,
     Totals,
 )
-from highwater.monitor.model import Snapshot
+from highwater.monitor.model import Snapshot, SourceState
 
 # Closing needs more than opening, so that a value at the limit does not open and close an alert again and again.
 DISK_NEAR_PERCENT: Final = 17.0
@@ -27,6 +27,9 @@ DISK_FULL_ERROR_MS: Final = 4 * _HOUR_MS
 LOSS_WARN_MS: Final = 24 * _HOUR_MS
 LOSS_ERROR_MS: Final = _HOUR_MS
 _NEAR: Final = 1.25
+# Some sources are asked in every fourth tick.
+SILENT_AFTER_MS: Final = 90_000
+SILENT_AFTER_TICKS: Final = 6
 _NAMES_SHOWN: Final = 3
 KAFKA: Final = "kafka"
 _CONTROLLERS: Final = "kafka_controller_kafkacontroller_activecontrollercount"
@@ -39,10 +42,11 @@ def findings(
     brokers: Mapping[int, BrokerFigures],
     topics: Mapping[str, TopicFigures],
     groups: Mapping[str, GroupFigures],
+    tick_ms: int,
 ) -> tuple[Finding, ...]:
-    """Return all findings, the worst first."""
+    """Return all findings, the worst first. `tick_ms` is the time since the tick before, 0 in the first one."""
     found = [
-        *_of_sources(snapshot),
+        *_of_sources(snapshot, tick_ms),
         *_of_controller(snapshot),
         *_of_partitions(totals, topics),
         *(finding for row in brokers.values() for finding in _of_broker(snapshot, row)),
@@ -89,9 +93,12 @@ def _unknown(snapshot: Snapshot, totals: Totals) -> Iterator[str]:
     failed_groups = sum(bool(group.error) for group in snapshot.groups.values())
     if failed_groups:
         yield f"members or commits of {plural(failed_groups, 'group')}"
-    young = totals.groups_by_verdict.get(LagVerdict.UNKNOWN, 0) - failed_groups
-    if young > 0:
-        yield f"how well {plural(young, 'group')} keep up"
+    if totals.unjudged_groups:
+        keep = "keeps" if totals.unjudged_groups == 1 else "keep"
+        yield f"how well {plural(totals.unjudged_groups, 'group')} {keep} up"
+    for source in snapshot.sources.values():
+        if source.error:
+            yield f"a part of {source.name} ({source.error.rstrip('. ')})"
 
 
 def _badness(finding: Finding) -> tuple[bool, int, int, str]:
@@ -100,9 +107,9 @@ def _badness(finding: Finding) -> tuple[bool, int, int, str]:
     return finding.is_near, -finding.level.rank, -1 if is_stale else _KIND_RANKS[finding.kind], finding.subject
 
 
-def _of_sources(snapshot: Snapshot) -> Iterator[Finding]:
+def _of_sources(snapshot: Snapshot, tick_ms: int) -> Iterator[Finding]:
     for source in snapshot.sources.values():
-        if not source.error:
+        if not _is_silent(snapshot, source, tick_ms):
             continue
         level = Level.ERROR if source.name == KAFKA else Level.WARN
         if source.as_of_ms is None:
@@ -112,6 +119,17 @@ def _of_sources(snapshot: Snapshot) -> Iterator[Finding]:
             since = f"What is shown of it is {age} old."
         sentence = f"Source {source.name} does not answer: {_clause(source.error)} {since}"
         yield Finding(FindingKind.SOURCE_SILENT, level, f"source {source.name}", sentence)
+
+
+def _is_silent(snapshot: Snapshot, source: SourceState, tick_ms: int) -> bool:
+    """False too if it answered in part, or lately: some sources are not asked in each tick."""
+    if not source.error:
+        return False
+    if source.as_of_ms is None:
+        return True
+    if source.name == KAFKA and snapshot.brokers and all(broker.error for broker in snapshot.brokers.values()):
+        return True
+    return snapshot.taken_at_ms - source.as_of_ms > max(SILENT_AFTER_MS, SILENT_AFTER_TICKS * tick_ms)
 
 
 def _of_controller(snapshot: Snapshot) -> Iterator[Finding]:

@@ -355,6 +355,8 @@ class Totals:
     replicas: int
     groups: int
     groups_by_verdict: Mapping[LagVerdict, int]
+    unjudged_groups: int
+    """With a commit, and not seen for long enough for a verdict, or an offset is not known."""
     idle_groups: int
     """With unread records, without a reader, and never seen to be read: their level is UNKNOWN."""
     health: Health

@@ -117,6 +117,8 @@ def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
     seen_ms = track.times_ms[-1] - track.times_ms[0]
     if seen_ms < LEAST_STANDSTILL_MS:
         return Judgement(LagVerdict.UNKNOWN, f"Seen for {_time(seen_ms)} only: too short for a verdict. {records}.")
+    if stands_ms:
+        return Judgement(LagVerdict.OK, f"No commit came for {_time(stands_ms)}, which is not long for it: {records}.")
     return Judgement(LagVerdict.OK, f"It reads, and lag does not rise for certain: {records}.")
 
 

@@ -105,11 +105,30 @@ def test_what_is_not_known_is_named() -> None:
 def test_a_silent_source_comes_first() -> None:
     old = replace(ticks(1)[0], taken_at_ms=1_000_000)
     silent = replace(old, sources={"kafka": SourceState("kafka", 880_000, error="connection refused")}, controller=None)
+    silent_soon = replace(silent, brokers={0: replace(broker(0), error="connection refused")}, taken_at_ms=881_000)
+    assert derive([silent_soon]).sentence.startswith("Source kafka does not answer: connection refused.")
     figures = derive([silent])
     assert figures.level is Level.ERROR
     assert figures.sentence == (
         "Source kafka does not answer: connection refused. What is shown of it is 2 min old. 1 more thing is not well."
     )
+
+
+@pytest.mark.parametrize("name", ["kafka", "kafka log directories"])
+def test_a_source_that_answers_in_part_or_seldom_is_not_silent(name: str) -> None:
+    one = ticks(8, members=(READER,))[-1]
+    state = SourceState(name, one.taken_at_ms - 60_000, error="broker 2 did not answer")
+    figures = derive([*ticks(7, members=(READER,)), replace(one, sources={name: state})])
+    assert (figures.level, figures.findings) == (Level.UNKNOWN, ())
+    assert figures.sentence.endswith(f"Not known: a part of {name} (broker 2 did not answer).")
+    late = replace(one, sources={name: replace(state, as_of_ms=one.taken_at_ms - 91_000)})
+    assert kinds(derive([late])) == [FindingKind.SOURCE_SILENT]
+
+
+def test_a_group_that_commits_nothing_is_no_riddle() -> None:
+    made = replace(ticks(1)[0], groups={"billing": group("billing", {}, READER)})
+    assert derive([made]).level is Level.OK
+    assert derive(ticks(1, members=(READER,), lag=10)).sentence.endswith("Not known: how well 1 group keeps up.")
 
 
 def test_the_worst_thing_is_said_first() -> None:
