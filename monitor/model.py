@@ -30,6 +30,8 @@ class SourceState:
     """In this tick."""
     received_bytes: int = 0
     duration_ms: float = 0.0
+    late_answers: int = 0
+    """Answers that came in this tick after their time was over; they were dropped."""
 
 
 @dataclass(frozen=True, slots=True)

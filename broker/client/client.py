@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from highwater.broker.client.connection import Connection, Traffic, connect
 from highwater.broker.client.errors import ClientError
@@ -48,6 +48,10 @@ class Client:
         if len(reasons) == 1:
             raise reasons[0]
         raise ClientError("no broker answers: " + "; ".join(map(str, reasons)), api=request.name)
+
+    async def serves(self, address: Address, request: Request[Any]) -> bool:
+        """Whether this broker serves a version of the request that this client knows."""
+        return (await self._connection(address)).serves(request)
 
     async def close(self) -> None:
         """Close every connection. The next `ask` makes new ones."""

@@ -66,6 +66,10 @@ class Connection:
             and len(self._exchange.pending) == len(self._waiting)
         )
 
+    def serves(self, request: Request[Any]) -> bool:
+        assert self._exchange.session is not None
+        return request.version_for(self._exchange.session.versions) is not None
+
     async def ask(self, request: Request[Answer], timeout_s: float) -> Answer:
         """Send a request and return its answer. An answer that comes later than `timeout_s` is dropped."""
         if self._failure is not None:
