@@ -18,8 +18,10 @@ from typer.exceptions import TyperException
 ROOMS: Final = {
     "bench": ("highwater.bench.cli", "app"),
     "broker": ("highwater.broker.cli", "app"),
+    "monitor": ("highwater.monitor.cli", "app"),
     "pipeline": ("highwater.pipeline.cli", "app"),
     "report": ("highwater.reports.cli", "report"),
+    "top": ("highwater.monitor.cli", "top"),
     "tune": ("highwater.tuning.cli", "app"),
 }
 # Verbs that one room brings to another's commands, by the group that they join: the two do not know each other.
@@ -53,8 +55,11 @@ GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]]
 # pydantic is no sign of one, as typer brings that too.
 EXTRAS: Final = {
     "bench": frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"}),
+    "monitor": frozenset({"jinja2", "markupsafe", "sqlalchemy", "starlette", "uvicorn", "yaml"}),
     "pipeline": frozenset({"google", "numpy", "pandas", "pyarrow", "pyspark", "yaml"}),
 }
+# Which extras a command may lack, the nearest first. Live figures, a part of bench, need both.
+_EXTRAS_OF: Final = {"monitor": ("monitor", "pipeline"), "pipeline": ("pipeline", "bench"), "top": ("monitor",)}
 
 
 class _Rooms(TyperGroup):
@@ -150,8 +155,7 @@ def main() -> None:
             typer.echo(f"error: {message}", err=True)
         status = error.exit_code
     except ModuleNotFoundError as error:
-        # Live figures, a part of bench, need both.
-        order = ("pipeline", "bench") if sys.argv[1:2] == ["pipeline"] else ("bench", "pipeline")
+        order = _EXTRAS_OF.get(sys.argv[1] if sys.argv[1:] else "", ("bench", "pipeline"))
         package = (error.name or "").partition(".")[0]
         extra = next((name for name in order if package in EXTRAS[name]), None)
         if extra is None:

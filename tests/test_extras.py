@@ -1,4 +1,4 @@
-"""What works without the extras `bench` and `pipeline`: a host of brokers has neither Spark nor the instrument."""
+"""What works without the extras: a host of brokers has neither Spark nor the instrument."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Missing())
 """
-WITHOUT = f"MISSING = {sorted(EXTRAS['bench'] | EXTRAS['pipeline'])}\n{WITHOUT_SOME}"
+WITHOUT = f"MISSING = {sorted(frozenset().union(*EXTRAS.values()))}\n{WITHOUT_SOME}"
 MAIN = f"{WITHOUT}\nfrom highwater.cli import main; main()"
 # Without a broker, it comes as far as its database.
 OPEN_ONE = """
@@ -58,6 +58,9 @@ def test_the_broker_and_the_tuner_need_nothing_of_it() -> None:
         (("report", "results/none"), "bench"),
         (("tune", "prove", "--plan", "vm.swappiness=60:1"), "bench"),
         (("pipeline", "run", "examples/windows.yaml"), "pipeline"),
+        (("monitor", "serve", "-b", "127.0.0.1:9"), "monitor"),
+        (("monitor", "top", "-b", "127.0.0.1:9", "--once"), "monitor"),
+        (("top", "-b", "127.0.0.1:9", "--once"), "monitor"),
     ],
 )
 def test_what_needs_one_says_so_in_one_line(tmp_path: Path, arguments: tuple[str, ...], extra: str) -> None:
@@ -102,7 +105,14 @@ def test_live_figures_need_both_and_other_reports_do_not(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--help",), ("broker", "--help"), ("tune", "list"), ("bench", "--help"), ("pipeline", "run", "--help")],
+    [
+        ("--help",),
+        ("broker", "--help"),
+        ("tune", "list"),
+        ("bench", "--help"),
+        ("pipeline", "run", "--help"),
+        ("monitor", "serve", "--help"),
+    ],
 )
 def test_help_and_the_other_rooms_come_without_them(arguments: tuple[str, ...]) -> None:
     done = run(MAIN, *arguments)
@@ -124,7 +134,7 @@ def test_a_consumer_without_spark_needs_the_extra_database_alone(tmp_path: Path)
     assert (done.returncode, done.stdout) == (0, "opened\n"), done.stderr
 
 
-@pytest.mark.parametrize("extras", [("bench", "observe"), ("pipeline",)])
+@pytest.mark.parametrize("extras", [("bench", "observe"), ("pipeline",), ("monitor",)])
 def test_an_extra_is_known_by_the_names_it_is_imported_by(extras: tuple[str, ...]) -> None:
     wanted = {canonicalize_name(each.name) for extra in extras for each in requirements_of(extra)}
     imported = {

@@ -1,0 +1,272 @@
+"""The commands `highwater monitor …` and `highwater top`; what they need is imported when they run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from highwater.monitor.config import MonitorConfig, read_config, with_options
+from highwater.monitor.errors import MonitorError, SettingsError
+
+if TYPE_CHECKING:
+    from highwater.monitor.users import Users
+
+EXIT_USAGE: Final = 2
+EXIT_INTERRUPTED: Final = 130
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="See what a cluster does, what it did, and what is wrong.\n\n"
+    "Exit codes: 0 done; 1 the cluster has an error (top --once); 2 bad input or set-up; 130 interrupted.",
+)
+user_app = typer.Typer(no_args_is_help=True, help="Who may log in to the pages.")
+app.add_typer(user_app, name="user")
+
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server", "-b", metavar="HOST:PORT,...", help="Brokers to ask first; one that answers is enough."
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A file of client properties, named as in librdkafka."),
+]
+ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The monitor's YAML file.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", help="Where users and history are; by default a folder of yours for each cluster."
+    ),
+]
+
+
+@contextmanager
+def _reporting() -> Iterator[None]:
+    """Turn an error into one line and an exit status."""
+    from highwater.monitor.users import UsersError
+
+    try:
+        yield
+        sys.stdout.flush()
+    except (MonitorError, UsersError) as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(EXIT_USAGE) from None
+    except BrokenPipeError:
+        # The reader closed the output. Python flushes it once more at exit, which must not fail.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+
+
+@app.command()
+def serve(
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    config: ConfigFile = None,
+    listen: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where pages are; 127.0.0.1:9644 by default.")
+    ] = None,
+    data: Data = None,
+    tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve the pages over TLS.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy on this host has TLS, and its headers are trusted.")
+    ] = False,
+) -> None:
+    """Watch a cluster, keep its history, and serve the pages, until SIGTERM or Ctrl-C.
+
+    Prints the address, and a link for the first login while there are no users.
+    """
+    with _reporting():
+        from highwater.monitor.serve_command import serve as run
+
+        found = with_options(
+            _config(bootstrap, config),
+            listen=listen,
+            data=data,
+            tls_certificate=tls_certificate,
+            tls_key=tls_key,
+            is_behind_proxy=behind_proxy,
+            client=_properties(command_config),
+        )
+        run(found, os.environ)
+
+
+@app.command()
+def top(
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    config: ConfigFile = None,
+    once: Annotated[bool, typer.Option("--once", help="Print it once, in full, and end.")] = False,
+    interval: Annotated[float, typer.Option(min=1, max=300, help="Seconds between two looks.")] = 5.0,
+) -> None:
+    """Show the cluster in the terminal: what is wrong first, then brokers, groups and topics.
+
+    It needs no `monitor serve`, and writes nothing. With --once: exit status 1 if something is an error.
+    """
+    with _reporting():
+        from highwater.monitor.top_command import run
+
+        found = with_options(_config(bootstrap, config), client=_properties(command_config))
+        is_well = run(found, is_once=once, interval_s=interval)
+    if not is_well:
+        raise typer.Exit(1)
+
+
+@app.command()
+def demo(
+    brokers: Annotated[int, typer.Option(min=1, max=5, help="How many.")] = 3,
+    listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where pages are; port 0 takes a free one.")] = (
+        "127.0.0.1:9644"
+    ),
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the browser, if there is one.")] = True,
+) -> None:
+    """Start a small cluster with load, and the monitor on it; Ctrl-C ends all of it and removes its files."""
+    with _reporting():
+        from highwater.monitor.demo import run
+
+        run(brokers, listen, opens_browser=browser)
+
+
+@app.command("export")
+def export(
+    parquet: Annotated[Path, typer.Option(metavar="FOLDER", help="Where to write a Parquet file for each table.")],
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    data: Data = None,
+) -> None:
+    """Write the history as files that others can read, while the monitor runs or not.
+
+    Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data).
+    """
+    with _reporting():
+        from highwater.common.units import count_text
+        from highwater.monitor.history.database import open_to_read
+        from highwater.monitor.history.export import export_parquet
+
+        found = _data_config(bootstrap, config, data)
+        database = open_to_read(found.history.address, found.folder(os.environ))
+        try:
+            for path, rows in export_parquet(database, parquet):
+                typer.echo(f"{path}: {count_text(rows)} rows")
+        finally:
+            database.close()
+
+
+# -- Users -------------------------------------------------------------------------------------------------------------
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+
+
+@user_app.command("add")
+def add_user(
+    name: Name,
+    role: Annotated[str, typer.Option(help="viewer, operator or admin.")] = "viewer",
+    password_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Its first line is the password; else it is asked for.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    data: Data = None,
+) -> None:
+    """Let somebody log in. Name the monitor as for `serve`: by -b, -c or --data."""
+    with _reporting(), _users(bootstrap, config, data) as users:
+        from highwater.common.nearest import did_you_mean
+        from highwater.monitor.users import Role
+
+        roles = {each.title: each for each in Role}
+        if role not in roles:
+            hint = did_you_mean(role, roles) or f"; use one of {', '.join(roles)}"
+            raise SettingsError(f"--role {role}: there is no such role{hint}")
+        users.add(name, _password(password_file), roles[role])
+        typer.echo(f"{name} may log in as {role}")
+
+
+@user_app.command("list")
+def list_users(bootstrap: Bootstrap = None, config: ConfigFile = None, data: Data = None) -> None:
+    """Print who may log in."""
+    with _reporting(), _users(bootstrap, config, data) as users:
+        found = users.users()
+        for each in found:
+            typer.echo(f"{each.name}\t{each.role.title}{chr(9) + 'disabled' if each.is_disabled else ''}")
+        if not found:
+            typer.echo("There are no users: `highwater monitor serve` prints a link for the first login.", err=True)
+
+
+@user_app.command("remove")
+def remove_user(name: Name, bootstrap: Bootstrap = None, config: ConfigFile = None, data: Data = None) -> None:
+    """Remove a user and end the user's sessions."""
+    with _reporting(), _users(bootstrap, config, data) as users:
+        users.remove(name)
+        typer.echo(f"{name} is removed")
+
+
+@contextmanager
+def _users(bootstrap: str | None, config: Path | None, data: Path | None) -> Iterator[Users]:
+    from highwater.monitor.serve_command import users_of
+
+    users = users_of(_data_config(bootstrap, config, data).folder(os.environ))
+    try:
+        yield users
+    finally:
+        users.close()
+
+
+def _password(file: Path | None) -> str:
+    if file is None:
+        if not sys.stdin.isatty():
+            raise SettingsError("there is no terminal to ask for the password: give --password-file FILE")
+        return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True))
+    try:
+        return file.read_text("utf-8").partition("\n")[0]
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot read the password: {getattr(error, 'strerror', error)}") from None
+
+
+# -- Options -----------------------------------------------------------------------------------------------------------
+
+
+def _config(bootstrap: str | None, file: Path | None) -> MonitorConfig:
+    from dataclasses import replace
+
+    if file is None:
+        if bootstrap is None:
+            raise SettingsError("which cluster? give -b HOST:PORT, or -c FILE with bootstrap_servers")
+        return MonitorConfig(bootstrap)
+    import yaml
+
+    found = read_config(file, yaml, os.environ)
+    if bootstrap is not None:
+        found = replace(found, bootstrap_servers=bootstrap)
+    if not found.bootstrap_servers:
+        raise SettingsError(f"{file}: bootstrap_servers is missing; give it there or with -b HOST:PORT")
+    return found
+
+
+def _data_config(bootstrap: str | None, file: Path | None, data: Path | None) -> MonitorConfig:
+    """Of a command that needs the data alone: --data says enough."""
+    if bootstrap is None and file is None and data is None:
+        raise SettingsError("which monitor? give --data DIR, or -b HOST:PORT or -c FILE as for serve")
+    found = MonitorConfig("") if bootstrap is None and file is None else _config(bootstrap, file)
+    return with_options(found, data=data)
+
+
+def _properties(file: Path | None) -> Mapping[str, str]:
+    from highwater.common.java_properties import MalformedEscape, parse_properties
+
+    if file is None:
+        return {}
+    try:
+        return {each.name: each.value for each in parse_properties(file.read_text("utf-8"))}
+    except MalformedEscape as error:
+        raise SettingsError(f"{file}:{error.line}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot read it: {getattr(error, 'strerror', error)}") from None

@@ -1,0 +1,70 @@
+"""`highwater monitor demo`: a small cluster under load on this host, and the monitor on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from highwater.monitor.config import MonitorConfig, with_options
+from highwater.monitor.errors import MonitorError
+from highwater.monitor.serve_command import serve
+
+_TICK_S: Final = 5.0
+_HIGHWATER: Final = (sys.executable, "-P", "-m", "highwater")
+_LOAD: Final = (sys.executable, "-P", "-m", "highwater.monitor.demo_load")
+
+
+def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
+    """Run until Ctrl-C or SIGTERM, and leave nothing behind. Raises MonitorError if the cluster does not start."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-demo-")))
+        config = with_options(MonitorConfig("", name="demo", tick_s=_TICK_S), listen=listen, data=folder / "monitor")
+        bootstrap = _cluster(folder / "cluster", brokers, stack)
+        load = subprocess.Popen([*_LOAD, bootstrap], stdin=subprocess.DEVNULL, start_new_session=True)
+        stack.callback(_end, load)
+        serve(replace(config, bootstrap_servers=bootstrap), os.environ, _open if opens_browser else None)
+        sys.stdout.write("ending the load and the cluster …\n")
+        sys.stdout.flush()
+
+
+def _cluster(folder: Path, brokers: int, stack: ExitStack) -> str:
+    """Start it, and return its bootstrap servers."""
+    sys.stdout.write("starting a cluster …\n")
+    sys.stdout.flush()
+    stack.callback(_command, ["broker", "cluster", "down", str(folder), "--wipe"])
+    done = _command(["broker", "cluster", "up", str(folder), "--brokers", str(brokers), "--base-port", "0"])
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        raise MonitorError(f"the cluster of the demo did not start: {reason.removeprefix('error: ')}")
+    return done.stdout.strip()
+
+
+def _command(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    # In a session of its own: a Ctrl-C at the terminal is for the demo, which then stops the cluster.
+    return subprocess.run(
+        [*_HIGHWATER, *arguments], capture_output=True, text=True, check=False, start_new_session=True
+    )
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=10)
+    process.kill()
+    process.wait()
+
+
+def _open(address: str) -> None:
+    """Open the browser of the desktop; on a host without one the printed address is enough."""
+    if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return
+    with suppress(webbrowser.Error):
+        webbrowser.open(address)

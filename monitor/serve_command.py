@@ -1,0 +1,175 @@
+"""`highwater monitor serve`: reads the configuration, starts the monitor, and ends it on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from highwater.monitor.alerts.delivery import Deliverer
+from highwater.monitor.alerts.keeper import AlertKeeper
+from highwater.monitor.config import MonitorConfig
+from highwater.monitor.errors import SettingsError
+from highwater.monitor.history.database import open_history
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.history.writer import HistoryWriter
+from highwater.monitor.serving import Monitor, Source
+from highwater.monitor.sources import source_of
+from highwater.monitor.users import Users
+from highwater.monitor.web.app import make_app
+from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
+from highwater.monitor.web_server import App, address_of, address_text, bound, metrics_app, server_of, with_metrics
+
+USERS_FILE: Final = "users.db"
+_NO_HISTORY: Final = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    monitor: Monitor
+    servers: tuple[tuple[uvicorn.Server, socket.socket], ...]
+    lines: tuple[str, ...]
+    """What is printed when all of it listens."""
+    first_address: str
+    """The link for the first login while there are no users; else the first page."""
+
+
+def serve(
+    config: MonitorConfig, environment: Mapping[str, str], listening: Callable[[str], None] | None = None
+) -> None:
+    """Run until SIGTERM or Ctrl-C. Raises MonitorError for what cannot work, before anything is served.
+
+    listening: called with the address to open first, when it can be opened.
+    """
+    asyncio.run(_serve(config, environment, listening))
+
+
+async def _serve(
+    config: MonitorConfig, environment: Mapping[str, str], listening: Callable[[str], None] | None
+) -> None:
+    async with source_of(config) as source:
+        with ExitStack() as stack:
+            await _run(_parts(config, source, environment, stack), listening)
+
+
+def users_of(folder: Path) -> Users:
+    """Open the users of a data folder, which is made if it is missing. Raises SettingsError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Users(folder / USERS_FILE)
+    except OSError as error:
+        raise SettingsError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
+
+
+def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str], stack: ExitStack) -> _Parts:
+    folder = config.folder(environment)
+    users = users_of(folder)
+    stack.callback(users.close)
+    _check_binding(config, has_users=bool(users.users()))
+    token = _token(config)
+    listening = stack.enter_context(bound(config.web.listen, "--listen"))
+    writer, reader, notes = _history(config, folder, stack)
+    scheme = "https" if config.web.tls_certificate is not None else "http"
+    address = f"{scheme}://{address_text(*address_of(listening))}"
+    deliverer = Deliverer(config.alerts.targets) if config.alerts.targets else None
+    if deliverer is not None:
+        stack.callback(deliverer.stop)
+    keeper = AlertKeeper(folder, deliverer, config.alerts.address or f"{address}/alerts")
+    if keeper.error:
+        notes.append(keeper.error)
+    monitor = Monitor(source, config.tick_s, writer, keeper.told)
+    is_tls = config.web.tls_certificate is not None or bool(config.web.proxies)
+    settings = Settings(
+        bootstrap=config.bootstrap_servers,
+        is_tls=is_tls,
+        host_names=LOOPBACK_NAMES | {config.web.listen.host, *config.web.host_names},
+        tick_s=config.tick_s,
+    )
+    pages = make_app(monitor.view, reader, users, settings, monitor.state, keeper)
+    app: App = pages
+    if token is not None:
+        app = with_metrics(pages, metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token))
+    servers = [(server_of(app, config.web), listening)]
+    lines = [f"monitor of {config.shown_name}: {address}/"]
+    first_address = f"{address}/"
+    if not users.users():
+        first_address = f"{address}/setup?token={users.offer_set_up()}"
+        lines.append(f"first login, once, within 15 minutes: {first_address}")
+    if config.metrics.listen is not None:
+        own = stack.enter_context(bound(config.metrics.listen, "metrics.listen"))
+        metrics = metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token)
+        servers.append((server_of(metrics, replace(config.web, proxies=())), own))
+        lines.append(f"metrics: {scheme}://{address_text(*address_of(own))}/metrics")
+    return _Parts(monitor, tuple(servers), (*lines, f"data: {folder}", *notes), first_address)
+
+
+def _check_binding(config: MonitorConfig, *, has_users: bool) -> None:
+    web = config.web
+    problem = bind_problem(web.listen.host, web.tls_certificate is not None, bool(web.proxies), has_users)
+    if problem:
+        raise SettingsError(f"--listen: {problem}")
+    metrics = config.metrics
+    if metrics.listen is not None and metrics.listen.host not in LOOPBACK_NAMES and metrics.token_file is None:
+        raise SettingsError(
+            f"metrics.listen: {metrics.listen.host} can be reached from other hosts: give metrics.token_file too"
+        )
+
+
+def _token(config: MonitorConfig) -> str | None:
+    file = config.metrics.token_file
+    if file is None:
+        return None
+    try:
+        token = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"metrics.token_file {file}: cannot read it: {error}") from None
+    if len(token) < 16:
+        raise SettingsError(f"metrics.token_file {file}: a token has at least 16 characters")
+    return token
+
+
+def _history(
+    config: MonitorConfig, folder: Path, stack: ExitStack
+) -> tuple[HistoryWriter | None, HistoryReader | None, list[str]]:
+    if config.history.address == _NO_HISTORY:
+        return None, None, ["history: none"]
+    database = open_history(config.history.address, folder)
+    stack.callback(database.close)
+    writer = HistoryWriter(database, config.history.retention, config.history.max_bytes)
+    writer.start()
+    stack.callback(writer.close)
+    note = [writer.state.note] if writer.state.note else []
+    return writer, HistoryReader(database), [f"history: {database.shown}", *note]
+
+
+async def _run(parts: _Parts, listening: Callable[[str], None] | None) -> None:
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    tasks = [asyncio.create_task(server.serve(sockets=[own])) for server, own in parts.servers]
+    ticking = asyncio.create_task(parts.monitor.run())
+    for line in parts.lines:
+        sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    if listening is not None:
+        listening(parts.first_address)
+    waiting = asyncio.create_task(ended.wait())
+    done, _ = await asyncio.wait([waiting, ticking, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    for server, _ in parts.servers:
+        server.should_exit = True
+    ticking.cancel()
+    waiting.cancel()
+    with suppress(asyncio.CancelledError):
+        await ticking
+    await asyncio.gather(*tasks)
+    for task in done - {waiting, ticking}:
+        task.result()  # a server that ended by itself says why
