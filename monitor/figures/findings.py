@@ -127,7 +127,8 @@ def _is_silent(snapshot: Snapshot, source: SourceState, tick_ms: int) -> bool:
         return False
     if source.as_of_ms is None:
         return True
-    if source.name == KAFKA and snapshot.brokers and all(broker.error for broker in snapshot.brokers.values()):
+    # Of a broker that is gone nothing was asked, so that it has no error.
+    if source.name == KAFKA and all(broker.error for broker in snapshot.brokers.values() if broker.is_alive):
         return True
     return snapshot.taken_at_ms - source.as_of_ms > max(SILENT_AFTER_MS, SILENT_AFTER_TICKS * tick_ms)
 

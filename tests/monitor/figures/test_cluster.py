@@ -105,7 +105,8 @@ def test_what_is_not_known_is_named() -> None:
 def test_a_silent_source_comes_first() -> None:
     old = replace(ticks(1)[0], taken_at_ms=1_000_000)
     silent = replace(old, sources={"kafka": SourceState("kafka", 880_000, error="connection refused")}, controller=None)
-    silent_soon = replace(silent, brokers={0: replace(broker(0), error="connection refused")}, taken_at_ms=881_000)
+    away = {0: replace(broker(0), error="connection refused"), 1: broker(1, alive=False)}
+    silent_soon = replace(silent, brokers=away, taken_at_ms=881_000)
     assert derive([silent_soon]).sentence.startswith("Source kafka does not answer: connection refused.")
     figures = derive([silent])
     assert figures.level is Level.ERROR
