@@ -239,5 +239,9 @@ def _judge_group(group: Group, worst: GroupPartitionFigures | None, unwell: int)
     if worst.level is Level.UNKNOWN and worst.verdict is not LagVerdict.UNKNOWN:
         sentence += " It was never seen to be read: perhaps nobody needs it any more."
     if unwell > 1:
-        sentence += f" {plural(unwell - 1, 'more partition')} {'is' if unwell == 2 else 'are'} not well either."
+        others = plural(unwell - 1, "more partition")
+        if worst.verdict is LagVerdict.UNKNOWN:
+            sentence += f" {others} cannot be judged either."
+        else:
+            sentence += f" {others} {'is' if unwell == 2 else 'are'} not well either."
     return worst.verdict, worst.level, sentence

@@ -42,6 +42,7 @@ def overview(call: Call, seen: Seen) -> Response:
         "/",
         findings=[each for each in figures.findings if not each.is_near],
         worst_groups=lagging[:_WORST],
+        unjudged_groups=sum(row.level is Level.UNKNOWN for row in figures.groups.values()),
         sparklines=history_charts.sparklines(call, seen),
         events=history_charts.last_events(call, seen),
     )

@@ -85,6 +85,15 @@ def test_all_is_well() -> None:
     assert figures.totals.groups_by_verdict == {LagVerdict.OK: 1}
 
 
+def test_a_group_that_cannot_be_judged_is_not_called_unwell() -> None:
+    other = ("orders", 1)
+    parts = [partition("orders", number, end=100) for number in (0, 1)]
+    reader = group("billing", {KEY: 90, other: 80}, member("billing-1", KEY, other))
+    row = derive([snapshot(topics=[topic("orders", *parts)], groups=[reader])]).groups["billing"]
+    assert row.verdict is LagVerdict.UNKNOWN
+    assert row.sentence.endswith(" 1 more partition cannot be judged either.")
+
+
 def test_a_window_without_a_snapshot_is_refused() -> None:
     with pytest.raises(ValueError, match="one snapshot at least"):
         derive([])

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.figures.cluster import derive
+from highwater.monitor.figures.rows import LagVerdict
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
@@ -27,7 +28,7 @@ from highwater.monitor.web.app import ROUTES
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.tables import as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table
-from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, UNIX_START_MS, Shape, window
+from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, SMALL, UNIX_START_MS, Shape, window
 from tests.monitor.web.pages import Web, seen, web_app
 
 HOSTILE = Shape(brokers=4, topics=30, partitions=120, groups=40, hostile=True, ill=0.1)
@@ -134,6 +135,15 @@ def test_before_the_first_snapshot_every_page_says_so(tmp_path: Path) -> None:
         assert web.browser().get("/healthz").text == "ok\n"
         assert web.browser().get("/readyz").status_code == 503
         assert viewer.get("/api/v1/topics").json()["error"].startswith("The monitor has not looked")
+
+
+def test_the_overview_does_not_praise_groups_that_nobody_judged_yet(tmp_path: Path) -> None:
+    with web_app(tmp_path) as web:
+        verdicts = {row.verdict for row in seen(SMALL)[1].groups.values()}
+        assert verdicts == {LagVerdict.OK, LagVerdict.UNKNOWN}
+        page = web.browser(Role.VIEWER).get("/").text
+        assert "None is seen to fall behind; " in page
+        assert "All groups keep up." not in page
 
 
 def test_an_old_snapshot_says_since_when(web: Web, viewer: TestClient) -> None:
