@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import QueuePool
 
+from highwater.common.extras import how_to_install
 from highwater.common.nearest import did_you_mean
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.tables import ABOUT, METADATA, SCHEMA_VERSION
@@ -195,7 +196,7 @@ def _postgresql(url: URL) -> Database:
             for size in (1, 8)
         )
     except ModuleNotFoundError as error:
-        raise HistoryError(f"a history in PostgreSQL needs {error.name}: pip install 'highwater[database]'") from None
+        raise HistoryError(f"a history in PostgreSQL needs {error.name}: {how_to_install('database')}") from None
     return Database(writing, reading, shown=url.render_as_string(hide_password=True), file=None)
 
 

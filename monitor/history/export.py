@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Float, Select, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from highwater.common.extras import how_to_install
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.database import Database, reason_of
 from highwater.monitor.history.tables import ENTITY, EVENT, ROWS
@@ -27,7 +28,7 @@ def export_parquet(database: Database, folder: Path) -> Iterator[tuple[Path, int
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise HistoryError(f"parquet needs {error.name}: pip install 'highwater[parquet]'") from None
+        raise HistoryError(f"parquet needs {error.name}: {how_to_install('parquet')}") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, query in _queries():
