@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from markupsafe import Markup, escape
-
 from highwater.common.units import NONE
 from highwater.monitor.figures.cluster import Figures
-from highwater.monitor.figures.rows import BrokerFigures
+from highwater.monitor.figures.rows import BrokerFigures, Level
 from highwater.monitor.model import Broker, LogDirectory, Snapshot, SourceState
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.filters import Kind
@@ -36,7 +34,7 @@ def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
 def _state(row: BrokerRow) -> str:
     controller = " (controller)" if row.figures.is_controller else ""
     shown = cells.state(row.figures.level, ("alive" if row.figures.is_alive else "gone") + controller)
-    return shown + Markup(f'<br><span class="note">{escape(cells.visible(row.figures.sentence))}</span>')
+    return cells.with_note(shown, row.figures.sentence)
 
 
 def _disk(row: BrokerRow) -> str:
@@ -163,7 +161,7 @@ _DIRECTORIES: Final[tuple[Column[LogDirectory], ...]] = (
         "State",
         Kind.TEXT,
         lambda r: r.error,
-        lambda r: Markup(f'<span class="state bad">{escape(r.error)}</span>') if r.error else "online",
+        lambda r: cells.state(Level.ERROR, r.error) if r.error else "online",
     ),
     Column("total", "File system", Kind.BYTES, lambda r: r.total_bytes),
     Column("used", "Used", Kind.BYTES, _used),

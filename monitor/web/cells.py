@@ -45,11 +45,22 @@ def broker_link(node_id: int) -> Markup:
 
 def state(level: Level, text: str = "") -> Markup:
     """A sign, a colour and a word, so that none of them stands alone."""
-    return Markup(f'<span class="state {LEVEL_CLASSES[level]}">{escape(text or LEVEL_WORDS[level])}</span>')
+    shown = visible(text) or LEVEL_WORDS[level]
+    return Markup(f'<span class="state {LEVEL_CLASSES[level]}">{escape(shown)}</span>')
 
 
 def verdict(value: LagVerdict, level: Level) -> Markup:
     return state(level, value.value)
+
+
+def with_note(shown: str, note: str) -> Markup:
+    """`shown` with a smaller line beneath it; without it if `note` is empty."""
+    return escape(shown) + Markup(f'<br><span class="note">{escape(visible(note))}</span>' if note else "")
+
+
+def below(shown: str, second: str) -> Markup:
+    """Two lines."""
+    return escape(shown) + Markup("<br>") + escape(second)
 
 
 def joined(parts: list[Markup], separator: str = ", ") -> Markup:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from markupsafe import Markup, escape
-
 from highwater.common.units import NONE, count_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import GroupFigures, GroupPartitionFigures
@@ -38,7 +36,7 @@ def groups_table(snapshot: Snapshot, figures: Figures) -> Table[GroupRow]:
 def _group_lag(row: GroupRow) -> str:
     rest = words.group_lag_rest(row.figures)
     lag = words.group_lag(row.figures)
-    return Markup(f'{escape(lag)}<br><span class="note">{escape(rest)}</span>') if rest else lag
+    return cells.with_note(lag, rest)
 
 
 def _topics(row: GroupRow) -> str:
@@ -50,8 +48,7 @@ def _topics(row: GroupRow) -> str:
 
 
 def _verdict(row: GroupRow) -> str:
-    sentence = Markup(f'<br><span class="note">{escape(cells.visible(row.figures.sentence))}</span>')
-    return cells.verdict(row.figures.verdict, row.figures.level) + sentence
+    return cells.with_note(cells.verdict(row.figures.verdict, row.figures.level), row.figures.sentence)
 
 
 _GROUPS: Final[tuple[Column[GroupRow], ...]] = (

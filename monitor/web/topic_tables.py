@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from markupsafe import Markup
-
 from highwater.common.units import NONE, count_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.distribution import FORMULAS
@@ -58,7 +56,7 @@ def _groups_of(row: TopicFigures) -> str:
     names = cells.joined([cells.group_link(name) for name in row.groups[:_MOST_GROUPS]])
     more = f" and {count_text(len(row.groups) - _MOST_GROUPS)} more" if len(row.groups) > _MOST_GROUPS else ""
     lag = "no commit" if row.worst_lag is None else f"lag {count_text(row.worst_lag)}"
-    return names + more + Markup("<br>") + cells.state(row.worst_lag_level, lag)
+    return cells.below(names + more, cells.state(row.worst_lag_level, lag))
 
 
 _TOPICS: Final[tuple[Column[TopicFigures], ...]] = (
