@@ -5,102 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    NewTopic,
-    OffsetSpec,
-    ResourceType,
-    ScramMechanism,
-)
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import ScramMechanism  # type: ignore[attr-defined]
 
 from highwater.broker.client.settings import settings_of
 from highwater.monitor.kafka_source.source import KafkaSource
-from highwater.monitor.model import GroupState, Snapshot
+from highwater.monitor.model import GroupState
 from tests.broker.running import running_broker
 from tests.broker.running_cluster import RunningCluster, running_cluster
 from tests.broker.server.secured import PASSWORD, running_secured
+from tests.monitor.kafka_source.oracle import check, fill, snapshot_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.clients
-
-
-def snapshot_of(properties: dict[str, Any], ticks: int = 1) -> Snapshot:
-    async def collecting() -> Snapshot:
-        source = KafkaSource("c", settings_of(properties))
-        try:
-            return [await source.snapshot(number) for number in range(ticks)][-1]
-        finally:
-            await source.close()
-
-    return asyncio.run(collecting())
-
-
-def fill(bootstrap: str, replication: int) -> AdminClient:
-    """Topics, records, an open transaction, a group with a member, and groups that only committed."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [
-        NewTopic("orders", 3, replication, config={"retention.ms": "3600000"}),
-        NewTopic("empty", 2, replication),
-    ]
-    for made in admin.create_topics(topics, request_timeout=30).values():
-        made.result(30)
-    producer = Producer({"bootstrap.servers": bootstrap})
-    for number in range(60):
-        producer.produce("orders", b"x", partition=number % 3)
-    assert producer.flush(30) == 0
-    for name, offsets in (("idle", (4, 5, 6)), ("behind", (0, 20, -1))):
-        wanted = [TopicPartition("orders", at, offset) for at, offset in enumerate(offsets) if offset >= 0]
-        wait_until(lambda group=name, offsets=wanted: is_committed(admin, group, offsets), "a commit")  # type: ignore[misc]
-    return admin
-
-
-def is_committed(admin: AdminClient, group: str, offsets: list[TopicPartition]) -> bool:
-    """False while the coordinator starts."""
-    asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, offsets)], request_timeout=5)
-    try:
-        return all(each.error is None for one in asked.values() for each in one.result(10).topic_partitions)
-    except KafkaException:
-        return False
-
-
-def check(found: Snapshot, admin: AdminClient) -> None:
-    """Compare every offset, commit and setting with the answers of the admin client."""
-    assert {state.error for state in found.sources.values()} == {""}
-    partitions = [part for topic in found.topics.values() for part in topic.partitions if not topic.is_internal]
-    assert {part.key for part in partitions} == {
-        ("orders", 0),
-        ("orders", 1),
-        ("orders", 2),
-        ("empty", 0),
-        ("empty", 1),
-    }
-    for specification, values in (
-        (OffsetSpec.latest(), {part.key: part.end_offset for part in partitions}),  # type: ignore[no-untyped-call]
-        (OffsetSpec.earliest(), {part.key: part.log_start_offset for part in partitions}),  # type: ignore[no-untyped-call]
-    ):
-        asked = admin.list_offsets({TopicPartition(*key): specification for key in values}, request_timeout=30)
-        assert {(each.topic, each.partition): one.result(30).offset for each, one in asked.items()} == values
-    for name in ("idle", "behind"):
-        (one,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]).values()
-        committed = {(each.topic, each.partition): each.offset for each in one.result(30).topic_partitions}
-        assert {key: commit.offset for key, commit in found.groups[name].commits.items()} == committed
-        assert found.groups[name].state is GroupState.EMPTY
-    resources = [ConfigResource(ResourceType.TOPIC, "orders")]
-    resources += [ConfigResource(ResourceType.BROKER, str(node_id)) for node_id in found.brokers]
-    for resource, one in [pair for each in resources for pair in admin.describe_configs([each]).items()]:
-        ours = found.topics["orders"].config if resource.restype is ResourceType.TOPIC else None
-        ours = found.brokers[int(resource.name)].config if ours is None else ours
-        assert ours is not None
-        assert {name: value.value for name, value in ours.items()} == {
-            name: entry.value for name, entry in one.result(30).items()
-        }
-    retention = (found.topics["orders"].config or {})["retention.ms"]
-    assert (retention.value, retention.source, retention.default) == ("3600000", "DYNAMIC_TOPIC_CONFIG", "604800000")
 
 
 def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
@@ -118,6 +37,7 @@ def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
             wait_until(lambda: consumer.poll(0.1) is not None, "a record")
             found = snapshot_of(properties, 2)
             check(found, admin)
+            assert (found.topics["orders"].config or {})["retention.ms"].default == "604800000"
             undecided = found.topics["empty"].partitions[1]
             assert (undecided.end_offset, undecided.last_stable_offset) == (1, 0)
             busy = found.groups["busy"]
