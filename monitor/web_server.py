@@ -30,8 +30,9 @@ def bound(listen: Listen, option: str) -> socket.socket:
     try:
         return socket.create_server((listen.host, listen.port), family=family)
     except OSError as error:
+        reason = str(error.strerror).partition(" (while ")[0]  # the rest says the address a second time
         raise SettingsError(
-            f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {error.strerror}"
+            f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {reason}"
         ) from None
 
 
