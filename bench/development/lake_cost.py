@@ -63,7 +63,9 @@ def main(
     template: Annotated[Path, typer.Argument(help="A result directory with finished trials and consumers.")],
     work: Annotated[Path, typer.Option(help="A folder for the runs and the lakes.")],
     runs: Annotated[list[int], typer.Option(help="How many runs are added; repeatable, rising.")] = [100, 1000],  # noqa: B006
-    copies: Annotated[int, typer.Option(help="How often the smallest lake is copied into the largest one.")] = 100,
+    copies: Annotated[
+        list[int], typer.Option(help="How often a lake has the runs of the smallest one; repeatable.")
+    ] = [100],  # noqa: B006
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
     ask: Annotated[list[str] | None, typer.Option(help="Ask these questions only; repeatable.")] = None,
     prepare: Annotated[bool, typer.Option("--prepare", help="Make runs and copies, and stop.")] = False,
@@ -77,9 +79,10 @@ def main(
         for number in range(runs[-1]):
             maker.make(number, runs[-1])
     directories = sorted(results.glob("run*"))
-    copied = work / f"copied{runs[0]}x{copies}"
-    if copies and not copied.is_dir():
-        _copy_lake(_fresh(work / "copied-from"), _spread(directories, runs[0]), copied, copies)
+    copied = [work / f"copied{runs[0]}x{count}" for count in copies]
+    for lake, count in zip(copied, copies, strict=True):
+        if not lake.is_dir():
+            _copy_lake(work / "copied-from", _spread(directories, runs[0]), lake, count)
     if prepare:
         return
     names = ask or list(questions())
@@ -88,7 +91,7 @@ def main(
     for lake, count in zip(lakes, runs, strict=True):
         if not asked_only:
             _add(_fresh(lake), _spread(directories, count))
-    for lake in [*lakes, *([copied] if copies else [])]:
+    for lake in [*lakes, *copied]:
         _ask(Manifest(lake), engine, names)
 
 
@@ -152,16 +155,17 @@ def _cpu_s() -> float:
 
 def _copy_lake(lake: Path, directories: list[Path], folder: Path, copies: int) -> None:
     """Make `folder` a lake of so many copies of these runs; it gets its name when it is whole."""
-    for _ in add(Manifest(lake), directories, seconds=False):
-        pass
-    compact(Manifest(lake))
+    if not lake.is_dir():
+        for _ in add(Manifest(lake), directories, seconds=False):
+            pass
+        compact(Manifest(lake))
     unfinished = _fresh(folder.with_suffix(".unfinished"))
     manifest = Manifest(unfinished)
     manifest.create()
     for group in Manifest(lake).groups():
         with storage.incoming(unfinished) as place, manifest.locked():
             files, staged = [], {}
-            for file in group.files:
+            for file in (file for file in group.files if file.table != SECONDS):
                 path = place / f"{file.table}.parquet"
                 with storage.parquet_writer(path, file.table) as writer:
                     storage.write_in_row_groups(writer, _copies(lake / file.path, copies))
