@@ -77,6 +77,8 @@ def reason_of(error: Exception) -> str:
         return error.verify_message
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).lower().replace("_", " ")
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        return os.strerror(error.errno)  # asyncio has "Connect call failed" in place of the reason
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
