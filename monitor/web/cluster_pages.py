@@ -20,7 +20,13 @@ from highwater.monitor.web.group_tables import group_partitions_table, groups_ta
 from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Arranged, Table, arrange
-from highwater.monitor.web.topic_tables import config_table, partitions_table, topic_groups_table, topics_table
+from highwater.monitor.web.topic_tables import (
+    config_table,
+    differs_from_default,
+    partitions_table,
+    topic_groups_table,
+    topics_table,
+)
 
 _MOST_MATRIX_CELLS: Final = 3000
 _WORST: Final = 5
@@ -87,7 +93,7 @@ def broker(call: Call, seen: Seen) -> Response:
     found = seen.snapshot.brokers.get(node_id)
     if found is None:
         return not_found(call, seen, "/brokers", "broker", text)
-    own = {name: value for name, value in (found.config or {}).items() if value.source != "DEFAULT_CONFIG"}
+    own = {name: value for name, value in (found.config or {}).items() if differs_from_default(value)}
     silent = "– the broker does not say." if found.config is None else "Every setting has its default."
     return render_cluster(
         call,

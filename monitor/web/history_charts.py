@@ -31,7 +31,7 @@ RANGES: Final[Mapping[str, int]] = {
     "7d": 7 * 24 * _HOUR_S,
     "30d": 30 * 24 * _HOUR_S,
 }
-_DEFAULT_RANGE: Final = "6h"
+_DEFAULT_RANGE: Final = "1h"
 _CHART: Final = Size(580, 230)
 _SPARK: Final = (160, 32)
 _FREE_END: Final = 0.03

@@ -38,6 +38,13 @@ class ConfigRow(NamedTuple):
         return self.config.value
 
 
+def differs_from_default(config: ConfigValue) -> bool:
+    """Secrets that were set count too: nobody says what they are."""
+    if config.source == _DEFAULT_SOURCE:
+        return False
+    return config.value is None or config.value != config.default
+
+
 def topics_table(figures: Figures) -> Table[TopicFigures]:
     return Table(
         name="topics",
@@ -228,9 +235,7 @@ def config_table(name: str, config: Mapping[str, ConfigValue] | None, empty: str
 
 
 def _differs(row: ConfigRow) -> str:
-    if row.is_default:
-        return "default"
-    return cells.state(Level.UNKNOWN, row.config.source)
+    return "default" if row.is_default else row.config.source
 
 
 _CONFIG: Final[tuple[Column[ConfigRow], ...]] = (

@@ -27,7 +27,7 @@ from highwater.monitor.users import Role
 from highwater.monitor.web.app import ROUTES
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.tables import as_csv, as_objects
-from highwater.monitor.web.topic_tables import config_table
+from highwater.monitor.web.topic_tables import config_table, differs_from_default
 from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, SMALL, UNIX_START_MS, Shape, window
 from tests.monitor.web.pages import Web, seen, web_app
 
@@ -298,3 +298,17 @@ def test_without_a_keeper_of_alerts_the_page_shows_what_is_found(viewer: TestCli
     page = viewer.get("/alerts").text
     assert "Found in the newest snapshot" in page
     assert "Opened and closed" not in page
+
+
+@pytest.mark.parametrize(
+    ("config", "differs"),
+    [
+        (ConfigValue("3", "STATIC_BROKER_CONFIG", default="3"), False),
+        (ConfigValue("3", "STATIC_BROKER_CONFIG", default="1"), True),
+        (ConfigValue("3", "STATIC_BROKER_CONFIG"), True),
+        (ConfigValue("3", "DEFAULT_CONFIG", default="3"), False),
+        (ConfigValue(None, "STATIC_BROKER_CONFIG", is_sensitive=True), True),
+    ],
+)
+def test_a_setting_that_was_set_to_its_default_does_not_differ(config: ConfigValue, differs: bool) -> None:
+    assert differs_from_default(config) is differs
