@@ -109,7 +109,8 @@ class Conductor:
         if self._driver is not None:
             for track in self._all:
                 self._begin_query(track, self._driver)
-        if len(self._await_reached(CrashPoint.SOURCE_FIRST_OFFSETS, self._all)) < len(self._tracks):
+        found = self._await_reached(CrashPoint.SOURCE_FIRST_OFFSETS, self._all, others_within_s=_REACH_DEADLINE_S)
+        if len(found) < len(self._tracks):
             raise DrillError("a new query does not find its first offsets")
 
     def _fill_outputs(self) -> None:
@@ -148,15 +149,21 @@ class Conductor:
 
     # Waiting
 
-    def _await_reached(self, point: CrashPoint, tracks: Collection[Track]) -> dict[Track, int | None]:
-        """Who waits at the point, without those that went through without it."""
+    def _await_reached(
+        self, point: CrashPoint, tracks: Collection[Track], others_within_s: float | None = None
+    ) -> dict[Track, int | None]:
+        """Who waits at the point, without those that went through without it.
+
+        `others_within_s`: how long those that wait there wait for one more; _OTHERS_DEADLINE_S by default.
+        """
+        others_s = _OTHERS_DEADLINE_S if others_within_s is None else others_within_s
         there: dict[Track, int | None] = {}
         last_s = deadline_s = time.monotonic() + _REACH_DEADLINE_S
         while len(there) < len(tracks) and time.monotonic() < deadline_s:
             for track in tracks:
                 if track not in there and (process_id := track.stops.who_waits(point)) is not None:
                     there[track] = process_id
-                    deadline_s = min(last_s, time.monotonic() + _OTHERS_DEADLINE_S)
+                    deadline_s = min(last_s, time.monotonic() + others_s)
             self._keep_running()
             time.sleep(_POLL_S)
         for track in tracks:

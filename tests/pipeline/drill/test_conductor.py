@@ -51,6 +51,8 @@ class RunningDriver:
     def next_event(self) -> None:
         return None
 
+    def start_query(self, query: object) -> None: ...
+
     def kill_worker(self, *_: object) -> bool:
         return self._kills.pop(0)
 
@@ -126,6 +128,25 @@ def test_a_query_that_does_not_come_to_its_moment_has_no_round(tmp_path: Path) -
     waiting.join()
     assert [each.reached for each in results] == [True, False]
     assert [each.records for each in results] == [RECORDS_OF_A_ROUND] * 2
+
+
+def test_a_new_query_has_more_time_to_find_its_first_offsets(tmp_path: Path) -> None:
+    """Without all of them there is no round, so that the first ones do not hurry the others."""
+    servers: dict[Victim, Any] = {Victim.BROKER: Killed()}
+    tracks = [track(tmp_path, name, servers=servers) for name in ("first", "second")]
+    rounds = conductor_of(tmp_path, tracks, RunningDriver(), [])
+
+    def come_one_after_the_other() -> None:
+        come_to(tmp_path / "stops" / "first", CrashPoint.SOURCE_FIRST_OFFSETS)
+        # Longer than the conductor looks twice.
+        threading.Event().wait(6 * conductor._POLL_S)
+        come_to(tmp_path / "stops" / "second", CrashPoint.SOURCE_FIRST_OFFSETS)
+
+    waiting = threading.Thread(target=come_one_after_the_other)
+    waiting.start()
+    results = rounds.round(1, RoundPlan(Stop(CrashPoint.SOURCE_FIRST_OFFSETS, Victim.BROKER), begins_query=True))
+    waiting.join()
+    assert [each.reached for each in results] == [True, True]
 
 
 def come_to(folder: Path, point: CrashPoint) -> None:
