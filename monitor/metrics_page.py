@@ -188,7 +188,7 @@ def _own(view: tuple[Snapshot, Figures] | None, state: MonitorState, now_ms: int
     if state.history is not None:
         paused.add(int(state.history.paused_since_ms is not None))
     age = _Family(f"{start}snapshot_age_seconds", _GAUGE, "Age of the newest snapshot.")
-    source_up = _Family(f"{start}source_up", _GAUGE, "1 if a source answered in the newest tick.")
+    source_up = _Family(f"{start}source_up", _GAUGE, "1 if a source answered all that it was asked.")
     level = _Family(f"{start}cluster_level", _GAUGE, "1 for how bad the worst finding is.")
     findings = _Family(f"{start}findings", _GAUGE, "Findings by kind and level.")
     if view is not None:
