@@ -16,7 +16,7 @@ from highwater.monitor.web.broker_tables import (
     directories_table,
     sources_table,
 )
-from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table
+from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
 from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Arranged, Table, arrange
@@ -24,7 +24,6 @@ from highwater.monitor.web.topic_tables import (
     config_table,
     differs_from_default,
     partitions_table,
-    topic_groups_table,
     topics_table,
 )
 

@@ -9,12 +9,12 @@ from starlette.responses import JSONResponse, Response
 
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import brokers_table, directories_table, sources_table
-from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table
+from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
 from highwater.monitor.web.history_charts import events_table
 from highwater.monitor.web.pages import Seen, of_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Table, arrange, as_csv, as_objects
-from highwater.monitor.web.topic_tables import config_table, partitions_table, topic_groups_table, topics_table
+from highwater.monitor.web.topic_tables import config_table, partitions_table, topics_table
 
 Maker = Callable[[Call, Seen], Table[Any] | None]
 API: Final = "/api/v1/"

@@ -1,4 +1,4 @@
-"""The tables of groups: all groups, and the partitions and members of one."""
+"""The tables of groups: all groups, those of a topic, and the partitions and members of one."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ def group_partitions_table(group: str, figures: Figures) -> Table[GroupPartition
     )
 
 
-_PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
-    Column("topic", "Topic", Kind.TEXT, lambda r: r.topic, lambda r: cells.topic_link(r.topic)),
+# How a group reads a partition; whose row it is stands before it.
+_READING: Final[tuple[Column[GroupPartitionFigures], ...]] = (
     Column("partition", "Partition", Kind.NUMBER, lambda r: r.partition, lambda r: str(r.partition)),
     Column(
         "verdict",
@@ -145,7 +145,16 @@ _PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
         Kind.MILLISECONDS,
         lambda r: r.lag_time.ms if r.lag_time else None,
         lambda r: words.age(r.lag_time),
+        note="How old the first record is that the group has not read.",
     ),
+)
+_CLIENT: Final[Column[GroupPartitionFigures]] = Column(
+    "client_id", "Client", Kind.TEXT, lambda r: r.client_id, lambda r: cells.name_text(r.client_id or NONE)
+)
+
+_PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
+    Column("topic", "Topic", Kind.TEXT, lambda r: r.topic, lambda r: cells.topic_link(r.topic)),
+    *_READING,
     Column("committed", "Committed", Kind.NUMBER, lambda r: r.committed_offset),
     Column("end", "End", Kind.NUMBER, lambda r: r.end_offset),
     Column("consumed", "Reads", Kind.NUMBER, lambda r: r.consumed_per_s, lambda r: words.rate(r.consumed_per_s)),
@@ -158,12 +167,25 @@ _PARTITIONS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
         lambda r: r.loss_eta_ms,
         note="Until retention deletes what the group has not read.",
     ),
-    Column("client_id", "Client", Kind.TEXT, lambda r: r.client_id, lambda r: cells.name_text(r.client_id or NONE)),
+    _CLIENT,
     Column("host", "Host", Kind.TEXT, lambda r: r.host, lambda r: cells.name_text(r.host or NONE)),
     Column("member_id", "Member", Kind.TEXT, lambda r: r.member_id, is_shown=False),
     Column("state", "State", Kind.TEXT, lambda r: r.state.value, is_shown=False),
     Column("lost", "Lost", Kind.NUMBER, lambda r: r.lost, is_shown=False),
     Column("sentence", "Reason", Kind.TEXT, lambda r: r.sentence, is_shown=False),
+)
+
+
+def topic_groups_table(topic: str, figures: Figures) -> Table[GroupPartitionFigures]:
+    names = figures.topics[topic].groups if topic in figures.topics else ()
+    rows = tuple(row for name in names for row in figures.group_partitions.get(name, ()) if row.topic == topic)
+    return Table("topic/groups", "Groups", _TOPIC_GROUPS, rows, "No group reads this topic.", "-lag")
+
+
+_TOPIC_GROUPS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
+    Column("group", "Group", Kind.TEXT, lambda r: r.group, lambda r: cells.group_link(r.group)),
+    *_READING,
+    _CLIENT,
 )
 
 

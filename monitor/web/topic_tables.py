@@ -1,4 +1,4 @@
-"""The tables of topics: all topics, and the partitions, settings and groups of one."""
+"""The tables of topics: all topics, and the partitions and settings of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from highwater.common.units import NONE, count_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.distribution import FORMULAS
-from highwater.monitor.figures.rows import GroupPartitionFigures, Level, PartitionFigures, TopicFigures
+from highwater.monitor.figures.rows import Level, PartitionFigures, TopicFigures
 from highwater.monitor.model import ConfigValue, Partition, Topic
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.filters import Kind
@@ -249,34 +249,4 @@ _CONFIG: Final[tuple[Column[ConfigRow], ...]] = (
         note="The value without what this topic or broker was given.",
     ),
     Column("source", "Source", Kind.TEXT, lambda r: r.config.source, _differs),
-)
-
-
-def topic_groups_table(topic: str, figures: Figures) -> Table[GroupPartitionFigures]:
-    names = figures.topics[topic].groups if topic in figures.topics else ()
-    rows = tuple(row for name in names for row in figures.group_partitions.get(name, ()) if row.topic == topic)
-    return Table("topic/groups", "Groups", _TOPIC_GROUPS, rows, "No group reads this topic.", "-lag")
-
-
-_TOPIC_GROUPS: Final[tuple[Column[GroupPartitionFigures], ...]] = (
-    Column("group", "Group", Kind.TEXT, lambda r: r.group, lambda r: cells.group_link(r.group)),
-    Column("partition", "Partition", Kind.NUMBER, lambda r: r.partition, lambda r: str(r.partition)),
-    Column(
-        "verdict",
-        "Verdict",
-        Kind.TEXT,
-        lambda r: r.verdict.value,
-        lambda r: cells.verdict(r.verdict, r.level),
-        lambda r: (r.level.rank, r.verdict.rank, r.lag or 0),
-    ),
-    Column("lag", "Lag", Kind.NUMBER, lambda r: r.lag, words.partition_lag),
-    Column(
-        "lag_time",
-        "Lag in time",
-        Kind.MILLISECONDS,
-        lambda r: r.lag_time.ms if r.lag_time else None,
-        lambda r: words.age(r.lag_time),
-        note="How old the first record is that the group has not read.",
-    ),
-    Column("client_id", "Client", Kind.TEXT, lambda r: r.client_id, lambda r: cells.name_text(r.client_id or NONE)),
 )
