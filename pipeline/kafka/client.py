@@ -85,6 +85,7 @@ class Client:
         """The last answer for each topic that had partitions: these are known."""
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._deadline_s: float | None = None
+        self._patience_ms = settings.api_timeout_ms
         """Of the call that runs: calls inside of it have no time of their own."""
 
     def __enter__(self) -> Client:
@@ -278,12 +279,17 @@ class Client:
         return self._for_partitions(GROUP, group, offsets, lambda left: requests.offset_commit(group, left))
 
     def committed_offsets(
-        self, group: str, partitions: Collection[TopicPartition] | None = None, *, require_stable: bool = True
+        self,
+        group: str,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        require_stable: bool = True,
+        patience_ms: int | None = None,
     ) -> dict[TopicPartition, CommittedOffset | BrokerError] | BrokerError:
         """What the group has committed for these partitions, or for all; partitions without an offset are left out.
 
         `require_stable` waits for the end of a transaction with offsets of the group, and is UNSTABLE_OFFSET_COMMIT
-        after the time-out. Raises ClientError.
+        after `patience_ms` (`default.api.timeout.ms` if None). Raises ClientError.
         """
         request = requests.offset_fetch(group, partitions, require_stable=require_stable)
 
@@ -292,7 +298,7 @@ class Client:
                 return answer
             return next((each for each in answer.values() if isinstance(each, BrokerError) and each.is_retriable), None)
 
-        return self._at_coordinator(GROUP, group, lambda: request, retried)
+        return self._at_coordinator(GROUP, group, lambda: request, retried, patience_ms)
 
     # Transactions
 
@@ -355,6 +361,7 @@ class Client:
         key: str,
         request: Callable[[], Request[Answer]],
         error_in: Callable[[Answer], BrokerError | None],
+        patience_ms: int | None = None,
     ) -> Answer | BrokerError:
         def attempt() -> _Attempt[Answer | BrokerError]:
             address = self._coordinators.get((kind, key))
@@ -373,7 +380,7 @@ class Client:
                 self._coordinators.pop((kind, key), None)
             return _Attempt(answer, error is None or not error.is_retriable)
 
-        return self._retry(attempt)
+        return self._retry(attempt, patience_ms)
 
     def _for_partitions(
         self,
@@ -490,11 +497,12 @@ class Client:
         assert problem is not None
         raise problem
 
-    def _retry(self, attempt: Callable[[], _Attempt[Value]]) -> Value:
+    def _retry(self, attempt: Callable[[], _Attempt[Value]], patience_ms: int | None = None) -> Value:
         """Attempt until it is finished, or the time is over: then return the last value, or raise ClientError."""
         if self._deadline_s is not None:
             return self._retry_until(self._deadline_s, attempt)
-        self._deadline_s = time.monotonic() + self.settings.api_timeout_ms / 1000
+        self._patience_ms = self.settings.api_timeout_ms if patience_ms is None else patience_ms
+        self._deadline_s = time.monotonic() + self._patience_ms / 1000
         try:
             return self._retry_until(self._deadline_s, attempt)
         finally:
@@ -515,7 +523,7 @@ class Client:
             if time.monotonic() + backoff_ms / 1000 >= deadline_s:
                 if last is not None:
                     return last
-                raise ClientError(f"no answer within {self.settings.api_timeout_ms} ms; the last try: {problem}")
+                raise ClientError(f"no answer within {self._patience_ms} ms; the last try: {problem}")
             time.sleep(backoff_ms / 1000 * random.uniform(0.8, 1.2))
             backoff_ms = min(2 * backoff_ms, max(_BACKOFF_MS_MAX, self.settings.retry_backoff_ms))
 

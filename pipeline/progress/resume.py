@@ -6,19 +6,23 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.files.batches import last_stored
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError
+from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import from_marker
 
 _GROUP: Final = "group:"
 PARQUET: Final = "parquet:"
+_DECIDED_MS: Final = 5_000
+"""A transaction whose end is decided ends within this time, unless a broker is down."""
 
 
 def resume_offsets(text: str, client: Client) -> Offsets:
@@ -63,7 +67,12 @@ def _read(text: str, client: Client) -> tuple[str, Progress | None]:
 
 
 def _of_group(group: str, client: Client) -> Progress | None:
-    committed = client.committed_offsets(group)
+    committed = client.committed_offsets(group, require_stable=False)
+    decided = client.committed_offsets(group, patience_ms=_DECIDED_MS)
+    # Otherwise the last driver died in a transaction, which stays open until the sink of this query aborts it. If it is
+    # committed before that, the sink refuses this query, as the query does not begin where the marker then is.
+    if isinstance(decided, BrokerError) or not any(map(_is_undecided, decided.values())):
+        committed = decided
     if isinstance(committed, BrokerError):
         raise ProgressError(f"resumeFrom={_GROUP}{group}: {committed}")
     found = {}
@@ -72,6 +81,10 @@ def _of_group(group: str, client: Client) -> Progress | None:
             raise ProgressError(f"resumeFrom={_GROUP}{group}: {partition_name(*of)}: {each}")
         found[of] = each
     return from_marker(found)
+
+
+def _is_undecided(answer: CommittedOffset | BrokerError) -> bool:
+    return isinstance(answer, BrokerError) and answer.code is ErrorCode.unstable_offset_commit
 
 
 def merged(sources: Iterable[Offsets]) -> Offsets:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.settings import settings_of
+from highwater.pipeline.progress import resume
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import to_marker
 from highwater.pipeline.progress.resume import merged, resume_offsets, shown
@@ -31,6 +34,22 @@ def test_the_marker_of_a_group(client: Client) -> None:
     progress = Progress("query", 3, (Offsets({}), ENDS), "results")
     assert client.commit_offsets("sink", to_marker(progress, "results", 1)) == {}
     assert resume_offsets("group:sink", client) == ENDS
+
+
+def test_a_driver_that_died_in_a_transaction_does_not_hold_up_the_next_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resume, "_DECIDED_MS", 200, raising=False)
+    monkeypatch.setattr(client, "settings", replace(client.settings, api_timeout_ms=3_000))
+    written = Progress("query", 3, (ENDS,), "results")
+    assert client.commit_offsets("died", to_marker(written, "results", 1)) == {}
+    producer = client.init_producer_id("died", 60_000)
+    assert isinstance(producer, Producer)
+    assert client.add_offsets_to_transaction("died", producer, "died") is None
+    unfinished = Progress("query", 4, (Offsets({("orders", 0): 99}),), "results")
+    marker = to_marker(unfinished, "results", 1)
+    assert client.commit_offsets_in_transaction("died", producer, "died", marker) == {}
+    assert resume_offsets("group:died", client) == ENDS
 
 
 def test_a_group_without_a_marker(client: Client) -> None:
