@@ -75,6 +75,10 @@ def serve(
         str | None, typer.Option(metavar="HOST:PORT", help="Where pages are; 127.0.0.1:9644 by default.")
     ] = None,
     data: Data = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,...[/CHROOT]", help="ZooKeeper of the cluster, as its zookeeper.connect."),
+    ] = None,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve the pages over TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
     behind_proxy: Annotated[
@@ -96,6 +100,7 @@ def serve(
             tls_key=tls_key,
             is_behind_proxy=behind_proxy,
             client=_properties(command_config),
+            zookeeper=zookeeper,
         )
         run(found, os.environ)
 

@@ -15,6 +15,7 @@ from highwater.common.yaml_nodes import Document, DocumentError, Location, dotte
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
+from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
 LOOPBACK: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9644
@@ -83,6 +84,8 @@ class MonitorConfig:
     client: Mapping[str, str] = field(default_factory=dict)
     """Client properties, named as in librdkafka."""
     tick_s: float = 15.0
+    zookeeper: ZooKeeperAddress | None = None
+    """That of the cluster; None if it has none, or if nobody named it."""
     data: Path | None = None
     """The folder for users and history; None for one of the user's, by the cluster's address."""
     web: WebConfig = WebConfig()
@@ -131,6 +134,7 @@ def with_options(
     tls_key: Path | None = None,
     is_behind_proxy: bool = False,
     client: Mapping[str, str] | None = None,
+    zookeeper: str | None = None,
 ) -> MonitorConfig:
     """What the command line gives goes before the file. Raises SettingsError."""
     web = config.web
@@ -140,6 +144,8 @@ def with_options(
         web = replace(web, tls_certificate=tls_certificate, tls_key=tls_key)
     if is_behind_proxy and not web.proxies:
         web = replace(web, proxies=("127.0.0.1", "::1"))
+    if zookeeper is not None:
+        config = replace(config, zookeeper=_checked("--zookeeper", lambda: address_of(zookeeper)))
     changed = replace(config, web=web, data=data or config.data, client={**config.client, **(client or {})})
     _check_tls(changed.web)
     return changed
@@ -274,6 +280,14 @@ class _Part:
         except SettingsError as error:
             self.fail(key, str(error))
 
+    def zookeeper(self, key: str) -> ZooKeeperAddress | None:
+        if key not in self:
+            return None
+        try:
+            return address_of(self.text(key))
+        except SettingsError as error:
+            self.fail(key, str(error))
+
     def _scaled(self, key: str, units: Mapping[str, int], what: str) -> Decimal | None:
         if key not in self:
             return None
@@ -290,7 +304,9 @@ class _Part:
 
 
 def _config(root: _Part) -> MonitorConfig:
-    root.check_keys(("name", "bootstrap_servers", "client", "tick", "data", "web", "history", "metrics", "alerts"))
+    root.check_keys(
+        ("name", "bootstrap_servers", "client", "tick", "zookeeper", "data", "web", "history", "metrics", "alerts")
+    )
     default = MonitorConfig("")
     tick_s = root.seconds("tick", default.tick_s)
     if not _SHORTEST_TICK_S <= tick_s <= _LONGEST_TICK_S:
@@ -300,6 +316,7 @@ def _config(root: _Part) -> MonitorConfig:
         name=root.text("name"),
         client=root.texts("client"),
         tick_s=tick_s,
+        zookeeper=root.zookeeper("zookeeper"),
         data=root.path("data"),
         web=_web(root.part("web")),
         history=_history(root.part("history")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,16 +28,17 @@ def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-demo-")))
         config = with_options(MonitorConfig("", name="demo", tick_s=_TICK_S), listen=listen, data=folder / "monitor")
-        bootstrap = _cluster(folder / "cluster", brokers, stack)
+        bootstrap, zookeeper = _cluster(folder / "cluster", brokers, stack)
         load = subprocess.Popen([*_LOAD, bootstrap], stdin=subprocess.DEVNULL, start_new_session=True)
         stack.callback(_end, load)
-        serve(replace(config, bootstrap_servers=bootstrap), os.environ, _open if opens_browser else None)
+        config = with_options(replace(config, bootstrap_servers=bootstrap), zookeeper=zookeeper)
+        serve(config, os.environ, _open if opens_browser else None)
         sys.stdout.write("ending the load and the cluster …\n")
         sys.stdout.flush()
 
 
-def _cluster(folder: Path, brokers: int, stack: ExitStack) -> str:
-    """Start it, and return its bootstrap servers."""
+def _cluster(folder: Path, brokers: int, stack: ExitStack) -> tuple[str, str | None]:
+    """Start it, and return its bootstrap servers and the address of its ZooKeeper."""
     sys.stdout.write("starting a cluster …\n")
     sys.stdout.flush()
     stack.callback(_command, ["broker", "cluster", "down", str(folder), "--wipe"])
@@ -44,7 +46,9 @@ def _cluster(folder: Path, brokers: int, stack: ExitStack) -> str:
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise MonitorError(f"the cluster of the demo did not start: {reason.removeprefix('error: ')}")
-    return done.stdout.strip()
+    status = _command(["broker", "cluster", "status", str(folder), "--json"])
+    said = json.loads(status.stdout) if status.stdout else {}
+    return done.stdout.strip(), said.get("zookeeper")
 
 
 def _command(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:

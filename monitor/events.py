@@ -35,6 +35,8 @@ class EventKind(Enum):
     GROUP_NEW = "group_new"
     GROUP_GONE = "group_gone"
     GROUP_REBALANCE = "group_rebalance"
+    ZNODE_CHANGE = "znode_change"
+    """A watch of ZooKeeper saw it. `before` and `after` are the data of the znode."""
     CLOCK_STEP = "clock_step"
     """The clock of the monitor's host went back."""
 
@@ -60,13 +62,20 @@ def events_between(before: Snapshot, after: Snapshot) -> list[Event]:
     What one of the two does not know, such as the configuration of a broker that did not answer, is no change.
     """
     if not after.brokers:  # nobody answered: nothing is known, so nothing is deleted
-        return []
+        return [*_znodes(after)]
     return [
+        *_znodes(after),
         *_controller(before, after),
         *_brokers(before, after),
         *_topics(before, after),
         *_groups(before, after),
     ]
+
+
+def _znodes(after: Snapshot) -> Iterator[Event]:
+    if after.zookeeper is not None:
+        for at_ms, path, text, old, new in after.zookeeper.changes:
+            yield Event(at_ms, EventKind.ZNODE_CHANGE, "znode", path, f"ZooKeeper: {text}", old, new)
 
 
 def _controller(before: Snapshot, after: Snapshot) -> Iterator[Event]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.common.topic_partition import TopicPartition
 
@@ -177,6 +177,48 @@ class Producer:
 
 
 @dataclass(frozen=True, slots=True)
+class ZooKeeperServer:
+    """What one server of ZooKeeper says of itself."""
+
+    address: str
+    mode: str = ""
+    """leader, follower, observer or standalone; empty if it does not say."""
+    version: str = ""
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    """By the names of `mntr` without `zk_`, such as avg_latency; fewer from a server that allows `srvr` alone."""
+    error: str = ""
+    """Why there are no numbers; empty if there are."""
+
+
+class ZnodeChange(NamedTuple):
+    """A watched znode is another than before."""
+
+    at_ms: int
+    """Unix time of the look that shows it, which a watch causes at once."""
+    path: str
+    text: str
+    before: str = ""
+    """The data of the znode, as proof."""
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeper:
+    """What ZooKeeper says of the cluster. Znodes are read on demand, and are no part of it."""
+
+    silent_since_ms: int | None = None
+    """Unix time since which it does not answer; None if it does."""
+    error: str = ""
+    servers: tuple[ZooKeeperServer, ...] = ()
+    controller: int | None = None
+    controller_epoch: int | None = None
+    sessions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The ephemeral znodes of controller and brokers by the session that owns them."""
+    changes: tuple[ZnodeChange, ...] = ()
+    """Since the snapshot before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One cluster at one tick. `number` rises by one with each tick of a monitor's life."""
 
@@ -196,6 +238,8 @@ class Snapshot:
     groups: Mapping[str, Group] = field(default_factory=dict)
     reassigning: frozenset[TopicPartition] = frozenset()
     sources: Mapping[str, SourceState] = field(default_factory=dict)
+    zookeeper: ZooKeeper | None = None
+    """None if the configuration names no ZooKeeper."""
 
     def partition(self, key: TopicPartition) -> Partition | None:
         name, number = key

@@ -22,7 +22,7 @@ from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.writer import HistoryWriter
 from highwater.monitor.serving import Monitor, Source
-from highwater.monitor.sources import source_of
+from highwater.monitor.sources import WithZooKeeper, source_of, zookeeper_of
 from highwater.monitor.users import Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
@@ -85,7 +85,9 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
     keeper = AlertKeeper(folder, deliverer, config.alerts.address or f"{address}/alerts")
     if keeper.error:
         notes.append(keeper.error)
-    monitor = Monitor(source, config.tick_s, writer, keeper.told)
+    zookeeper = zookeeper_of(config, stack)
+    whole = source if zookeeper is None else WithZooKeeper(source, zookeeper)
+    monitor = Monitor(whole, config.tick_s, writer, keeper.told)
     is_tls = config.web.tls_certificate is not None or bool(config.web.proxies)
     settings = Settings(
         bootstrap=config.bootstrap_servers,
@@ -93,7 +95,7 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
         host_names=LOOPBACK_NAMES | {config.web.listen.host, *config.web.host_names},
         tick_s=config.tick_s,
     )
-    pages = make_app(monitor.view, reader, users, settings, monitor.state, keeper)
+    pages = make_app(monitor.view, reader, users, settings, monitor.state, keeper, zookeeper)
     app: App = pages
     if token is not None:
         app = with_metrics(pages, metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token))

@@ -1,15 +1,19 @@
-"""Makes the source of snapshots that the configuration names, and closes it."""
+"""Makes the sources of snapshots that the configuration names, and closes them."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 
 from highwater.broker.client.errors import ClientError
 from highwater.broker.client.settings import settings_of
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.kafka_source.source import KafkaSource
+from highwater.monitor.model import Snapshot, SourceState, ZooKeeper
+from highwater.monitor.serving import Source
+from highwater.monitor.zookeeper.source import ZooKeeperSource
 
 
 @asynccontextmanager
@@ -24,3 +28,33 @@ async def source_of(config: MonitorConfig) -> AsyncIterator[KafkaSource]:
         yield source
     finally:
         await source.close()
+
+
+def zookeeper_of(config: MonitorConfig, stack: ExitStack) -> ZooKeeperSource | None:
+    """Started; `stack` stops it. None if the configuration names no ZooKeeper."""
+    if config.zookeeper is None:
+        return None
+    source = ZooKeeperSource(config.zookeeper, config.tick_s)
+    stack.callback(source.stop)
+    source.start()
+    return source
+
+
+class WithZooKeeper:
+    """Adds to each snapshot of a source what ZooKeeper says. It never waits for ZooKeeper."""
+
+    def __init__(self, source: Source, zookeeper: ZooKeeperSource) -> None:
+        self._source = source
+        self._zookeeper = zookeeper
+
+    async def snapshot(self, number: int) -> Snapshot:
+        found = await self._source.snapshot(number)
+        return with_zookeeper(found, *self._zookeeper.take())
+
+
+def with_zookeeper(found: Snapshot, zookeeper: ZooKeeper, state: SourceState) -> Snapshot:
+    """The epoch is of the controller that brokers name: while an election goes on, the two may disagree."""
+    is_agreed = zookeeper.silent_since_ms is None and zookeeper.controller == found.controller is not None
+    epoch = zookeeper.controller_epoch if found.controller_epoch is None and is_agreed else found.controller_epoch
+    sources = {**found.sources, state.name: state}
+    return replace(found, zookeeper=zookeeper, controller_epoch=epoch, sources=sources)

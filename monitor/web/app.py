@@ -18,11 +18,11 @@ from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role, Users
-from highwater.monitor.web import cluster_pages, data, health, login_pages, user_pages
+from highwater.monitor.web import cluster_pages, data, health, login_pages, user_pages, zookeeper_pages
 from highwater.monitor.web.guard import Guard, accept
 from highwater.monitor.web.pages import compile_templates
 from highwater.monitor.web.routing import Route
-from highwater.monitor.web.site import Settings, Site
+from highwater.monitor.web.site import Settings, Site, ZooKeeperReader
 from highwater.monitor.web.static_files import TYPES, static_file
 
 ROUTES: Final = (
@@ -40,10 +40,12 @@ ROUTES: Final = (
     Route("/group", Role.VIEWER, cluster_pages.group),
     Route("/events", Role.VIEWER, cluster_pages.events),
     Route("/alerts", Role.VIEWER, cluster_pages.alerts),
+    Route("/zookeeper", Role.VIEWER, zookeeper_pages.browser),
     Route("/about", Role.VIEWER, cluster_pages.about),
     *(Route(data.API + name, Role.VIEWER, data.table_as_json) for name in data.TABLES),
     *(Route(data.CSV + name, Role.VIEWER, data.table_as_csv) for name in data.TABLES),
     Route(data.API + "cluster", Role.VIEWER, data.cluster_as_json),
+    Route(data.API + "zookeeper", Role.VIEWER, zookeeper_pages.znode_as_json),
     Route("/logout", Role.VIEWER, post=login_pages.logout),
     Route("/account", Role.VIEWER, login_pages.account),
     Route("/account/password", Role.VIEWER, post=login_pages.change_password),
@@ -65,9 +67,10 @@ def make_app(
     settings: Settings,
     state: Callable[[], MonitorState | None] = lambda: None,
     alerts: AlertKeeper | None = None,
+    zookeeper: ZooKeeperReader | None = None,
 ) -> Starlette:
     """`view` returns the newest snapshot with its figures, and None before the first one."""
-    site = Site(view, history, users, settings, state, alerts)
+    site = Site(view, history, users, settings, state, alerts, zookeeper)
     compile_templates()
     table = {route.path: route for route in ROUTES}
     app = Starlette(

@@ -25,6 +25,11 @@ def name_text(name: str) -> Markup:
     return Markup(f"<bdi>{escape(visible(name) or '(empty)')}</bdi>")
 
 
+def lines_text(text: str) -> Markup:
+    """Text of several lines, as `name_text`: every line is by itself in the direction of its letters."""
+    return Markup("\n").join(Markup(f"<bdi>{escape(visible(line))}</bdi>") for line in text.split("\n"))
+
+
 def link(path: str, key: str, name: str, text: str = "") -> Markup:
     """To the page of one thing: `path?key=name`."""
     address = f"{path}?{key}={quote(name, safe='')}"

@@ -15,6 +15,7 @@ from highwater.monitor.web.pages import Seen, of_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Table, arrange, as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table, partitions_table, topics_table
+from highwater.monitor.web.zookeeper_tables import servers_table
 
 Maker = Callable[[Call, Seen], Table[Any] | None]
 API: Final = "/api/v1/"
@@ -78,6 +79,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "topic/groups": _topic_groups,
     "topic/partitions": _partitions,
     "topics": lambda call, seen: topics_table(seen.figures),
+    "zookeeper/servers": lambda call, seen: servers_table(seen.snapshot),
 }
 
 

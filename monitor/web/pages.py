@@ -29,6 +29,7 @@ NAVIGATION: Final = (
     ("/groups", "Groups", Role.VIEWER),
     ("/events", "Events", Role.VIEWER),
     ("/alerts", "Alerts", Role.VIEWER),
+    ("/zookeeper", "ZooKeeper", Role.VIEWER),
     ("/about", "About", Role.VIEWER),
     ("/users", "Users", Role.ADMIN),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.figures.cluster import Figures
@@ -14,6 +14,7 @@ from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Users
 from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, Throttle
+from highwater.monitor.zookeeper.source import Znode
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -42,6 +43,15 @@ class Settings:
         return "__Host-highwater-visitor" if self.is_tls else "highwater-visitor"
 
 
+class ZooKeeperReader(Protocol):
+    """Reads znodes for the browser page; `ZooKeeperSource` is one."""
+
+    @property
+    def address(self) -> str: ...
+
+    def read(self, path: str, contains: str = "", page: int = 1) -> Znode: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     view: Callable[[], tuple[Snapshot, Figures] | None]
@@ -53,6 +63,8 @@ class Site:
     """What the monitor says of itself; None where no monitor runs."""
     alerts: AlertKeeper | None = None
     """None where nobody keeps alerts: pages then show what is found in the newest snapshot alone."""
+    zookeeper: ZooKeeperReader | None = None
+    """None if the configuration names no ZooKeeper."""
     accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))
     addresses: Throttle = field(default_factory=lambda: Throttle(ADDRESS))
 

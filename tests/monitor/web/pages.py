@@ -18,7 +18,7 @@ from highwater.monitor.model import Snapshot
 from highwater.monitor.passwords import Cost
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
-from highwater.monitor.web.site import Settings
+from highwater.monitor.web.site import Settings, ZooKeeperReader
 from tests.monitor.clusters import SMALL, UNIX_START_MS, Shape, window
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of tests
@@ -62,16 +62,22 @@ def web_app(
     shape: Shape | None = SMALL,
     history: HistoryReader | None = None,
     alerts: AlertKeeper | None = None,
+    zookeeper: ZooKeeperReader | None = None,
+    view: tuple[Snapshot, Figures] | None = None,
 ) -> Iterator[Web]:
-    """With one user of each role, whose name is the role's. `shape=None`: before the first snapshot."""
+    """With one user of each role, whose name is the role's. `shape=None`: before the first snapshot.
+
+    `view` goes before `shape`.
+    """
+    folder.mkdir(exist_ok=True)
     clock = Clock()
     users = Users(folder / "users.db", clock, CHEAP)
     for role in Role:
         users.add(role.title, PASSWORD, role)
     settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
-    view = None if shape is None else seen(shape)
+    shown = view or (None if shape is None else seen(shape))
     try:
-        app = make_app(lambda: view, history, users, settings, alerts=alerts)
+        app = make_app(lambda: shown, history, users, settings, alerts=alerts, zookeeper=zookeeper)
         yield Web(users, clock, TestClient(app, ORIGIN), settings)
     finally:
         users.close()

@@ -1,0 +1,1 @@
+"""ZooKeeper as a source: watches, numbers of its servers, znodes read on demand; read-only."""

@@ -1,0 +1,85 @@
+"""The address of a ZooKeeper as `zookeeper.connect` writes it, and paths of znodes. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.monitor.errors import SettingsError
+
+_SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
+_DEFAULT_PORT: Final = 2181
+_LAST_PORT: Final = 65_535
+_LONGEST_PATH: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperAddress:
+    servers: tuple[tuple[str, int], ...]
+    chroot: str = ""
+    """The path below which the cluster is; empty for the root."""
+
+    @property
+    def hosts(self) -> str:
+        return ",".join(server_text(*server) for server in self.servers)
+
+
+def server_text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def address_of(text: str) -> ZooKeeperAddress:
+    """Parse `HOST:PORT,HOST:PORT/CHROOT`. Raises SettingsError."""
+    hosts, slash, rest = text.strip().partition("/")
+    chroot = (slash + rest).rstrip("/")
+    if chroot and path_problem(chroot):
+        raise SettingsError(f"{chroot!r} is no path of a znode: {path_problem(chroot)}")
+    servers = tuple(_server(part.strip(), text) for part in hosts.split(","))
+    return ZooKeeperAddress(servers, chroot)
+
+
+def _server(part: str, text: str) -> tuple[str, int]:
+    found = _SERVER.fullmatch(part)
+    port = int(found["port"] or _DEFAULT_PORT) if found else 0
+    if found is None or not 0 < port <= _LAST_PORT:
+        raise SettingsError(f"{text!r} is not HOST:PORT,HOST:PORT/CHROOT, as zookeeper.connect of a broker")
+    return found["host"].strip("[]"), port
+
+
+def path_problem(path: str) -> str:
+    """Why `path` can be no znode, as a clause; empty if it can. A path that goes up could leave the chroot."""
+    if not path.startswith("/"):
+        return "it begins with /"
+    if len(path) > _LONGEST_PATH:
+        return f"it is longer than {_LONGEST_PATH:,} characters"
+    if path == "/":
+        return ""
+    parts = path[1:].split("/")
+    if "" in parts:
+        return "a name in it is empty"
+    if "." in parts or ".." in parts:
+        return "a name in it is . or .."
+    if any(not _is_allowed(character) for character in path):
+        return "it has a character that ZooKeeper does not allow"
+    return ""
+
+
+def _is_allowed(character: str) -> bool:
+    """As ZooKeeper's PathUtils decides."""
+    code = ord(character)
+    return not (code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or 0xFFF0 <= code <= 0xFFFF)
+
+
+def child_path(path: str, name: str) -> str:
+    return f"/{name}" if path == "/" else f"{path}/{name}"
+
+
+def parents_of(path: str) -> list[tuple[str, str]]:
+    """Every znode from the root to `path` as (path, name), for a trail of links."""
+    found = [("/", "/")]
+    so_far = ""
+    for name in path.split("/")[1:] if path != "/" else ():
+        so_far += f"/{name}"
+        found.append((so_far, name))
+    return found
