@@ -87,7 +87,7 @@ def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Itera
         skew.add(_ratio(topic.balance.skew_percent), topic=name)
         leader_skew.add(_ratio(topic.balance.leader_skew_percent), topic=name)
     made = [count, produced, size, spread, skew, leader_skew]
-    return [*made, *_partitions(snapshot)] if has_partitions else made
+    return [*made, *_partitions(snapshot), *_min_isr(figures)] if has_partitions else made
 
 
 def _partitions(snapshot: Snapshot) -> Iterable[_Family]:
@@ -110,6 +110,20 @@ def _partitions(snapshot: Snapshot) -> Iterable[_Family]:
             replicas.add(len(each.replicas), **labels)
             under.add(int(len(each.in_sync_replicas) < len(each.replicas)), **labels)
     return current, oldest, in_sync, leader, preferred, replicas, under
+
+
+def _min_isr(figures: Figures) -> Iterable[_Family]:
+    """Brokers have these names too; Strimzi's dashboard shows them beside those of kafka_exporter."""
+    start = "kafka_cluster_partition_"
+    at_limit = _Family(f"{start}atminisr", _GAUGE, "1 if one lost replica more would make writes with acks=all fail.")
+    under = _Family(f"{start}underminisr", _GAUGE, "1 if writes with acks=all fail for lack of in-sync replicas.")
+    for rows in figures.partitions.values():
+        for row in rows:
+            if row.is_under_min_isr is not None:
+                labels = {"topic": row.topic, "partition": row.partition}
+                at_limit.add(int(bool(row.is_at_min_isr)), **labels)
+                under.add(int(row.is_under_min_isr), **labels)
+    return at_limit, under
 
 
 def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterable[_Family]:

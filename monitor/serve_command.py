@@ -56,8 +56,18 @@ async def _serve(
     config: MonitorConfig, environment: Mapping[str, str], listening: Callable[[str], None] | None
 ) -> None:
     async with source_of(config) as source:
-        with ExitStack() as stack:
-            await _run(_parts(config, source, environment, stack), listening)
+        await serve_from(source, config, environment, listening)
+
+
+async def serve_from(
+    source: Source,
+    config: MonitorConfig,
+    environment: Mapping[str, str],
+    listening: Callable[[str], None] | None = None,
+) -> None:
+    """The same with snapshots from `source`, whatever addresses `config` names."""
+    with ExitStack() as stack:
+        await _run(_parts(config, source, environment, stack), listening)
 
 
 def users_of(folder: Path) -> Users:

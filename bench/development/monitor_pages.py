@@ -37,7 +37,7 @@ from tests.monitor.clusters import LARGE, window
 _GOAL_MS: Final = 200.0
 _TICKS: Final = 3
 _PASSWORD: Final = "of no worth to anybody"  # noqa: S105 - of a user who exists for this benchmark
-_PAGES: Final = (
+PAGES: Final = (
     "/",
     "/brokers",
     "/broker?id=1",
@@ -82,7 +82,7 @@ def main() -> None:
 
 async def _times(app: Any, token: str, rounds: int) -> dict[str, tuple[list[float], int]]:
     """Milliseconds of each address, and the bytes of its body."""
-    found: dict[str, tuple[list[float], int]] = {address: ([], 0) for address in (*_PAGES, *_FILES)}
+    found: dict[str, tuple[list[float], int]] = {address: ([], 0) for address in (*PAGES, *_FILES)}
     for _ in range(rounds):
         for address in found:
             begin = time.perf_counter()
@@ -124,8 +124,8 @@ def _printed(times: dict[str, tuple[list[float], int]]) -> int:
     table = Table("address", "median ms", "p99 ms", "longest ms", "size")
     slow = 0
     for address, (samples, size_bytes) in times.items():
-        p99 = _percentile(samples, 0.99)
-        slow += p99 >= _GOAL_MS and address in _PAGES
+        p99 = percentile(samples, 0.99)
+        slow += p99 >= _GOAL_MS and address in PAGES
         figures = (statistics.median(samples), p99, max(samples))
         table.add_row(address, *(significant(each) for each in figures), size_text(size_bytes))
     console = Console()
@@ -135,7 +135,7 @@ def _printed(times: dict[str, tuple[list[float], int]]) -> int:
     return 1 if slow else 0
 
 
-def _percentile(samples: Sequence[float], share: float) -> float:
+def percentile(samples: Sequence[float], share: float) -> float:
     ordered = sorted(samples)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 

@@ -11,7 +11,7 @@ from highwater.monitor.figures.health import HealthCount, min_isr
 from highwater.monitor.figures.memory import BYTES_IN, BYTES_OUT, Memory, Points
 from highwater.monitor.figures.rates import counter_per_s
 from highwater.monitor.figures.rows import BrokerFigures, Level, PartitionFigures
-from highwater.monitor.figures.topics import count_partition
+from highwater.monitor.figures.topics import Holdings, count_partition
 from highwater.monitor.figures.trend import slope
 from highwater.monitor.model import Broker, Snapshot
 
@@ -38,29 +38,34 @@ class Tally:
 
 
 def tally(
-    snapshot: Snapshot, rows: Mapping[str, Sequence[PartitionFigures]], default_min_isr: int | None
+    snapshot: Snapshot,
+    rows: Mapping[str, Sequence[PartitionFigures]],
+    holdings: Mapping[str, Holdings],
+    default_min_isr: int | None,
 ) -> dict[int, Tally]:
     """Return the counts of all brokers that the snapshot or a partition names."""
     tallies = {node_id: Tally() for node_id in snapshot.brokers}
     for topic in snapshot.topics.values():
         limit = min_isr(topic, default_min_isr)
+        held = holdings[topic.name]
+        for broker, count in held.replicas.items():
+            if broker not in tallies:
+                tallies[broker] = Tally()
+            tallies[broker].replicas += count
+        for broker, size in held.disk_bytes.items():
+            if (one := tallies.get(broker)) is not None:
+                one.size_bytes += size
+                one.knows_size = True
         for partition, row in zip(topic.partitions, rows[topic.name], strict=True):
             in_sync = partition.in_sync_replicas
             # Mostly only the leader's death changes anything; partitions are many.
-            is_tight = limit is None or len(in_sync) <= max(limit, 1)
-            for broker in partition.replicas:
-                one = tallies.get(broker)
-                if one is None:
-                    one = tallies[broker] = Tally()
-                one.replicas += 1
-                if broker not in in_sync:
-                    one.out_of_sync += 1
-                if is_tight or broker == partition.leader:
-                    one.loss.add(broker, partition, limit)
-            for broker, size in partition.size_bytes.items():
-                if (one := tallies.get(broker)) is not None:
-                    one.size_bytes += size
-                    one.knows_size = True
+            if limit is None or len(in_sync) <= max(limit, 1) or len(in_sync) < len(partition.replicas):
+                for broker in partition.replicas:
+                    if broker not in in_sync:
+                        tallies[broker].out_of_sync += 1
+                    tallies[broker].loss.add(broker, partition, limit)
+            elif partition.leader in tallies:
+                tallies[partition.leader].loss.add(partition.leader, partition, limit)
             if not partition.replicas:
                 continue
             tallies[partition.replicas[0]].preferred_leaders += 1

@@ -17,21 +17,20 @@ from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
 from highwater.monitor.figures.health import HealthCount, default_min_isr
 from highwater.monitor.figures.memory import Memory
-from highwater.monitor.figures.rates import SPAN_MS, consumed_per_s, produced_per_s
+from highwater.monitor.figures.rates import consumed_per_s, produced_per_s
 from highwater.monitor.figures.rows import (
     Balance,
     BrokerFigures,
     Finding,
     GroupFigures,
     GroupPartitionFigures,
-    LagState,
     LagVerdict,
     Level,
     PartitionFigures,
     TopicFigures,
     Totals,
 )
-from highwater.monitor.figures.topics import Context, partition_figures, topic_figures, with_groups
+from highwater.monitor.figures.topics import UNREAD, Context, holdings_of, partition_figures, readings_of, topic_figures
 from highwater.monitor.figures.transactions import hanging
 from highwater.monitor.model import Snapshot
 
@@ -80,24 +79,27 @@ def derive(window: Sequence[Snapshot]) -> Figures:
 def figures(memory: Memory) -> Figures:
     """Return the figures of the newest snapshot that `memory` took. Raises ValueError if it took none."""
     newest = memory.newest
-    first = memory.first_tick_since(newest.at_ms - SPAN_MS)
     alive = sum(broker.is_alive for broker in newest.brokers.values())
     default = default_min_isr(newest)
     context = Context(
         memory=memory,
-        rate=produced_per_s(memory.ticks, first),
+        rate=produced_per_s(memory),
         live_brokers=alive,
         default_min_isr=default,
         hanging=hanging(memory.undecided, newest),
         reassigning=newest.reassigning,
     )
     partitions = {name: partition_figures(topic, context) for name, topic in newest.topics.items()}
-    topics = {name: topic_figures(topic, partitions[name], context) for name, topic in newest.topics.items()}
-    rows = GroupRows(memory, partitions, consumed_per_s(memory.ticks, first))
+    rows = GroupRows(memory, partitions, consumed_per_s(memory))
     group_partitions = {name: rows.of(group) for name, group in newest.groups.items()}
     groups = {name: group_figures(group, group_partitions[name]) for name, group in newest.groups.items()}
-    topics = _with_groups(topics, group_partitions)
-    tallies = tally(newest, partitions, default)
+    readings = readings_of(group_partitions)
+    holdings = {name: holdings_of(topic) for name, topic in newest.topics.items()}
+    topics = {
+        name: topic_figures(topic, partitions[name], holdings[name], readings.get(name, UNREAD), context)
+        for name, topic in newest.topics.items()
+    }
+    tallies = tally(newest, partitions, holdings, default)
     brokers = {node_id: broker_figures(broker, memory, tallies) for node_id, broker in newest.brokers.items()}
     totals = _totals(newest, topics, brokers, groups)
     tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
@@ -120,26 +122,6 @@ def figures(memory: Memory) -> Figures:
         groups=groups,
         group_partitions=group_partitions,
     )
-
-
-def _with_groups(
-    topics: dict[str, TopicFigures], group_partitions: Mapping[str, Sequence[GroupPartitionFigures]]
-) -> dict[str, TopicFigures]:
-    """Add to each topic who reads it, and how well."""
-    readers: dict[str, dict[str, tuple[int | None, Level]]] = {}
-    for group, rows in group_partitions.items():
-        for row in rows:
-            of_topic = readers.setdefault(row.topic, {})
-            lag, level = of_topic.get(group, (None, Level.OK))
-            # A partition without a commit says nothing of how well the others are read.
-            worse = row.level if row.state is not LagState.NO_COMMIT and row.level.rank > level.rank else level
-            of_topic[group] = (lag if row.lag is None else (lag or 0) + row.lag, worse)
-    for topic, of_topic in readers.items():
-        if topic in topics:
-            lags = [lag for lag, _ in of_topic.values() if lag is not None]
-            level = max((level for _, level in of_topic.values()), key=lambda one: one.rank)
-            topics[topic] = with_groups(topics[topic], sorted(of_topic), max(lags, default=None), level)
-    return topics
 
 
 def _totals(

@@ -27,6 +27,7 @@ from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot
 
 _UNJUDGED = {LagState.BEYOND_END: LagVerdict.LOSS}
 _NO_MEMBER = Member("", "", "")
+_NO_LAG = Duration(0.0)
 
 
 class GroupRows:
@@ -40,8 +41,6 @@ class GroupRows:
         self._partitions = partitions
         self._consumed_per_s = consumed_per_s
         self._times_ms = [tick.at_ms for tick in memory.ticks]
-        self._ends = [tick.ends for tick in memory.ticks]
-        self._commits = [tick.commits for tick in memory.ticks]
 
     def of(self, group: Group) -> tuple[GroupPartitionFigures, ...]:
         """Rows of all partitions with a commit or a member, in the order of topic and partition."""
@@ -76,16 +75,20 @@ class GroupRows:
         if lag.lag is None or commit is None or partition is None or series is None:
             judgement = Judgement(_UNJUDGED.get(lag.state, LagVerdict.UNKNOWN), lag.sentence)
         else:
-            number = self._memory.partition_series(key)
-            if number is not None and lag.lag > 0:
-                time = self._lag_time(commit.offset, number)
+            memory = self._memory
+            number = memory.partition_series(key)
+            ends: Sequence[int] = ()
+            if lag.lag == 0:
+                time, catch_up = _NO_LAG, 0.0
+            elif number is not None:
+                ends = memory.ends[number].tolist()
+                time = self._lag_time(commit.offset, ends, number)
                 catch_up = catch_up_ms(lag.lag, consumed, produced)
                 start = partition.log_start_offset
-                deleted = deleted_per_s(self._memory.ticks, number)
-                eta = None if start is None else loss_eta_ms(commit.offset, start, deleted, consumed)
-            elif lag.lag == 0:
-                time, catch_up = Duration(0.0), 0.0
-            judgement = self._judge(group, lag, number, series, readers, owner)
+                if start is not None:
+                    deleted = deleted_per_s(memory.starts, number, start, self._snapshot.at_ms)
+                    eta = loss_eta_ms(commit.offset, start, deleted, consumed)
+            judgement = self._judge(group, lag, ends, series, readers, owner)
         return GroupPartitionFigures(
             group.name,
             key[0],
@@ -112,15 +115,15 @@ class GroupRows:
         )
 
     def _judge(
-        self, group: Group, lag: Lag, number: int | None, series: int, readers: Readers, owner: Member
+        self, group: Group, lag: Lag, ends: Sequence[int], series: int, readers: Readers, owner: Member
     ) -> Judgement:
         if lag.state is LagState.BELOW_LOG_START:
             return Judgement(LagVerdict.LOSS, lag.sentence)
         if lag.lag == 0:
             return Judgement(LagVerdict.OK, "It has read everything.")
-        if number is None:
+        if not ends:
             return Judgement(LagVerdict.UNKNOWN, "Seen in this tick only: too short for a verdict.")
-        judgement = judge(self._track(number, series), readers, owner.client_id)
+        judgement = judge(self._track(ends, series), readers, owner.client_id)
         rewind = judgement.rewind
         if rewind is not None and self._memory.was_memberless(group.name, rewind.from_ms, rewind.to_ms):
             sentence = f"{judgement.sentence} The group had no member then: somebody reset it."
@@ -131,9 +134,8 @@ class GroupRows:
         is_idle = readers is not Readers.OWNER and (series is None or not self._memory.has_moved(series))
         return Level.UNKNOWN if is_idle and verdict in (LagVerdict.STOP, LagVerdict.LOSS) else verdict.level
 
-    def _lag_time(self, committed_offset: int, number: int) -> Duration | None:
+    def _lag_time(self, committed_offset: int, ends: Sequence[int], number: int) -> Duration | None:
         ticks = self._memory.ticks
-        ends = [column[number] for column in self._ends]
         if UNKNOWN in ends:
             ticks = [tick for tick, end in zip(ticks, ends, strict=True) if end != UNKNOWN]
             ends = [end for end in ends if end != UNKNOWN]
@@ -143,9 +145,8 @@ class GroupRows:
         times = [ticks[index].at_ms + ticks[index].end_delays[number] for index in chosen]
         return lag_time(committed_offset, times, [ends[index] for index in chosen])
 
-    def _track(self, number: int, series: int) -> Track:
-        ends = [column[number] for column in self._ends]
-        commits = [column[series] for column in self._commits]
+    def _track(self, ends: Sequence[int], series: int) -> Track:
+        commits = self._memory.commits[series].tolist()
         if UNKNOWN not in ends and UNKNOWN not in commits:
             return Track(self._times_ms, ends, commits)
         known = [

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from highwater.common.units import count_text
 from highwater.monitor.figures.rows import LagState
 from highwater.monitor.model import Commit, Partition
 
 
-@dataclass(frozen=True, slots=True)
-class Lag:
+class Lag(NamedTuple):
     state: LagState
     lag: int | None = None
     """None where the state gives lag no meaning."""

@@ -1,14 +1,15 @@
 """What figures remember of the last half hour: offsets of partitions and commits, in few bytes.
 
-Each tick is a few arrays with one number for each series. A series is a partition's, or that of a group on a partition.
-It ends where offsets of different meaning would meet: a topic is made again under its name, or the end offset drops.
+A series is a partition's, or that of a group on a partition: an array with one offset for each tick, as figures look at
+one series after the other. A series ends where offsets of different meaning would meet: a topic is made again under its
+name, or the end offset drops.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,24 +20,33 @@ WINDOW_MS: Final = 30 * 60 * 1000
 # Younger ticks are all kept, so that commits of every few seconds are seen; of older ones, one in each minute.
 FULL_MS: Final = 10 * 60 * 1000
 SPARSE_MS: Final = 60 * 1000
+# Retention moves log start offsets by whole segments.
+STARTS_MS: Final = 5 * 60 * 1000
 UNKNOWN: Final = -1
 _SPARE_SERIES: Final = 1000
+# What four bytes hold: only a made-up source is further from its tick.
+_LONGEST_DELAY_MS: Final = 2**31 - 1
 
 BYTES_IN: Final = "kafka_server_brokertopicmetrics_bytesin_total"
 BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tick:
-    """The arrays are indexed by series; UNKNOWN where there was no answer."""
+    """The arrays are indexed by series, and know nothing of series that began later."""
 
     at_ms: int
-    ends: array[int]
-    starts: array[int]
     end_delays: array[int]
     """Milliseconds from `at_ms` to the answer with the end offset."""
-    commits: array[int]
     commit_delays: array[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Log start offsets by series, at few of the ticks; UNKNOWN where there was no answer."""
+
+    at_ms: int
+    offsets: array[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +65,7 @@ Points = deque[tuple[int, float]]
 class _Serial:
     """Numbers for series; a number is used once until `Memory` packs them."""
 
-    count: int = 0
     by_partition: dict[TopicPartition, int] = field(default_factory=dict)
-    commit_count: int = 0
     by_group: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     partition_of_commit: list[int] = field(default_factory=list)
     """For each series of commits, that of the partition when it began."""
@@ -72,6 +80,12 @@ class Memory:
         self._newest: Snapshot | None = None
         self._serial = _Serial()
         self.ticks: list[Tick] = []
+        self.ends: list[array[int]] = []
+        """By series of a partition: its end offset at each tick; UNKNOWN where there was no answer."""
+        self.commits: list[array[int]] = []
+        """By series of a group on a partition, likewise."""
+        self.starts: list[Starts] = []
+        """The oldest first."""
         self.undecided: dict[TopicPartition, Undecided] = {}
         self.usable_bytes: dict[tuple[int, str], Points] = {}
         """By broker and path of the log directory."""
@@ -125,57 +139,63 @@ class Memory:
         return 0
 
     def _add_series(self, snapshot: Snapshot) -> None:
-        last = self.ticks[-1] if self.ticks else None
         if self._newest is not None:
             self._end_series_of_new_topics(self._newest.topics, snapshot.topics)
-        serial, at_ms = self._serial, snapshot.at_ms
-        numbers = serial.by_partition
-        ends, starts, delays = (_column(serial.count) for _ in range(3))
+        at_ms, ends, numbers = snapshot.at_ms, self.ends, self._serial.by_partition
+        before = array("q", [UNKNOWN]) * len(self.ticks)
+        delays = array("i", [0]) * len(ends)
+        is_due = not self.starts or at_ms - self.starts[-1].at_ms >= STARTS_MS
+        starts = array("q", [UNKNOWN]) * len(ends) if is_due else None
         for topic in snapshot.topics.values():
             for partition in topic.partitions:
-                number = numbers.get(partition.key)
+                key = partition.key
+                number = numbers.get(key)
                 end = UNKNOWN if partition.end_offset is None else partition.end_offset
-                if number is None or (last is not None and UNKNOWN < end < self._last_end(number)):
-                    number = numbers[partition.key] = serial.count
-                    serial.count += 1
-                    for column in (ends, starts, delays):
-                        column.append(UNKNOWN)
-                ends[number] = end
-                if partition.log_start_offset is not None:
+                series = None if number is None else ends[number]
+                if (
+                    number is None
+                    or series is None
+                    or UNKNOWN < end < (series[-1] if series[-1] >= 0 else _last(series))
+                ):
+                    number = numbers[key] = len(ends)
+                    series = before[:]
+                    ends.append(series)
+                    delays.append(0)
+                    if starts is not None:
+                        starts.append(UNKNOWN)
+                series.append(end)
+                if partition.offsets_at_ms is not None:
+                    delays[number] = _delay_ms(partition.offsets_at_ms, at_ms)
+                if starts is not None and partition.log_start_offset is not None:
                     starts[number] = partition.log_start_offset
-                delays[number] = 0 if partition.offsets_at_ms is None else partition.offsets_at_ms - at_ms
-        commits, commit_delays = self._commit_columns(snapshot)
-        tick = Tick(at_ms, ends, starts, delays, commits, commit_delays)
-        self.ticks.append(tick)
-        for old in self.ticks:
-            _pad((old.ends, old.starts, old.end_delays), serial.count)
-            _pad((old.commits, old.commit_delays), serial.commit_count)
+        commit_delays = self._add_commits(snapshot, before)
+        if starts is not None:
+            self.starts.append(Starts(at_ms, starts))
+        self.ticks.append(Tick(at_ms, delays, commit_delays))
+        for table in (ends, self.commits):
+            _pad(table, len(self.ticks))
 
-    def _last_end(self, number: int) -> int:
-        # A series that began in this very tick is in no column yet.
-        return next((tick.ends[number] for tick in reversed(self.ticks) if tick.ends[number] > UNKNOWN), UNKNOWN)
-
-    def _commit_columns(self, snapshot: Snapshot) -> tuple[array[int], array[int]]:
-        serial, at_ms = self._serial, snapshot.at_ms
-        last = self.ticks[-1].commits if self.ticks else None
-        commits, delays = _column(serial.commit_count), _column(serial.commit_count)
+    def _add_commits(self, snapshot: Snapshot, before: array[int]) -> array[int]:
+        """Return the delays of the commits."""
+        serial, at_ms, commits = self._serial, snapshot.at_ms, self.commits
+        delays = array("i", [0]) * len(commits)
         for group in snapshot.groups.values():
             numbers = serial.by_group.setdefault(group.name, {})
             for key, commit in group.commits.items():
                 partition = serial.by_partition.get(key, UNKNOWN)
                 number = numbers.get(key)
                 if number is None or serial.partition_of_commit[number] != partition:
-                    number = numbers[key] = serial.commit_count
-                    serial.commit_count += 1
+                    number = numbers[key] = len(commits)
+                    commits.append(before[:])
                     serial.partition_of_commit.append(partition)
                     serial.has_moved.append(0)
-                    commits.append(UNKNOWN)
-                    delays.append(UNKNOWN)
-                elif last is not None and UNKNOWN < last[number] < commit.offset:
+                    delays.append(0)
+                series = commits[number]
+                if before and UNKNOWN < series[-1] < commit.offset:
                     serial.has_moved[number] = 1
-                commits[number] = commit.offset
-                delays[number] = commit.at_ms - at_ms
-        return commits, delays
+                series.append(commit.offset)
+                delays[number] = _delay_ms(commit.at_ms, at_ms)
+        return delays
 
     def _end_series_of_new_topics(self, old: Mapping[str, Topic], new: Mapping[str, Topic]) -> None:
         for name, topic in new.items():
@@ -225,11 +245,12 @@ class Memory:
     def _forget(self) -> None:
         now_ms = self.ticks[-1].at_ms
         oldest_ms = now_ms - WINDOW_MS
-        while self.ticks[0].at_ms < oldest_ms:
-            del self.ticks[0]
+        self._drop(0, self.first_tick_since(oldest_ms))
         newest_sparse = self.first_tick_since(now_ms - FULL_MS) - 1
         if newest_sparse > 0 and self.ticks[newest_sparse].at_ms - self.ticks[newest_sparse - 1].at_ms < SPARSE_MS:
-            del self.ticks[newest_sparse]
+            self._drop(newest_sparse, newest_sparse + 1)
+        while self.starts[0].at_ms < oldest_ms:
+            del self.starts[0]
         for table in (self.usable_bytes, self.counters):
             for key in [key for key, points in table.items() if _trimmed(points, oldest_ms)]:
                 del table[key]
@@ -237,35 +258,41 @@ class Memory:
             self._memberless.popleft()
         commits = sum(len(group.commits) for group in self.newest.groups.values())
         partitions = sum(len(topic.partitions) for topic in self.newest.topics.values())
-        if self._serial.count > 2 * partitions + _SPARE_SERIES or (
-            self._serial.commit_count > 2 * commits + _SPARE_SERIES
-        ):
+        if len(self.ends) > 2 * partitions + _SPARE_SERIES or len(self.commits) > 2 * commits + _SPARE_SERIES:
             self._pack()
+
+    def _drop(self, first: int, end: int) -> None:
+        """Forget the ticks from index `first` to before `end`."""
+        if first < end:
+            del self.ticks[first:end]
+            for table in (self.ends, self.commits):
+                for series in table:
+                    del series[first:end]
 
     def _pack(self) -> None:
         """Forget the series that ended, and those of which no tick knows anything more."""
         old, new = self._serial, _Serial()
         kept: list[int] = []
         for key, number in old.by_partition.items():
-            if any(tick.ends[number] > UNKNOWN or tick.starts[number] > UNKNOWN for tick in self.ticks):
-                new.by_partition[key] = new.count
-                new.count += 1
+            if _is_known(self.ends[number]):
+                new.by_partition[key] = len(kept)
                 kept.append(number)
-        numbers = dict(zip(kept, range(new.count), strict=True))
+        numbers = {number: index for index, number in enumerate(kept)}
         kept_commits: list[int] = []
         for group, series in old.by_group.items():
             for key, number in series.items():
-                if any(tick.commits[number] > UNKNOWN for tick in self.ticks):
-                    new.by_group.setdefault(group, {})[key] = new.commit_count
-                    new.commit_count += 1
+                if _is_known(self.commits[number]):
+                    new.by_group.setdefault(group, {})[key] = len(kept_commits)
                     new.partition_of_commit.append(numbers.get(old.partition_of_commit[number], UNKNOWN))
                     new.has_moved.append(old.has_moved[number])
                     kept_commits.append(number)
-        for tick in self.ticks:
-            tick.ends, tick.starts = _picked(tick.ends, kept), _picked(tick.starts, kept)
-            tick.end_delays = _picked(tick.end_delays, kept)
-            tick.commits = _picked(tick.commits, kept_commits)
-            tick.commit_delays = _picked(tick.commit_delays, kept_commits)
+        self.ends = [self.ends[number] for number in kept]
+        self.commits = [self.commits[number] for number in kept_commits]
+        self.starts = [Starts(each.at_ms, _picked(each.offsets, kept)) for each in self.starts]
+        self.ticks = [
+            Tick(tick.at_ms, _picked(tick.end_delays, kept), _picked(tick.commit_delays, kept_commits))
+            for tick in self.ticks
+        ]
         self._serial = new
 
 
@@ -273,17 +300,30 @@ def _is_memberless(group: Group) -> bool:
     return not group.members and not group.error
 
 
-def _column(length: int) -> array[int]:
-    return array("q", [UNKNOWN]) * length
+def _delay_ms(at_ms: int, tick_at_ms: int) -> int:
+    delay_ms = at_ms - tick_at_ms
+    return delay_ms if -_LONGEST_DELAY_MS < delay_ms < _LONGEST_DELAY_MS else 0
 
 
-def _pad(columns: Iterable[array[int]], length: int) -> None:
-    for column in columns:
-        column.extend([UNKNOWN] * (length - len(column)))
+def _last(series: array[int]) -> int:
+    """The newest known offset."""
+    return next((offset for offset in reversed(series) if offset > UNKNOWN), UNKNOWN)
 
 
-def _picked(column: array[int], numbers: Iterable[int]) -> array[int]:
-    return array("q", (column[number] for number in numbers))
+def _is_known(series: array[int]) -> bool:
+    return any(offset > UNKNOWN for offset in series)
+
+
+def _pad(table: Iterable[array[int]], length: int) -> None:
+    for series in table:
+        if len(series) < length:
+            series.append(UNKNOWN)
+
+
+def _picked(column: array[int], numbers: Sequence[int]) -> array[int]:
+    """Series that began after the column was made stay out of it."""
+    known = len(column)
+    return array(column.typecode, [column[number] if number < known else UNKNOWN for number in numbers])
 
 
 def _trimmed(points: Points, oldest_ms: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.monitor.figures.memory import UNKNOWN, Points, Tick
+from highwater.monitor.figures.memory import UNKNOWN, Memory, Points
 
 # A few ticks: short enough to follow a load, long enough that bursts between two ticks do not rule.
 SPAN_MS: Final = 60_000
@@ -14,39 +14,32 @@ Rate = Callable[[int], float | None]
 """Takes the number of a series. None until it has two answers, or while the newest one is missing."""
 
 
-def produced_per_s(ticks: Sequence[Tick], first: int) -> Rate:
-    """Rates of end offsets from tick `first` on. Never negative, as a series ends where the end offset drops."""
-    columns = [(tick.at_ms, tick.ends, tick.end_delays) for tick in ticks[first:]]
-    at_ms, ends, delays = columns.pop()
+def produced_per_s(memory: Memory) -> Rate:
+    """Rates of end offsets. Never negative, as a series ends where the end offset drops."""
+    return _rate(memory, memory.ends, [tick.end_delays for tick in memory.ticks])
 
-    def rate(series: int) -> float | None:
-        end = ends[series]
-        if end == UNKNOWN:
+
+def consumed_per_s(memory: Memory) -> Rate:
+    """Rates of committed offsets; None if the group went back meanwhile."""
+    return _rate(memory, memory.commits, [tick.commit_delays for tick in memory.ticks])
+
+
+def _rate(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rate:
+    times_ms = [tick.at_ms for tick in memory.ticks]
+    last = len(times_ms) - 1
+    at_ms, last_delays = times_ms[last], delays[last]
+    earlier = range(memory.first_tick_since(at_ms - SPAN_MS), last)
+
+    def rate(number: int) -> float | None:
+        series = table[number]
+        newest = series[last]
+        if newest == UNKNOWN:
             return None
-        for then_ms, old_ends, old_delays in columns:
-            old = old_ends[series]
+        for index in earlier:
+            old = series[index]
             if old != UNKNOWN:
-                span_ms = at_ms + delays[series] - then_ms - old_delays[series]
-                return (end - old) * 1000 / span_ms if span_ms > 0 else None
-        return None
-
-    return rate
-
-
-def consumed_per_s(ticks: Sequence[Tick], first: int) -> Rate:
-    """Rates of committed offsets from tick `first` on; None if the group went back meanwhile."""
-    columns = [(tick.at_ms, tick.commits, tick.commit_delays) for tick in ticks[first:]]
-    at_ms, commits, delays = columns.pop()
-
-    def rate(series: int) -> float | None:
-        commit = commits[series]
-        if commit == UNKNOWN:
-            return None
-        for then_ms, old_commits, old_delays in columns:
-            old = old_commits[series]
-            if old != UNKNOWN:
-                span_ms = at_ms + delays[series] - then_ms - old_delays[series]
-                return (commit - old) * 1000 / span_ms if span_ms > 0 and commit >= old else None
+                span_ms = at_ms + last_delays[number] - times_ms[index] - delays[index][number]
+                return (newest - old) * 1000 / span_ms if span_ms > 0 and newest >= old else None
         return None
 
     return rate

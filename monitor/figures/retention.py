@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from highwater.monitor.figures.memory import UNKNOWN, Tick
+from highwater.monitor.figures.memory import UNKNOWN, Starts
 
 
-def deleted_per_s(ticks: Sequence[Tick], series: int) -> float | None:
-    """Rate of the log start offset over all ticks: retention deletes whole segments, far apart. None if not known."""
-    newest = ticks[-1].starts[series]
-    if newest == UNKNOWN:
-        return None
-    for tick in ticks:
-        if tick.starts[series] != UNKNOWN:
-            span_ms = ticks[-1].at_ms - tick.at_ms
-            return max(0, newest - tick.starts[series]) * 1000 / span_ms if span_ms > 0 else None
+def deleted_per_s(starts: Sequence[Starts], series: int, log_start_offset: int, at_ms: int) -> float | None:
+    """Rate of the log start offset, which is `log_start_offset` at `at_ms`, since the oldest of `starts`.
+
+    As far back as it is remembered, because retention deletes whole segments, far apart. None if not known.
+    """
+    for column in starts:
+        if series < len(column.offsets) and column.offsets[series] != UNKNOWN:
+            span_ms = at_ms - column.at_ms
+            return max(0, log_start_offset - column.offsets[series]) * 1000 / span_ms if span_ms > 0 else None
     return None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 
 
 class Level(Enum):
@@ -109,8 +110,7 @@ class Health:
     """Partitions whose last stable offset has not moved for `transactions.hanging_after_ms`."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionFigures:
+class PartitionFigures(NamedTuple):
     topic: str
     partition: int
     is_offline: bool
@@ -218,8 +218,7 @@ class Duration:
     is_least: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GroupPartitionFigures:
+class GroupPartitionFigures(NamedTuple):
     group: str
     topic: str
     partition: int

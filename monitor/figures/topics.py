@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
+from typing import Final
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
@@ -11,7 +12,14 @@ from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.health import HealthCount, min_isr
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.figures.rates import Rate
-from highwater.monitor.figures.rows import Health, Level, PartitionFigures, TopicFigures
+from highwater.monitor.figures.rows import (
+    GroupPartitionFigures,
+    Health,
+    LagState,
+    Level,
+    PartitionFigures,
+    TopicFigures,
+)
 from highwater.monitor.model import Partition, Topic
 
 
@@ -65,24 +73,69 @@ def _bytes_per_s(rate: float | None, size_bytes: int | None, held: int | None) -
     return rate * size_bytes / held if rate is not None and size_bytes is not None and held else None
 
 
-def topic_figures(topic: Topic, rows: Sequence[PartitionFigures], context: Context) -> TopicFigures:
-    """Everything but the groups, which `with_groups` adds."""
-    replicas: dict[int, int] = {}
-    leaders: dict[int, int] = {}
-    bytes_in: dict[int, float] = {}
-    disk_bytes: dict[int, int] = {}
-    count = HealthCount()
-    ends = held = leader_size = size = 0
-    rate = bytes_per_s = hottest = 0.0
-    knows_end = knows_held = knows_leader_size = knows_size = knows_rate = knows_bytes = False
-    for partition, row in zip(topic.partitions, rows, strict=True):
+@dataclass(slots=True)
+class Holdings:
+    """What the brokers have of a topic, by broker."""
+
+    replicas: dict[int, int] = field(default_factory=dict)
+    leaders: dict[int, int] = field(default_factory=dict)
+    disk_bytes: dict[int, int] = field(default_factory=dict)
+
+
+def holdings_of(topic: Topic) -> Holdings:
+    made = Holdings()
+    replicas, leaders, disk_bytes = made.replicas, made.leaders, made.disk_bytes
+    for partition in topic.partitions:
         for broker in partition.replicas:
             replicas[broker] = replicas.get(broker, 0) + 1
         leader = partition.leader
         if leader >= 0:
             leaders[leader] = leaders.get(leader, 0) + 1
-        for broker, size_of_replica in partition.size_bytes.items():
-            disk_bytes[broker] = disk_bytes.get(broker, 0) + size_of_replica
+        for broker, size in partition.size_bytes.items():
+            disk_bytes[broker] = disk_bytes.get(broker, 0) + size
+    return made
+
+
+@dataclass(slots=True)
+class Reading:
+    """Who reads a topic, and how well: the lag and the worst level of each group."""
+
+    lags: dict[str, int | None] = field(default_factory=dict)
+    level: Level = Level.OK
+
+
+UNREAD: Final = Reading()
+
+
+def readings_of(group_partitions: Mapping[str, Sequence[GroupPartitionFigures]]) -> dict[str, Reading]:
+    """Return the reading of each topic that a group reads."""
+    found: dict[str, Reading] = {}
+    for group, rows in group_partitions.items():
+        for row in rows:
+            reading = found.get(row.topic)
+            if reading is None:
+                reading = found[row.topic] = Reading()
+            before, lag = reading.lags.get(group), row.lag
+            reading.lags[group] = before if lag is None else (before or 0) + lag
+            # A partition without a commit says nothing of how well the others are read.
+            if row.level.rank > reading.level.rank and row.state is not LagState.NO_COMMIT:
+                reading.level = row.level
+    return found
+
+
+def topic_figures(
+    topic: Topic,
+    rows: Sequence[PartitionFigures],
+    holdings: Holdings,
+    reading: Reading,
+    context: Context,
+) -> TopicFigures:
+    bytes_in: dict[int, float] = {}
+    count = HealthCount()
+    ends = held = leader_size = size = 0
+    rate = bytes_per_s = hottest = 0.0
+    knows_end = knows_held = knows_leader_size = knows_size = knows_rate = knows_bytes = False
+    for partition, row in zip(topic.partitions, rows, strict=True):
         count_partition(count, partition, row)
         if partition.end_offset is not None:
             ends += partition.end_offset
@@ -102,7 +155,7 @@ def topic_figures(topic: Topic, rows: Sequence[PartitionFigures], context: Conte
             knows_rate = True
         if row.bytes_in_per_s is not None:
             bytes_per_s += row.bytes_in_per_s
-            bytes_in[leader] = bytes_in.get(leader, 0.0) + row.bytes_in_per_s
+            bytes_in[partition.leader] = bytes_in.get(partition.leader, 0.0) + row.bytes_in_per_s
             knows_bytes = True
     health = count.frozen()
     level, sentence = _judge(topic, health)
@@ -114,7 +167,7 @@ def topic_figures(topic: Topic, rows: Sequence[PartitionFigures], context: Conte
         replication_factor=len(topic.partitions[0].replicas) if topic.partitions else None,
         level=level,
         sentence=sentence,
-        balance=balance(replicas, leaders, context.live_brokers, bytes_in, disk_bytes),
+        balance=balance(holdings.replicas, holdings.leaders, context.live_brokers, bytes_in, holdings.disk_bytes),
         health=health,
         produced_offsets=ends if knows_end else None,
         held_offsets=held if knows_held else None,
@@ -123,9 +176,11 @@ def topic_figures(topic: Topic, rows: Sequence[PartitionFigures], context: Conte
         offsets_per_s=rate if knows_rate else None,
         bytes_in_per_s=bytes_per_s if knows_bytes else None,
         hottest_share=hottest / rate if rate else None,
-        groups=(),
-        worst_lag=None,
-        worst_lag_level=Level.OK,
+        groups=tuple(sorted(reading.lags)),
+        worst_lag=None
+        if reading is None
+        else max((lag for lag in reading.lags.values() if lag is not None), default=None),
+        worst_lag_level=Level.OK if reading is None else reading.level,
     )
 
 
@@ -146,10 +201,6 @@ def count_partition(count: HealthCount, partition: Partition, row: PartitionFigu
         count.unknown_offsets += 1
     if row.hanging_ms is not None:
         count.hanging_transactions += 1
-
-
-def with_groups(row: TopicFigures, groups: Sequence[str], worst_lag: int | None, level: Level) -> TopicFigures:
-    return replace(row, groups=tuple(groups), worst_lag=worst_lag, worst_lag_level=level)
 
 
 def _judge(topic: Topic, health: Health) -> tuple[Level, str]:

@@ -16,7 +16,7 @@ from enum import Enum
 from itertools import compress
 from operator import ne, sub
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.common.units import count_text, rate_text, wait_text
 from highwater.monitor.figures.rows import LagVerdict
@@ -40,19 +40,12 @@ class Readers(Enum):
     NOBODY = "nobody"
 
 
-@dataclass(frozen=True, slots=True)
-class Track:
+class Track(NamedTuple):
     """What was seen of a group on a partition, the oldest first; the newest is from this tick."""
 
     times_ms: Sequence[int]
     end_offsets: Sequence[int]
     committed_offsets: Sequence[int]
-
-    def since(self, at_ms: int) -> Track:
-        first = bisect_left(self.times_ms, at_ms)
-        if first == 0:
-            return self
-        return Track(self.times_ms[first:], self.end_offsets[first:], self.committed_offsets[first:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +58,10 @@ class Rewind:
     new_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(NamedTuple):
     verdict: LagVerdict
     sentence: str
     rewind: Rewind | None = None
-
-
-def commit_interval_ms(track: Track) -> float | None:
-    """Return the median time between ticks in which the commit was seen to move; None if that was seldom."""
-    moved = list(compress(track.times_ms[1:], _moves(track)))
-    intervals = list(map(sub, moved[1:], moved))
-    return median(intervals) if len(intervals) >= _LEAST_INTERVALS else None
 
 
 def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
@@ -87,9 +72,11 @@ def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
     lag = track.end_offsets[-1] - track.committed_offsets[-1]
     if lag <= 0:
         return Judgement(LagVerdict.OK, "It has read everything.")
-    interval_ms = commit_interval_ms(track)
+    moves = _moves(track)
+    interval_ms = _commit_interval_ms(track, moves)
     window_ms = max(LEAST_WINDOW_MS, _COMMITS_OF_A_WINDOW * (interval_ms or 0))
-    window = track.since(int(track.times_ms[-1] - window_ms))
+    first = bisect_left(track.times_ms, track.times_ms[-1] - window_ms)
+    window = Track(track.times_ms[first:], track.end_offsets[first:], track.committed_offsets[first:])
     stands_ms = _standstill_ms(track)
     limit_ms = _limit_ms(interval_ms, window_ms, readers)
     stands_still = stands_ms >= limit_ms
@@ -108,7 +95,7 @@ def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
     if stands_still:
         who = f"Member {owner} has this partition, but" if owner else "The group has members, but"
         return Judgement(LagVerdict.STALL, f"{who} no commit came for {_time(stands_ms)}: {records}.")
-    rise = _rise(window)
+    rise = _rise(window, moves[first:])
     if rise is not None:
         seen = _time(window.times_ms[-1] - window.times_ms[0])
         interval = f"{rate_text(rise.low)} to {rate_text(rise.high)} at 95 %"
@@ -122,15 +109,21 @@ def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
     return Judgement(LagVerdict.OK, f"It reads, and lag does not rise for certain: {records}.")
 
 
-def _rise(window: Track) -> Slope | None:
-    """The trend of lag per second if lag rises for certain, and never was 0.
+def _commit_interval_ms(track: Track, moves: Sequence[bool]) -> float | None:
+    """Return the median time between ticks in which the commit was seen to move; None if that was seldom."""
+    moved = list(compress(track.times_ms[1:], moves))
+    intervals = list(map(sub, moved[1:], moved))
+    return median(intervals) if len(intervals) >= _LEAST_INTERVALS else None
+
+
+def _rise(window: Track, moves: Sequence[bool]) -> Slope | None:
+    """The trend of lag per second if lag rises for certain, and never was 0. `moves` are those after the first tick.
 
     Taken where the commit moved: between two commits lag rises in every group.
     """
     all_lags = list(map(sub, window.end_offsets, window.committed_offsets))
     if min(all_lags) <= 0:
         return None
-    moves = _moves(window)
     lags = list(compress(all_lags[1:], moves))
     if not lags or lags[-1] <= lags[0]:
         return None

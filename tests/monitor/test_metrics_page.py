@@ -52,6 +52,10 @@ def test_every_value_is_that_of_the_snapshot() -> None:
             labels = {"topic": name, "partition": each.partition}
             assert value("kafka_topic_partition_current_offset", **labels) == each.end_offset
             assert value("kafka_topic_partition_leader", **labels) == each.leader
+        for row in figures.partitions[name]:
+            labels = {"topic": name, "partition": row.partition}
+            assert value("kafka_cluster_partition_underminisr", **labels) == row.is_under_min_isr
+            assert value("kafka_cluster_partition_atminisr", **labels) == row.is_at_min_isr
     assert set(figures.groups) & set(clusters.HOSTILE_NAMES)
     for name, group in figures.groups.items():
         assert value("kafka_consumergroup_members", consumergroup=name) == group.members

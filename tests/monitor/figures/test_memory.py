@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.common.topic_partition import TopicPartition
-from highwater.monitor.figures.memory import FULL_MS, SPARSE_MS, WINDOW_MS, Memory
-from highwater.monitor.figures.rates import SPAN_MS, consumed_per_s, produced_per_s
+from highwater.monitor.figures.memory import FULL_MS, SPARSE_MS, STARTS_MS, WINDOW_MS, Memory
+from highwater.monitor.figures.rates import consumed_per_s, produced_per_s
+from highwater.monitor.figures.retention import deleted_per_s
 from highwater.monitor.model import Commit, Group, GroupState, Snapshot
 from tests.monitor.clusters import TICK_MS, group, partition, snapshot, topic
 
@@ -32,15 +33,13 @@ def filled(*ticks: Snapshot) -> Memory:
 
 
 def produced(memory: Memory) -> float | None:
-    first = memory.first_tick_since(memory.newest.at_ms - SPAN_MS)
     series = memory.partition_series(KEY)
     assert series is not None
-    return produced_per_s(memory.ticks, first)(series)
+    return produced_per_s(memory)(series)
 
 
 def consumed(memory: Memory) -> float | None:
-    first = memory.first_tick_since(memory.newest.at_ms - SPAN_MS)
-    return consumed_per_s(memory.ticks, first)(memory.commit_series("g")[KEY])
+    return consumed_per_s(memory)(memory.commit_series("g")[KEY])
 
 
 def test_a_rate_needs_two_answers() -> None:
@@ -116,10 +115,34 @@ def test_topics_and_groups_that_come_and_go_leave_nothing() -> None:
             group(f"console-{number}", {KEY: number, (passing.name, 0): 1}, at_ms=at_ms),
         ]
         memory.add(snapshot(number=number, topics=[stays, passing], groups=groups))
-        assert len(memory.ticks[-1].ends) < 3_500
+        assert len(memory.ends) < 3_500
     # Packing moves the numbers of series, and not what they say.
     assert produced(memory) == pytest.approx(100 / 15)
     assert consumed(memory) == pytest.approx(90 / 15)
+
+
+def test_log_start_offsets_are_remembered_every_five_minutes() -> None:
+    memory = filled(*(tick(number, 10**6, start=100 * number) for number in range(200)))
+    ages = [memory.newest.at_ms - each.at_ms for each in memory.starts]
+    assert WINDOW_MS - STARTS_MS <= ages[0] <= WINDOW_MS
+    assert all(older - younger == STARTS_MS for older, younger in pairwise(ages))
+    series = memory.partition_series(KEY)
+    assert series is not None
+    assert deleted_per_s(memory.starts, series, 19_900, memory.newest.at_ms) == pytest.approx(100 / 15)
+    assert deleted_per_s(memory.starts[:0], series, 19_900, memory.newest.at_ms) is None
+
+
+def test_a_series_that_is_younger_than_a_tick_is_not_known_there() -> None:
+    """Its topic was made between two ticks, and is read at once."""
+    late = topic("late", *(partition("late", number, end=50) for number in range(3)))
+    memory = filled(tick(0, 0), tick(1, 150))
+    memory.add(snapshot(number=2, topics=[late], groups=[group("g", {("late", 2): 20}, at_ms=2 * TICK_MS)]))
+    series = memory.partition_series(("late", 2))
+    assert series is not None
+    assert memory.ends[series].tolist() == [-1, -1, 50]
+    assert memory.commits[memory.commit_series("g")["late", 2]].tolist() == [-1, -1, 20]
+    assert deleted_per_s(memory.starts, series, 0, memory.newest.at_ms) is None
+    assert consumed_per_s(memory)(memory.commit_series("g")["late", 2]) is None
 
 
 def test_a_snapshot_of_the_past_is_refused() -> None:
