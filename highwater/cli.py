@@ -30,11 +30,16 @@ _MESSAGING: Final = "highwater.pipeline.messaging.commands"
 GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]] = {
     "tune": {
         (): {
+            "agent": (
+                "highwater.bench.commands.agent",
+                "agent",
+                "Serve the state of this host to a monitor: load, memory, disks, tuning and drift.",
+            ),
             "prove": (
                 "highwater.bench.commands.prove",
                 "prove",
                 "Measure the effect of settings on this host: off and on in turn.",
-            )
+            ),
         }
     },
     "bench": {

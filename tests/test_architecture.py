@@ -94,6 +94,7 @@ SANS_IO = (
     "bench/compare.py",
     "bench/comparison_answer.py",
     "bench/gate/reasoning.py",
+    "bench/host_agent/exposition.py",
     "bench/lake/answers.py",
     "bench/lake/functions.py",
     "bench/lake/merging.py",

@@ -59,21 +59,9 @@ class HostReader:
         self._epoch += 1
 
     def read(self) -> Reading:
-        cpu = psutil.cpu_times()
-        total_s = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)  # both are part of user, nice
-        idle_s = cpu.idle + getattr(cpu, "iowait", 0.0)
-        reading = Reading(
-            monotonic_s=time.monotonic(),
-            busy_cpu_s=total_s - idle_s,
-            steal_cpu_s=getattr(cpu, "steal", 0.0),
-            total_cpu_s=total_s,
-            epoch=self._epoch,
-        )
+        reading = read_host(self._epoch)
         self._read_processes(reading)
         self._read_disks(reading)
-        _read_network(reading)
-        _read_memory(reading)
-        _read_pressure(reading)
         reading.counters["sampler_cpu_ratio"] = time.thread_time()
         return reading
 
@@ -113,6 +101,34 @@ class HostReader:
         reading.disk_write_ns = sum(disk.write_time for disk in found) * 1e6
 
 
+def read_host(epoch: int = 0) -> Reading:
+    """What belongs to no process and to no disk: CPU, network, memory, pressure."""
+    cpu = psutil.cpu_times()
+    total_s = sum(cpu) - getattr(cpu, "guest", 0.0) - getattr(cpu, "guest_nice", 0.0)  # both are part of user, nice
+    idle_s = cpu.idle + getattr(cpu, "iowait", 0.0)
+    reading = Reading(
+        monotonic_s=time.monotonic(),
+        busy_cpu_s=total_s - idle_s,
+        steal_cpu_s=getattr(cpu, "steal", 0.0),
+        total_cpu_s=total_s,
+        epoch=epoch,
+    )
+    _read_network(reading)
+    _read_memory(reading)
+    _read_pressure(reading)
+    return reading
+
+
+def memory_bytes() -> dict[str, int]:
+    """All sizes of /proc/meminfo, by the kernel's names."""
+    found = {}
+    for line in _MEMINFO.read_text(encoding="ascii").splitlines():
+        name, _, rest = line.partition(":")
+        if rest.endswith(" kB"):
+            found[name] = int(rest.split()[0]) * 1024
+    return found
+
+
 def _read_network(reading: Reading) -> None:
     interfaces = psutil.net_io_counters(pernic=True, nowrap=False)
     loopback = interfaces.pop("lo", None)
@@ -123,10 +139,10 @@ def _read_network(reading: Reading) -> None:
 
 
 def _read_memory(reading: Reading) -> None:
-    for line in _MEMINFO.read_text(encoding="ascii").splitlines():
-        name, _, rest = line.partition(":")
-        if name in _GAUGES:
-            reading.gauges[_GAUGES[name]] = int(rest.split()[0]) * 1024
+    found = memory_bytes()
+    for name, gauge in _GAUGES.items():
+        if name in found:
+            reading.gauges[gauge] = found[name]
 
 
 def _read_pressure(reading: Reading) -> None:

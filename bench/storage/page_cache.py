@@ -16,9 +16,9 @@ import numpy as np
 
 from highwater.bench.errors import TrialError
 from highwater.bench.results import CacheDrop
+from highwater.common.cachestat import cachestat
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_CACHESTAT: Final = 451  # the same number on every architecture but Alpha, from Linux 6.5 on
 _DROP_CACHES: Final = Path("/proc/sys/vm/drop_caches")
 _PAGE_CACHE_ONLY: Final = "1"
 
@@ -30,14 +30,6 @@ class CacheState(NamedTuple):
     resident_bytes: int
     unwritten_bytes: int | None
     """Bytes not on the disk yet; None without cachestat, since mincore has no such figure."""
-
-
-class _Range(ctypes.Structure):
-    _fields_ = (("offset", ctypes.c_uint64), ("length", ctypes.c_uint64))
-
-
-class _CacheStat(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("cache", "dirty", "writeback", "evicted", "recently_evicted"))
 
 
 def evict(paths: Iterable[Path]) -> None:
@@ -84,12 +76,11 @@ def cache_state(paths: Iterable[Path]) -> CacheState:
     """The state by cachestat(2), or by mincore(2) on kernels without it. A deleted file counts as 0."""
     paths = list(paths)
     try:
-        found = [stat for path in paths if (stat := _cachestat(path)) is not None]
+        found = [state for path in paths if (state := cachestat(path)) is not None]
     except OSError:
         return CacheState("mincore", resident_bytes(path for path in paths if path.exists()), None)
-    resident = sum(int(stat.cache) for stat in found)
-    unwritten = sum(int(stat.dirty) + int(stat.writeback) for stat in found)
-    return CacheState("cachestat", resident * mmap.PAGESIZE, unwritten * mmap.PAGESIZE)
+    resident = sum(state.resident_bytes for state in found)
+    return CacheState("cachestat", resident, sum(state.unwritten_bytes for state in found))
 
 
 def drop_all(directory: Path) -> CacheDrop:
@@ -104,18 +95,3 @@ def drop_all(directory: Path) -> CacheDrop:
     except OSError:
         return "not_permitted"
     return "dropped"
-
-
-def _cachestat(path: Path) -> _CacheStat | None:
-    """None for a file that is gone. Raises OSError when the kernel has no cachestat or forbids it."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        whole, stat = _Range(0, 0), _CacheStat()  # length 0: to the end of the file
-        if _libc.syscall(_CACHESTAT, descriptor, ctypes.byref(whole), ctypes.byref(stat), 0):
-            raise OSError(ctypes.get_errno(), "cachestat", str(path))
-        return stat
-    finally:
-        os.close(descriptor)

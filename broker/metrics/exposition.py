@@ -7,8 +7,6 @@ from typing import Final
 
 from highwater.broker.counters import BOUNDS_MS, Histogram
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _NS_PER_MS: Final = 1_000_000
 

@@ -16,7 +16,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,16 +35,16 @@ from highwater.broker.server.connection import Connection
 from highwater.broker.server.ending import EXIT_FAILED, EXIT_OK, DiskFailures, Ending
 from highwater.broker.server.flusher import Flusher
 from highwater.broker.server.housekeeping import Housekeeping
-from highwater.broker.server.listeners import BoundListener, bind
+from highwater.broker.server.listeners import BoundListener, bind, metrics_url
 from highwater.broker.server.log_keeper import LogKeeper
 from highwater.broker.server.loop_scheduler import LoopScheduler
-from highwater.broker.server.metrics_endpoint import MetricsEndpoint, endpoint_url
 from highwater.broker.server.opening import Opened, open_alone, open_in_cluster
 from highwater.broker.server.process_metrics import ProcessMetrics
 from highwater.broker.server.start_check import checked, security_of
 from highwater.broker.server.systemd import READY, notify, status
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
+from highwater.common.http_endpoint import HttpEndpoint, Page
 
 if TYPE_CHECKING:
     from highwater.broker.server.membership import Membership
@@ -247,20 +247,23 @@ class _Broker:
 
         return make
 
-    async def _serve_metrics(self) -> MetricsEndpoint | None:
+    async def _serve_metrics(self) -> HttpEndpoint | None:
         if self._metrics is None:
             return None
         process = ProcessMetrics()
 
-        def render() -> Iterator[str]:
-            yield from page(self._node)
+        async def render() -> str:
+            pieces = []
+            for piece in page(self._node):
+                pieces.append(piece)
+                await asyncio.sleep(0)  # each piece takes little time; others have their turn in between
             if self._membership is not None:
-                yield self._membership.metrics()
-            yield process.render()
+                pieces.append(self._membership.metrics())
+            return "".join([*pieces, process.render()])
 
-        endpoint = MetricsEndpoint(render)
-        await endpoint.start(self._metrics)
-        _logger.info("metrics at %s", endpoint_url(self._metrics.listener))
+        endpoint = HttpEndpoint({"/metrics": Page(render)}, "the metrics are at /metrics")
+        await endpoint.start(self._metrics.sockets)
+        _logger.info("metrics at %s", metrics_url(self._metrics.listener))
         return endpoint
 
     def _tell_ready(self) -> None:

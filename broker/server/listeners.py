@@ -85,6 +85,11 @@ def endpoints_of(config: BrokerConfig) -> tuple[list[Endpoint], dict[str, Endpoi
     return endpoints, advertised
 
 
+def metrics_url(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"http://{host}:{listener.port}/metrics"
+
+
 def metrics_endpoint_of(config: BrokerConfig) -> Endpoint | None:
     """Where to serve the metrics, if anywhere. Raises ConfigError."""
     text = config.string("metrics.listener")

@@ -50,7 +50,7 @@ def test_another_layout_is_not_spoken_of(tmp_path: Path) -> None:
 
 
 def test_without_cachestat_mincore_tells_what_is_resident(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_cache, "_CACHESTAT", 100_000)
+    monkeypatch.setattr("highwater.common.cachestat._CACHESTAT", 100_000)
     state = log_state([log], ["run-1"], flush=True)
     assert state is not None
     assert (state.cache.method, state.cache.unwritten_bytes, state.flush_s) == ("mincore", None, None)

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from highwater.broker.server.listeners import metrics_endpoint_of
-from highwater.broker.server.metrics_endpoint import MAX_CONNECTIONS
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.common.http_endpoint import MAX_CONNECTIONS
 from tests.broker.running import running_broker
 
 
@@ -26,7 +26,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         assert told is not None
         yield told[1]
         assert broker.stop() == 0
-        assert "a bug in the broker" not in broker.log_text()
+        assert "a bug made" not in broker.log_text()
 
 
 def connect(url: str) -> socket.socket:

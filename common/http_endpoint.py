@@ -1,22 +1,22 @@
-"""Serves /metrics over HTTP on the event loop, with no more of HTTP than a scraper needs.
+"""Serves a few pages of text over HTTP on an event loop, with no more of HTTP than a scraper needs.
 
 One request per connection, a bounded head, a deadline, few connections at once: whoever comes here can neither hold
-the broker's memory nor its loop. The page is rendered piece by piece, with the loop free in between.
+memory nor the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hmac
 import logging
 import re
-from collections.abc import Callable, Iterator
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
-
-from highwater.broker.handlers.reply import Listener
-from highwater.broker.metrics.exposition import CONTENT_TYPE
-from highwater.broker.server.listeners import BoundListener
 
 _logger = logging.getLogger(__name__)
 
@@ -24,24 +24,41 @@ MAX_HEAD_BYTES: Final = 8192
 MAX_CONNECTIONS: Final = 16
 DEADLINE_S: Final = 10.0
 """For one connection, from its first byte to the last of the answer."""
+PROMETHEUS_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,16}) (\S+) HTTP/1\.[01]\r\n")
+_AUTHORIZATION: Final = re.compile(rb"^authorization:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
 
-def endpoint_url(listener: Listener) -> str:
-    host = f"[{listener.host}]" if ":" in listener.host else listener.host
-    return f"http://{host}:{listener.port}/metrics"
+@dataclass(frozen=True, slots=True)
+class Page:
+    render: Callable[[], Awaitable[str]]
+    """Must leave the loop free while it takes time."""
+    content_type: str = PROMETHEUS_TEXT
 
 
-class MetricsEndpoint:
-    def __init__(self, render: Callable[[], Iterator[str]]) -> None:
-        """`render` gives the page in pieces, each of which takes little time."""
-        self._render = render
+class HttpEndpoint:
+    def __init__(self, pages: Mapping[str, Page], hint: str, token: str | None = None) -> None:
+        """pages: by path. hint: what is where, for who asks for another path.
+
+        token: if it is given, every request must send it (`Authorization: Bearer TOKEN`), also those for other paths.
+        """
+        self._pages = {path.encode(): page for path, page in pages.items()}
+        self._hint = hint
+        self._authorization = None if token is None else b"Bearer " + token.encode()
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def start(self, bound: BoundListener) -> None:
-        for listening in bound.sockets:
-            self._servers.append(await asyncio.start_server(self._on_connection, sock=listening, limit=MAX_HEAD_BYTES))
+    async def start(self, sockets: Iterable[socket.socket], tls: ssl.SSLContext | None = None) -> None:
+        handshake_s = None if tls is None else DEADLINE_S
+        for listening in sockets:
+            server = await asyncio.start_server(
+                self._on_connection,
+                sock=listening,
+                limit=MAX_HEAD_BYTES,
+                ssl=tls,
+                ssl_handshake_timeout=handshake_s,
+            )
+            self._servers.append(server)
 
     def close(self) -> None:
         for server in self._servers:
@@ -63,10 +80,10 @@ class MetricsEndpoint:
                 await self._answer(reader, writer)
                 writer.close()
                 await writer.wait_closed()
-        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
+        except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
             pass  # it went away, or is too slow; it is cut below
         except Exception:
-            _logger.exception("a bug in the broker made a scrape of the metrics fail")
+            _logger.exception("a bug made an answer over HTTP fail")
         finally:
             writer.transport.abort()
 
@@ -81,16 +98,23 @@ class MetricsEndpoint:
             await _send(writer, HTTPStatus.BAD_REQUEST)
             return
         method, path = request[1], request[2].partition(b"?")[0]
-        if method not in (b"GET", b"HEAD"):
+        page = self._pages.get(path)
+        if not self._may_read(head):
+            text = "send the token: Authorization: Bearer TOKEN\n"
+            await _send(writer, HTTPStatus.UNAUTHORIZED, text, headers="WWW-Authenticate: Bearer\r\n")
+        elif method not in (b"GET", b"HEAD"):
             await _send(writer, HTTPStatus.METHOD_NOT_ALLOWED, headers="Allow: GET, HEAD\r\n")
-        elif path != b"/metrics":
-            await _send(writer, HTTPStatus.NOT_FOUND, "the metrics are at /metrics\n")
+        elif page is None:
+            await _send(writer, HTTPStatus.NOT_FOUND, f"{self._hint}\n")
         else:
-            pieces = []
-            for piece in self._render():
-                pieces.append(piece)
-                await asyncio.sleep(0)
-            await _send(writer, HTTPStatus.OK, "".join(pieces), CONTENT_TYPE, with_body=method == b"GET")
+            await _send(writer, HTTPStatus.OK, await page.render(), page.content_type, with_body=method == b"GET")
+
+    def _may_read(self, head: bytes) -> bool:
+        if self._authorization is None:
+            return True
+        # Two of them are ambiguous to whoever stands in between.
+        sent = _AUTHORIZATION.findall(head)
+        return len(sent) == 1 and hmac.compare_digest(sent[0], self._authorization)
 
 
 async def _send(
@@ -105,7 +129,7 @@ async def _send(
     content = (f"{status.phrase}\n" if body is None else body).encode()
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"
-        f"Content-Length: {len(content)}\r\nConnection: close\r\n{headers}\r\n"
+        f"Content-Length: {len(content)}\r\nCache-Control: no-store\r\nConnection: close\r\n{headers}\r\n"
     )
     writer.write(head.encode() + (content if with_body else b""))
     with contextlib.suppress(ConnectionError):
