@@ -79,6 +79,9 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT,...[/CHROOT]", help="ZooKeeper of the cluster, as its zookeeper.connect."),
     ] = None,
+    actions: Annotated[
+        bool, typer.Option("--actions", help="Operators may change the cluster on pages, step by step confirmed.")
+    ] = False,
     tls_certificate: Annotated[Path | None, typer.Option(metavar="FILE", help="Serve the pages over TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate's key.")] = None,
     behind_proxy: Annotated[
@@ -101,6 +104,7 @@ def serve(
             is_behind_proxy=behind_proxy,
             client=_properties(command_config),
             zookeeper=zookeeper,
+            has_actions=actions,
         )
         run(found, os.environ)
 

@@ -84,6 +84,10 @@ class MonitorConfig:
     client: Mapping[str, str] = field(default_factory=dict)
     """Client properties, named as in librdkafka."""
     tick_s: float = 15.0
+    has_actions: bool = False
+    """Operators may change the cluster on pages."""
+    has_messages: bool = False
+    """Operators may read records, which are data of users."""
     zookeeper: ZooKeeperAddress | None = None
     """That of the cluster; None if it has none, or if nobody named it."""
     data: Path | None = None
@@ -135,6 +139,7 @@ def with_options(
     is_behind_proxy: bool = False,
     client: Mapping[str, str] | None = None,
     zookeeper: str | None = None,
+    has_actions: bool = False,
 ) -> MonitorConfig:
     """What the command line gives goes before the file. Raises SettingsError."""
     web = config.web
@@ -146,6 +151,8 @@ def with_options(
         web = replace(web, proxies=("127.0.0.1", "::1"))
     if zookeeper is not None:
         config = replace(config, zookeeper=_checked("--zookeeper", lambda: address_of(zookeeper)))
+    if has_actions:
+        config = replace(config, has_actions=True)
     changed = replace(config, web=web, data=data or config.data, client={**config.client, **(client or {})})
     _check_tls(changed.web)
     return changed
@@ -305,7 +312,10 @@ class _Part:
 
 def _config(root: _Part) -> MonitorConfig:
     root.check_keys(
-        ("name", "bootstrap_servers", "client", "tick", "zookeeper", "data", "web", "history", "metrics", "alerts")
+        (
+            *("name", "bootstrap_servers", "client", "tick", "zookeeper", "actions", "messages", "data", "web"),
+            *("history", "metrics", "alerts"),
+        )
     )
     default = MonitorConfig("")
     tick_s = root.seconds("tick", default.tick_s)
@@ -317,6 +327,8 @@ def _config(root: _Part) -> MonitorConfig:
         client=root.texts("client"),
         tick_s=tick_s,
         zookeeper=root.zookeeper("zookeeper"),
+        has_actions=root.switch("actions", default=False),
+        has_messages=root.switch("messages", default=False),
         data=root.path("data"),
         web=_web(root.part("web")),
         history=_history(root.part("history")),

@@ -37,6 +37,8 @@ class EventKind(Enum):
     GROUP_REBALANCE = "group_rebalance"
     ZNODE_CHANGE = "znode_change"
     """A watch of ZooKeeper saw it. `before` and `after` are the data of the znode."""
+    ACTION = "action"
+    """Somebody changed the cluster on a page of the monitor; the text begins with the user's name."""
     CLOCK_STEP = "clock_step"
     """The clock of the monitor's host went back."""
 

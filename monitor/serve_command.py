@@ -14,6 +14,7 @@ from typing import Final
 
 import uvicorn
 
+from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.delivery import Deliverer
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.config import MonitorConfig
@@ -21,8 +22,9 @@ from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.writer import HistoryWriter
+from highwater.monitor.messages.reading import MessageReader
 from highwater.monitor.serving import Monitor, Source
-from highwater.monitor.sources import WithZooKeeper, source_of, zookeeper_of
+from highwater.monitor.sources import WithZooKeeper, client_of, source_of, zookeeper_of
 from highwater.monitor.users import Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import LOOPBACK_NAMES, Settings, bind_problem
@@ -105,7 +107,19 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
         host_names=LOOPBACK_NAMES | {config.web.listen.host, *config.web.host_names},
         tick_s=config.tick_s,
     )
-    pages = make_app(monitor.view, reader, users, settings, monitor.state, keeper, zookeeper)
+    actions = Actions(config.bootstrap_servers, client_of(config)) if config.has_actions else None
+    pages = make_app(
+        monitor.view,
+        reader,
+        users,
+        settings,
+        monitor.state,
+        keeper,
+        zookeeper=zookeeper,
+        actions=actions,
+        messages=MessageReader(client_of(config)) if config.has_messages else None,
+        note=monitor.note,
+    )
     app: App = pages
     if token is not None:
         app = with_metrics(pages, metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
 import psutil
 
-from highwater.monitor.events import events_between
+from highwater.monitor.events import Event, events_between
 from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.garbage import GarbageKeeper
@@ -50,11 +51,16 @@ class Monitor:
         self._view: View | None = None
         self._process = psutil.Process()
         self._cpu_at: tuple[float, float] | None = None
+        self._noted: deque[Event] = deque()
         self._state = MonitorState(started_ms=time.time_ns() // 1_000_000, tick_s=tick_s)
 
     def view(self) -> View | None:
         """The newest snapshot and its figures; None before the first."""
         return self._view
+
+    def note(self, event: Event) -> None:
+        """Have an event written with the next tick: what somebody did by the monitor. From any thread."""
+        self._noted.append(event)
 
     def state(self) -> MonitorState:
         return replace(self._state, history=self._writer.state if self._writer is not None else None)
@@ -95,7 +101,8 @@ class Monitor:
             # It may wait for a disk.
             await asyncio.to_thread(self._told, snapshot, made)
         if self._writer is not None:
-            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost)
+            noted = [self._noted.popleft() for _ in range(len(self._noted))]
+            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost, noted)
             self._writer.submit(tick)
 
     def _figures(self, snapshot: Snapshot) -> Figures:
@@ -121,12 +128,12 @@ class Monitor:
         )
 
 
-def _history_tick(before: View | None, view: View, cost: Cost) -> Tick:
+def _history_tick(before: View | None, view: View, cost: Cost, noted: Sequence[Event]) -> Tick:
     snapshot, made = view
     own: dict[str, Value] = {
         "tick_ms": round(cost.tick_ms, 1),
         "monitor_rss_bytes": cost.rss_bytes,
         "monitor_cpu_s": round(cost.cpu_s, 2),
     }
-    happened = [] if before is None else events_between(before[0], snapshot)
+    happened = [*noted, *([] if before is None else events_between(before[0], snapshot))]
     return Tick(snapshot.taken_at_ms, rows_of(snapshot, made, own), happened)

@@ -7,7 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
 from highwater.broker.client.errors import ClientError
-from highwater.broker.client.settings import settings_of
+from highwater.broker.client.settings import ClientSettings, settings_of
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.kafka_source.source import KafkaSource
@@ -16,14 +16,19 @@ from highwater.monitor.serving import Source
 from highwater.monitor.zookeeper.source import ZooKeeperSource
 
 
+def client_of(config: MonitorConfig) -> ClientSettings:
+    """Raises SettingsError."""
+    properties = {"client.id": "highwater-monitor", **config.client, "bootstrap.servers": config.bootstrap_servers}
+    try:
+        return settings_of(properties)
+    except ClientError as error:
+        raise SettingsError(str(error)) from None
+
+
 @asynccontextmanager
 async def source_of(config: MonitorConfig) -> AsyncIterator[KafkaSource]:
     """Raises SettingsError for client properties that cannot work. A cluster that does not answer is no error here."""
-    properties = {"client.id": "highwater-monitor", **config.client, "bootstrap.servers": config.bootstrap_servers}
-    try:
-        source = KafkaSource(config.shown_name, settings_of(properties), config.tick_s)
-    except ClientError as error:
-        raise SettingsError(str(error)) from None
+    source = KafkaSource(config.shown_name, client_of(config), config.tick_s)
     try:
         yield source
     finally:

@@ -12,13 +12,25 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route as StarletteRoute
 
+from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.keeper import AlertKeeper
+from highwater.monitor.events import Event
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.messages.reading import MessageReader
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role, Users
-from highwater.monitor.web import cluster_pages, data, health, login_pages, user_pages, zookeeper_pages
+from highwater.monitor.web import (
+    action_pages,
+    cluster_pages,
+    data,
+    health,
+    login_pages,
+    message_pages,
+    user_pages,
+    zookeeper_pages,
+)
 from highwater.monitor.web.guard import Guard, accept
 from highwater.monitor.web.pages import compile_templates
 from highwater.monitor.web.routing import Route
@@ -60,6 +72,23 @@ ROUTES: Final = (
 )
 
 
+# They exist where somebody switched actions on, and nowhere else.
+ACTION_ROUTES: Final = tuple(
+    Route(action_pages.ROOT + name, Role.OPERATOR, action_pages.form, action_pages.act) for name in action_pages.FORMS
+)
+
+
+MESSAGE_ROUTES: Final = (Route(message_pages.PATH, Role.OPERATOR, message_pages.form, message_pages.read),)
+
+
+def routes_of(site: Site) -> tuple[Route, ...]:
+    return (
+        *ROUTES,
+        *(ACTION_ROUTES if site.actions is not None else ()),
+        *(MESSAGE_ROUTES if site.messages is not None else ()),
+    )
+
+
 def make_app(
     view: Callable[[], tuple[Snapshot, Figures] | None],
     history: HistoryReader | None,
@@ -67,14 +96,30 @@ def make_app(
     settings: Settings,
     state: Callable[[], MonitorState | None] = lambda: None,
     alerts: AlertKeeper | None = None,
+    *,
     zookeeper: ZooKeeperReader | None = None,
+    actions: Actions | None = None,
+    messages: MessageReader | None = None,
+    note: Callable[[Event], None] = lambda event: None,
 ) -> Starlette:
     """`view` returns the newest snapshot with its figures, and None before the first one."""
-    site = Site(view, history, users, settings, state, alerts, zookeeper)
+    site = Site(
+        view,
+        history,
+        users,
+        settings,
+        state,
+        alerts,
+        zookeeper=zookeeper,
+        actions=actions,
+        messages=messages,
+        note=note,
+    )
     compile_templates()
-    table = {route.path: route for route in ROUTES}
+    routes = routes_of(site)
+    table = {route.path: route for route in routes}
     app = Starlette(
-        routes=[_mounted(route) for route in ROUTES],
+        routes=[_mounted(route) for route in routes],
         middleware=[Middleware(Guard, routes=table, site=site)],
     )
     app.router.redirect_slashes = False

@@ -25,6 +25,11 @@ def name_text(name: str) -> Markup:
     return Markup(f"<bdi>{escape(visible(name) or '(empty)')}</bdi>")
 
 
+def exact(text: str) -> Markup:
+    """For the value of a field: what a form sends back must be the very name, also with signs that nobody sees."""
+    return Markup(escape(text))
+
+
 def lines_text(text: str) -> Markup:
     """Text of several lines, as `name_text`: every line is by itself in the direction of its letters."""
     return Markup("\n").join(Markup(f"<bdi>{escape(visible(line))}</bdi>") for line in text.split("\n"))

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.rows import Level
 from highwater.monitor.model import Topic
-from highwater.monitor.web import commands, history_charts
+from highwater.monitor.web import action_pages, commands, history_charts, message_pages
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import (
     brokers_table,
@@ -105,6 +105,7 @@ def broker(call: Call, seen: Seen) -> Response:
         directories=arrange(directories_table(found), call.query, "directories."),
         config=arrange(config_table("broker/config", own, silent), call.query, "config."),
         commands=commands.of_broker(call.site.settings.bootstrap, node_id),
+        actions=action_pages.of_broker(call, node_id),
         history=history_charts.section(call, seen, "broker", str(node_id)),
     )
 
@@ -130,6 +131,8 @@ def topic(call: Call, seen: Seen) -> Response:
         config=arrange(config, call.query, "config."),
         groups=arrange(topic_groups_table(name, seen.figures), call.query, "groups."),
         commands=commands.of_topic(call.site.settings.bootstrap, name),
+        actions=action_pages.of_topic(call, name),
+        messages=message_pages.address_of(call, name),
         history=history_charts.section(call, seen, "topic", name),
     )
 
@@ -151,6 +154,7 @@ def group(call: Call, seen: Seen) -> Response:
         partitions=arrange(group_partitions_table(name, seen.figures), call.query, "partitions."),
         members=arrange(members_table(found), call.query, "members."),
         commands=commands.of_group(call.site.settings.bootstrap, name),
+        actions=action_pages.of_group(call, name),
         history=history_charts.section(call, seen, "group", name),
     )
 

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.keeper import AlertKeeper
+from highwater.monitor.events import Event
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.messages.reading import MessageReader
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Users
@@ -65,6 +68,12 @@ class Site:
     """None where nobody keeps alerts: pages then show what is found in the newest snapshot alone."""
     zookeeper: ZooKeeperReader | None = None
     """None if the configuration names no ZooKeeper."""
+    actions: Actions | None = None
+    """None without the switch: then the routes of actions do not exist."""
+    messages: MessageReader | None = None
+    """None without the switch: then the route of the message viewer does not exist."""
+    note: Callable[[Event], None] = lambda event: None
+    """Writes down what somebody did by the monitor, for the history."""
     accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))
     addresses: Throttle = field(default_factory=lambda: Throttle(ADDRESS))
 

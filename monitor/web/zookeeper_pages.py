@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
-from highwater.common.units import count_text
 from highwater.monitor.model import Snapshot
+from highwater.monitor.web.byte_texts import FORMS, byte_text
 from highwater.monitor.web.pages import look, render
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import arrange
@@ -21,10 +20,7 @@ from highwater.monitor.zookeeper.source import Child, Znode, ZooKeeperError
 
 _SECTION: Final = "/zookeeper"
 _LONGEST_TEXT: Final = 32 * 1024
-_LONGEST_HEX_BYTES: Final = 4 * 1024
-_HEX_ROW_BYTES: Final = 16
 _KRAFT_SOURCE: Final = "kafka controller"
-_FORMS: Final = ("json", "text", "hex")
 _NOT_NAMED: Final = (
     "The monitor's configuration names no ZooKeeper. If the cluster has one, give the address that brokers have as "
     "zookeeper.connect: zookeeper: HOST:PORT in the monitor's file, or --zookeeper HOST:PORT."
@@ -75,7 +71,7 @@ def browser(call: Call) -> Response:
         status = 404 if "no such znode" in str(error) else 400 if "no path" in str(error) else 503
         values["problem"] = str(error)
     else:
-        form, text, cut = data_text(znode.data, call.query.get("as", ""))
+        form, text, cut = byte_text(znode.data, call.query.get("as", ""), _LONGEST_TEXT)
         values |= {
             "trail": parents_of(znode.path),
             "znode": znode,
@@ -84,7 +80,7 @@ def browser(call: Call) -> Response:
             "stat": znode.stat,
             "owner": session_text(znode.stat.ephemeralOwner) if znode.stat.ephemeralOwner else "",
             "form": form,
-            "forms": _FORMS,
+            "forms": FORMS,
             "text": text,
             "cut": cut,
         }
@@ -114,44 +110,6 @@ def znode_as_json(call: Call) -> Response:
             "pages": znode.pages,
         }
     )
-
-
-def data_text(data: bytes, wanted: str) -> tuple[str, str, str]:
-    """Data as (json, text or hex), its text, and how much of it that is if it is not all."""
-    try:
-        decoded = data.decode("utf-8")
-    except UnicodeDecodeError:
-        decoded = None
-    indented = _indented(decoded) if decoded is not None else None
-    form = wanted if wanted in _FORMS else "json" if indented is not None else "text" if decoded is not None else "hex"
-    if form == "hex":
-        text, cut = _hex(data[:_LONGEST_HEX_BYTES]), len(data) > _LONGEST_HEX_BYTES
-        return (
-            form,
-            text,
-            f"The first {count_text(_LONGEST_HEX_BYTES)} of {count_text(len(data))} bytes." if cut else "",
-        )
-    text = data.decode("utf-8", "replace") if form == "text" or indented is None else indented
-    if len(text) <= _LONGEST_TEXT:
-        return form, text, ""
-    return form, text[:_LONGEST_TEXT], f"The first {count_text(_LONGEST_TEXT)} of {count_text(len(text))} characters."
-
-
-def _indented(text: str) -> str | None:
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return json.dumps(value, indent=2, ensure_ascii=False) if isinstance(value, dict | list) else None
-
-
-def _hex(data: bytes) -> str:
-    rows = []
-    for begin in range(0, len(data), _HEX_ROW_BYTES):
-        row = data[begin : begin + _HEX_ROW_BYTES]
-        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in row)
-        rows.append(f"{begin:08x}  {row.hex(' '):<{3 * _HEX_ROW_BYTES}} {shown}")
-    return "\n".join(rows)
 
 
 def _read(call: Call) -> Znode:

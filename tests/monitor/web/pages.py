@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx2
 from starlette.testclient import TestClient
 
 from highwater.monitor.alerts.keeper import AlertKeeper
+from highwater.monitor.events import Event
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
@@ -64,6 +66,9 @@ def web_app(
     alerts: AlertKeeper | None = None,
     zookeeper: ZooKeeperReader | None = None,
     view: tuple[Snapshot, Figures] | None = None,
+    actions: Any = None,
+    messages: Any = None,
+    note: Callable[[Event], None] = lambda event: None,
 ) -> Iterator[Web]:
     """With one user of each role, whose name is the role's. `shape=None`: before the first snapshot.
 
@@ -77,7 +82,17 @@ def web_app(
     settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
     shown = view or (None if shape is None else seen(shape))
     try:
-        app = make_app(lambda: shown, history, users, settings, alerts=alerts, zookeeper=zookeeper)
+        app = make_app(
+            lambda: shown,
+            history,
+            users,
+            settings,
+            alerts=alerts,
+            zookeeper=zookeeper,
+            actions=actions,
+            messages=messages,
+            note=note,
+        )
         yield Web(users, clock, TestClient(app, ORIGIN), settings)
     finally:
         users.close()

@@ -179,6 +179,9 @@ def test_every_table_is_the_same_as_json_and_as_csv(viewer: TestClient, route: R
     if path == "/api/v1/cluster":
         assert viewer.get(path).json()["topics"] == 30
         return
+    if path == "/api/v1/zookeeper":
+        assert "names no ZooKeeper" in viewer.get(path).json()["error"]
+        return
     of = {"topic": {"name": "orders.region-00000.v1"}, "group": {"name": HOSTILE_NAMES[0]}, "broker": {"id": "1"}}
     params = {**of.get(path.split("/")[3], {}), "rows": "1000"}
     rows = viewer.get(path, params=params).json()["rows"]

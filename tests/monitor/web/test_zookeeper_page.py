@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
@@ -11,7 +12,6 @@ import pytest
 
 from highwater.monitor.model import ZooKeeper, ZooKeeperServer
 from highwater.monitor.users import Role
-from highwater.monitor.web.zookeeper_pages import data_text
 from tests.monitor.clusters import HOSTILE_NAMES, SMALL
 from tests.monitor.web.pages import seen, web_app
 from tests.monitor.web.test_pages import ALLOWED_ELEMENTS, Elements
@@ -71,7 +71,8 @@ def test_a_hostile_znode_becomes_text_on_every_page(tmp_path: Path) -> None:
                     address = attributes.get("href") or attributes.get("action") or "/"
                     assert address.startswith(("/", "#"))
                     assert not address.startswith("//")
-                assert "\u202e" not in answer.text
+                # A form sends the very name back, in a field that nobody sees.
+                assert "\u202e" not in re.sub(r'<input type="hidden"[^>]*>', "", answer.text)
         listed = browser.get("/zookeeper?path=/brokers/topics").text
         for name in HOSTILE:
             assert f"path={quote(f'/brokers/topics/{name}', safe='')}" in listed
@@ -142,16 +143,3 @@ def test_the_page_does_not_read_itself_again_and_only_a_request_reads(tmp_path: 
         assert web.browser().get("/zookeeper").status_code == 303
         assert browser.post("/zookeeper").status_code == 405
         assert reader.reads == 1
-
-
-def test_data_are_shown_in_the_form_that_fits_and_large_ones_are_cut_with_a_word() -> None:
-    assert data_text(b'{"a":1}', "")[:2] == ("json", '{\n  "a": 1\n}')
-    assert data_text(b"17", "")[:2] == ("text", "17")
-    form, text, _ = data_text(b"\xff\0<", "")
-    assert form == "hex"
-    assert text == "00000000  ff 00 3c                                         ..<"
-    assert data_text(b'{"a":1}', "text")[1] == '{"a":1}'
-    _, text, cut = data_text(b"x" * 100_000, "text")
-    assert len(text) == 32 * 1024
-    assert cut == "The first 32,768 of 100,000 characters."
-    assert data_text(b"x" * 100_000, "hex")[2] == "The first 4,096 of 100,000 bytes."

@@ -1,0 +1,116 @@
+"""Moves replicas of a topic: to brokers that the form names, or spread evenly with few moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from highwater.broker.commands.reassignment_plan import make_plan, render_plan
+from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.monitor.actions import requests
+from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster
+from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
+from highwater.monitor.command_line import broker_command, quoted
+from highwater.monitor.kafka_source.metadata import BrokerRow, PartitionRow
+
+_EXAMPLE: Final = "write a line for each partition, such as 0: 1,2"
+
+
+def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Plan:
+    topic = text_of(form, "topic")
+    if not topic:
+        raise ActionError("Name the topic.")
+    lines = text_of(form, "replicas")
+    rows = {row.partition: row for row in cluster.partitions(topic, ())}
+    wanted = (
+        named(lines) if lines else spread(rows, cluster.row.brokers, numbers_of(text_of(form, "brokers"), "broker"))
+    )
+    check(topic, wanted, rows, cluster.alive)
+    moved = {
+        (topic, number): replicas
+        for number, replicas in sorted(wanted.items())
+        if replicas != list(rows[number].replicas)
+    }
+    changes = tuple(_change(key, rows[key[1]], replicas) for key, replicas in moved.items())
+    base = broker_command("reassign", "-b", bootstrap, "--execute", "-")
+    return Plan(
+        title=f"Move replicas of topic {topic}",
+        entity="topic",
+        name=topic,
+        command=f"{base} <<< {quoted(render_plan(moved))}" if moved else base,
+        changes=check_size(changes),
+        # What was planned, and not the wish to plan: a broker that comes meanwhile must not change what is confirmed.
+        fields={
+            "topic": topic,
+            "replicas": "\n".join(f"{number}: {_ids(each)}" for (_, number), each in moved.items()),
+        },
+        request=moved,
+        warnings=("The moves have no throttle here: they take what disks and network give.",) if moved else (),
+    )
+
+
+def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
+    moved: Mapping[TopicPartition, Sequence[int]] = made.request
+    answer = cluster.ask_controller(requests.alter_partition_reassignments(moved, int(TIMEOUT_S * 1000)))
+    if answer.error:
+        raise ActionError(f"The controller refused the reassignment: {answer.error}.")
+    return [Outcome(partition_name(*key), answer.errors.get(key, "the controller said nothing of it")) for key in moved]
+
+
+def named(lines: str) -> dict[int, list[int]]:
+    """`0: 1,2` for each partition."""
+    found: dict[int, list[int]] = {}
+    for line in lines.splitlines():
+        if not line.strip():
+            continue
+        number, colon, brokers = line.partition(":")
+        numbers = numbers_of(number.strip(), "partition")
+        if not colon or len(numbers) != 1:
+            raise ActionError(f"{line.strip()!r} is not understood: {_EXAMPLE}.")
+        if numbers[0] in found:
+            raise ActionError(f"Partition {numbers[0]} is there twice.")
+        found[numbers[0]] = numbers_of(brokers.strip(), "broker")
+    return found
+
+
+def spread(
+    rows: Mapping[int, PartitionRow], brokers: Sequence[BrokerRow], chosen: Sequence[int]
+) -> dict[int, list[int]]:
+    """As `reassign --generate` plans it: over all brokers that are alive, or over those of `chosen`."""
+    racks: dict[int, str | None] = {each.node_id: each.rack or None for each in brokers}
+    if strange := [each for each in chosen if each not in racks]:
+        raise ActionError(f"There is no broker {strange[0]} now; there are {_ids(sorted(racks))}.")
+    if chosen:
+        racks = {each: racks[each] for each in chosen}
+    if None in racks.values():
+        racks = dict.fromkeys(racks)
+    current = {("", number): list(row.replicas) for number, row in rows.items()}
+    try:
+        planned = make_plan(current, racks)
+    except ValueError:
+        most = max(len(row.replicas) for row in rows.values())
+        raise ActionError(f"A partition has {most} replicas, and these are {len(racks)} brokers: name more.") from None
+    return {number: replicas for (_, number), replicas in planned.items()}
+
+
+def check(
+    topic: str, wanted: Mapping[int, Sequence[int]], rows: Mapping[int, PartitionRow], alive: Sequence[int]
+) -> None:
+    """Before anything is asked: a controller would carry out the rest of a plan of which it refuses a part."""
+    for number, replicas in wanted.items():
+        if number not in rows:
+            raise ActionError(f"Topic {topic} has no partition {number}; it has {len(rows)}, from 0 on.")
+        if not replicas:
+            raise ActionError(f"Partition {number} would have no replica: {_EXAMPLE}.")
+        if strange := [each for each in replicas if each not in alive]:
+            raise ActionError(f"There is no broker {strange[0]} now; there are {_ids(alive)}.")
+
+
+def _change(key: TopicPartition, row: PartitionRow, replicas: Sequence[int]) -> Change:
+    added = [each for each in replicas if each not in row.replicas]
+    note = f"{_ids(added)} copies it" if added else "no data are copied"
+    return Change(partition_name(*key), _ids(row.replicas), _ids(replicas), note)
+
+
+def _ids(node_ids: Sequence[int]) -> str:
+    return ",".join(map(str, node_ids))

@@ -1,0 +1,1 @@
+"""Reads records of one partition for a page, within bounds, and leaves no trace in the cluster."""

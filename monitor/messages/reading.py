@@ -1,0 +1,175 @@
+"""Reads one partition on demand, by Fetch alone: it joins no group, commits nothing, and has bounds."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from highwater.broker.client.request import Request
+from highwater.broker.client.settings import ClientSettings
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.primitives import Decoder
+from highwater.monitor.actions.cluster import ActionCluster
+from highwater.monitor.actions.plan import ActionError
+from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST
+from highwater.monitor.kafka_source.parts import refusal
+from highwater.monitor.messages.records import Aborted, Message, read
+from highwater.monitor.users import Role, User
+
+MOST_MESSAGES: Final = 100
+_FETCH_BYTES: Final = 1 << 20
+_MOST_DECOMPRESSED_BYTES: Final = 32 << 20
+_MOST_FETCHES: Final = 16
+_WAIT_MS: Final = 500
+_READERS: Final = 2
+_TIME_S: Final = 15.0
+_FETCH_VERSION: Final = 11
+"""The last one in which topics have names and no field is compact; Kafka 2.3 and newer serve it."""
+_PARTITION: Final = struct.Struct(">ihqqq")
+_ABORTED: Final = struct.Struct(">qq")
+
+
+class Start(NamedTuple):
+    kind: str
+    """One of STARTS."""
+    number: int = 0
+    """An offset, Unix time in ms, or how many of the newest."""
+
+
+BEGINNING: Final = "the beginning"
+NEWEST: Final = "the newest"
+OFFSET: Final = "offset"
+TIME: Final = "time"
+STARTS: Final = (NEWEST, BEGINNING, OFFSET, TIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    messages: tuple[Message, ...]
+    first_offset: int
+    """From which was read."""
+    next_offset: int
+    log_start_offset: int
+    end_offset: int
+    """The high watermark, or the last stable offset if only committed records are read."""
+    notes: tuple[str, ...]
+
+    @property
+    def is_at_end(self) -> bool:
+        return self.next_offset >= self.end_offset
+
+
+class MessageReader:
+    """Every method may be called from any thread, and raises ActionError with a sentence."""
+
+    def __init__(self, client: ClientSettings) -> None:
+        self._client = client
+        self._turns = threading.BoundedSemaphore(_READERS)
+
+    def read(self, user: User, topic: str, partition: int, start: Start, most: int, *, is_committed: bool) -> Page:
+        if user.role < Role.OPERATOR:
+            raise ActionError(f"This needs the role operator, and {user.name} has the role {user.role.title}.")
+        if not self._turns.acquire(timeout=1):
+            raise ActionError(f"{_READERS} reads are under way already. Try again.")
+        cluster = ActionCluster(self._client)
+        try:
+            return _read(cluster, topic, partition, start, min(max(most, 1), MOST_MESSAGES), is_committed=is_committed)
+        finally:
+            cluster.close()
+            self._turns.release()
+
+
+def _read(cluster: ActionCluster, topic: str, partition: int, start: Start, most: int, *, is_committed: bool) -> Page:
+    (row,) = cluster.partitions(topic, [partition])
+    key = (topic, partition)
+    low, high = cluster.offsets([key], EARLIEST)[key], cluster.offsets([key], LATEST)[key]
+    wanted = {BEGINNING: low, NEWEST: high - start.number, OFFSET: start.number}.get(start.kind)
+    if wanted is None:
+        later = cluster.offsets([key], start.number)[key]
+        wanted = later if later >= 0 else high
+    first = min(max(wanted, low), high)
+    notes = (
+        []
+        if first == wanted or start.kind == NEWEST
+        else [f"The log has offsets {low} to {high}: the nearest one for {wanted}."]
+    )
+    messages: list[Message] = []
+    at, end, hidden, decompressed = first, high, 0, 0
+    deadline_s = time.monotonic() + _TIME_S
+    for _ in range(_MOST_FETCHES):
+        if len(messages) >= most or at >= end or decompressed >= _MOST_DECOMPRESSED_BYTES:
+            break
+        if time.monotonic() > deadline_s:
+            notes.append(f"The time of {_TIME_S:g} s was over.")
+            break
+        part = cluster.ask(row.leader, fetch(topic, partition, at, is_committed=is_committed))
+        if part.error:
+            raise ActionError(f"The broker refused: {part.error}.")
+        end = part.last_stable_offset if is_committed and part.last_stable_offset >= 0 else part.high_watermark
+        room = _MOST_DECOMPRESSED_BYTES - decompressed
+        found = read(part.records, at, most - len(messages), part.aborted if is_committed else None, room)
+        messages += found.messages
+        notes += found.notes
+        hidden += found.aborted_records
+        decompressed += found.decompressed_bytes
+        if found.next_offset <= at:
+            break
+        at = found.next_offset
+    if hidden:
+        notes.append(f"{hidden} records of aborted transactions are left out.")
+    return Page(tuple(messages), first, at, low, end, tuple(notes))
+
+
+class Fetched(NamedTuple):
+    error: str
+    high_watermark: int
+    last_stable_offset: int
+    aborted: Sequence[Aborted]
+    records: bytes
+
+
+def fetch(topic: str, partition: int, offset: int, *, is_committed: bool) -> Request[Fetched]:
+    """As a consumer without a group. A batch that is larger than what is asked for comes whole (KIP-74)."""
+    wanted = {
+        "partition": partition,
+        "current_leader_epoch": -1,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": _FETCH_BYTES,
+    }
+    fields = {
+        "replica_id": -1,
+        "max_wait": _WAIT_MS,
+        "min_bytes": 1,
+        "max_bytes": _FETCH_BYTES,
+        "isolation_level": int(is_committed),
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": [wanted]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    return Request(
+        "fetch", _FETCH_VERSION, _FETCH_VERSION, lambda version: cold.encode_request("fetch", version, fields), _fetched
+    )
+
+
+def _fetched(decoder: Decoder, version: int) -> Fetched:
+    """v11: throttle i32, error i16, session i32, then one topic with one partition, as it was asked for."""
+    decoder.int32()
+    error, _ = decoder.int16(), decoder.int32()
+    if decoder.array_length() != 1:
+        return Fetched(refusal(error) if error else "it answered for no topic", -1, -1, (), b"")
+    decoder.string()
+    if decoder.array_length() != 1:
+        return Fetched("it answered for no partition", -1, -1, (), b"")
+    _, error, high_watermark, last_stable_offset, _ = decoder.fields(_PARTITION)
+    aborted = [Aborted(*decoder.fields(_ABORTED)) for _ in range(decoder.array_length())]
+    decoder.int32()  # preferred replica
+    size = decoder.int32()
+    records = bytes(decoder.take(size)) if size > 0 else b""
+    return Fetched(refusal(error) if error else "", high_watermark, last_stable_offset, aborted, records)

@@ -1,0 +1,162 @@
+"""The message viewer: a form, and the records that were found. They are data of users, so each read is audited."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.responses import Response
+
+from highwater.monitor.actions.offsets import time_ms
+from highwater.monitor.actions.plan import ActionError, text_of
+from highwater.monitor.messages.reading import (
+    BEGINNING,
+    MOST_MESSAGES,
+    NEWEST,
+    OFFSET,
+    STARTS,
+    TIME,
+    MessageReader,
+    Page,
+    Start,
+)
+from highwater.monitor.messages.records import Bytes, Message
+from highwater.monitor.users import Role, User
+from highwater.monitor.web import words
+from highwater.monitor.web.byte_texts import FORMS, byte_text
+from highwater.monitor.web.pages import render
+from highwater.monitor.web.routing import Call
+from highwater.monitor.web.tables import address
+
+PATH: Final = "/messages"
+COUNTS: Final = ("10", "50", str(MOST_MESSAGES))
+ISOLATIONS: Final = ("committed records", "all records")
+_LONGEST_VALUE: Final = 4096
+_LONGEST_HEADER: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    text: str
+    note: str = ""
+    """What it is if it is no text of bytes, or how much of it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    offset: int
+    time: str
+    key: Cell
+    value: Cell
+    headers: tuple[tuple[str, Cell], ...]
+    note: str
+
+
+def address_of(call: Call, topic: str) -> str:
+    """Of the form for a topic; empty for who may not read."""
+    if call.site.messages is None or call.session is None or call.session.user.role < Role.OPERATOR:
+        return ""
+    return address(PATH, {"topic": topic})
+
+
+def form(call: Call) -> Response:
+    """Asks nothing of the cluster."""
+    return _page(call, call.query)
+
+
+def read(call: Call) -> Response:
+    user, fields = _user(call), dict(call.form)
+    try:
+        topic, partition, start, most = _wish(fields)
+        # Before the first byte is read, so that a read that is interrupted is in the audit too.
+        begin = start.kind if start.kind in (BEGINNING, NEWEST) else f"{start.kind} {start.number}"
+        what = f"{topic}-{partition} from {begin}, {most} at most"
+        call.site.users.record(user.name, call.address, "read messages", what)
+        is_committed = fields.get("isolation", ISOLATIONS[0]) == ISOLATIONS[0]
+        found = _reader(call).read(user, topic, partition, start, most, is_committed=is_committed)
+    except ActionError as error:
+        return _page(call, fields, str(error), status=422)
+    return _page(call, fields, page=found)
+
+
+def _wish(fields: Mapping[str, str]) -> tuple[str, int, Start, int]:
+    topic, partition = text_of(fields, "topic"), text_of(fields, "partition") or "0"
+    if not topic:
+        raise ActionError("Name the topic.")
+    if not (partition.isascii() and partition.isdigit() and len(partition) < 10):
+        raise ActionError(f"{partition!r} is no number of a partition.")
+    most = fields.get("count", COUNTS[0])
+    if most not in COUNTS:
+        raise ActionError(f"Say how many records: {', '.join(COUNTS)}.")
+    return topic, int(partition), _start(fields, int(most)), int(most)
+
+
+def _start(fields: Mapping[str, str], most: int) -> Start:
+    kind, text = fields.get("start", NEWEST), text_of(fields, "value")
+    if kind not in STARTS:
+        raise ActionError(f"Say from where: {', '.join(STARTS)}.")
+    if kind == TIME:
+        return Start(kind, time_ms(text))
+    if kind == OFFSET:
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise ActionError(f"{text!r} is no offset: it is a number from 0 on.")
+        return Start(kind, int(text))
+    return Start(kind, most)
+
+
+def _page(
+    call: Call, values: Mapping[str, str], problem: str = "", page: Page | None = None, status: int = 200
+) -> Response:
+    form = values.get("as", "")
+    shown: dict[str, Any] = {"rows": [], "following": {}}
+    if page is not None:
+        shown["rows"] = [_row(each, form) for each in page.messages]
+        if not page.is_at_end:
+            kept = {key: values.get(key, "") for key in ("topic", "partition", "count", "isolation", "as")}
+            shown["following"] = {**kept, "start": OFFSET, "value": str(page.next_offset)}
+    return render(
+        call,
+        "messages.html.j2",
+        "Messages",
+        status,
+        section="/topics",
+        values=values,
+        problem=problem,
+        page=page,
+        starts=STARTS,
+        counts=COUNTS,
+        isolations=ISOLATIONS,
+        forms=("as it fits", *FORMS),
+        **shown,
+    )
+
+
+def _row(message: Message, form: str) -> Row:
+    notes = [f"producer {message.producer_id}"] if message.producer_id is not None else []
+    if message.more_headers:
+        notes.append(f"{words.count(message.more_headers)} more headers")
+    at = words.clock_time(message.timestamp_ms) + (" (appended)" if message.is_append_time else "")
+    headers = tuple((name, _cell(value, form, _LONGEST_HEADER)) for name, value in message.headers)
+    return Row(message.offset, at, _cell(message.key, form), _cell(message.value, form), headers, ", ".join(notes))
+
+
+def _cell(value: Bytes | None, form: str, longest: int = _LONGEST_VALUE) -> Cell:
+    if value is None:
+        return Cell("", "null")
+    if not value.size:
+        return Cell("", "empty")
+    # A text that was cut is no JSON any more, and may end within a character.
+    _, text, cut = byte_text(value.data, form, longest)
+    return Cell(text, f"the begin of {words.size(value.size)}" if value.is_cut else cut)
+
+
+def _reader(call: Call) -> MessageReader:
+    # This route exists with the viewer alone.
+    assert call.site.messages is not None
+    return call.site.messages
+
+
+def _user(call: Call) -> User:
+    assert call.session is not None
+    return call.session.user

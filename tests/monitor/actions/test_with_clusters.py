@@ -1,0 +1,186 @@
+"""Actions on real clusters, with the tools of Apache Kafka 3.9 as the oracle: what was planned, and what came of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from highwater.broker.client.settings import settings_of
+from highwater.monitor.actions.acting import Actions, ChangedMeanwhileError
+from highwater.monitor.actions.plan import ActionError, Plan
+from highwater.monitor.users import Role, User
+from tests.broker.running_cluster import running_cluster
+from tests.compat.apache_kafka.case import succeed
+from tests.compat.apache_kafka.server import running_kafka
+from tests.compat.apache_kafka.server import running_zookeeper as running_kafkas_zookeeper
+from tests.monitor.kafka_source.oracle import is_committed
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.slow, pytest.mark.clients]
+ANN = User("ann", Role.OPERATOR, is_disabled=False, changed_s=0)
+DEADLINE_S = 120
+GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+PARTITIONS, RECORDS = 3, 90
+
+
+class Acting:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.actions = Actions(bootstrap, settings_of({"bootstrap.servers": bootstrap}))
+
+    def plan(self, action: str, /, **form: str) -> Plan:
+        return self.actions.plan(ANN, action, form)
+
+    def do(self, action: str, /, **form: str) -> Plan:
+        plan = self.plan(action, **form)
+        made, outcomes = self.actions.carry_out(ANN, action, plan.fields, plan.digest, lambda _: None)
+        assert {each.error for each in outcomes} == {""}, outcomes
+        return made
+
+    def tool(self, main_class: str, *arguments: str) -> str:
+        return succeed(main_class, "--bootstrap-server", self.bootstrap, *arguments)
+
+    def topic(self) -> str:
+        return self.tool("org.apache.kafka.tools.TopicCommand", "--describe", "--topic", "orders")
+
+    def committed(self) -> dict[int, int]:
+        lines = self.tool(GROUPS, "--describe", "--group", "billing").splitlines()
+        return {int(row[2]): int(row[3]) for row in map(str.split, lines) if row[:2] == ["billing", "orders"]}
+
+
+def fill(bootstrap: str, replication: int) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for made in admin.create_topics([NewTopic("orders", PARTITIONS, replication)]).values():
+        made.result(DEADLINE_S)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number in range(RECORDS):
+        producer.produce("orders", b"x", partition=number % PARTITIONS, timestamp=1_700_000_000_000 + 1000 * number)
+    assert producer.flush(DEADLINE_S) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "billing"})
+    wanted = [TopicPartition("orders", 0, 5), TopicPartition("orders", 1, 10)]
+    wait_until(lambda: is_committed(consumer, wanted), "a commit", DEADLINE_S)
+    consumer.close()
+
+
+def check_offsets(acting: Acting) -> None:
+    """What is planned is what Kafka's tool would do, and what is done is what it shows afterwards."""
+    goals = (
+        ("earliest", "", ("--to-earliest",)),
+        ("latest", "", ("--to-latest",)),
+        ("offset", "12", ("--to-offset", "12")),
+        ("time", "2023-11-14T22:13:50", ("--to-datetime", "2023-11-14T22:13:50.000")),
+        ("shift", "-3", ("--shift-by", "-3")),
+    )
+    for goal, value, option in goals:
+        plan = acting.plan("offsets", group="billing", topic="", goal=goal, value=value)
+        tool = acting.tool(GROUPS, "--reset-offsets", "--group", "billing", "--all-topics", "--dry-run", *option)
+        kafkas = {f"orders-{row[2]}": row[3] for row in map(str.split, tool.splitlines()) if row[:1] == ["billing"]}
+        assert {each.what: each.after for each in plan.changes} == kafkas, (goal, tool)
+        assert len(kafkas) == 2
+    acting.do("offsets", group="billing", topic="orders", goal="offset", value="12")
+    assert acting.committed() == {0: 12, 1: 12, 2: 12}
+    acting.do("offsets", group="billing", topic="orders", partitions="1,2", goal="shift", value="100")
+    assert acting.committed() == {0: 12, 1: 30, 2: 30}
+    for form, reason in (
+        ({"group": "nobody", "goal": "latest"}, "There is no group 'nobody'"),
+        ({"group": "billing", "goal": "latest", "topic": "nothing"}, "There is no topic 'nothing'"),
+        ({"group": "billing", "goal": "latest", "topic": "orders", "partitions": "9"}, "has no partition 9"),
+    ):
+        with pytest.raises(ActionError, match=reason):
+            acting.plan("offsets", **form)
+    plan = acting.plan("offsets", group="billing", goal="offset", value="3")
+    acting.do("offsets", group="billing", topic="orders", partitions="0", goal="offset", value="4")
+    with pytest.raises(ChangedMeanwhileError):
+        acting.actions.carry_out(ANN, "offsets", plan.fields, plan.digest, lambda _: None)
+    assert acting.committed()[0] == 4
+    consumer = Consumer({"bootstrap.servers": acting.bootstrap, "group.id": "billing"})
+    consumer.subscribe(["orders"])
+    wait_until(lambda: consumer.poll(0.1) is not None, "a record", DEADLINE_S)
+    with pytest.raises(ActionError, match=r"is in use .*Stop its consumers first"):
+        acting.plan("offsets", group="billing", goal="earliest")
+    consumer.close()
+
+
+def check_settings(acting: Acting, node_id: int) -> None:
+    def described(*entity: str) -> str:
+        return acting.tool("kafka.admin.ConfigCommand", "--describe", *entity)
+
+    made = acting.do("settings", whose="topic", name="orders", setting="retention.ms", operation="set", value="3600000")
+    assert (made.changes[0].before, made.changes[0].after) == ("604800000", "3600000")
+    assert "retention.ms=3600000" in described("--topic", "orders")
+    acting.do(
+        "settings", whose="topic", name="orders", setting="cleanup.policy", operation="set", value="compact,delete"
+    )
+    assert "cleanup.policy=compact,delete" in described("--topic", "orders")
+    acting.do("settings", whose="topic", name="orders", setting="retention.ms", operation="reset to its default")
+    assert "retention.ms" not in described("--topic", "orders")
+    broker = ("--entity-type", "brokers", "--entity-name", str(node_id))
+    acting.do("settings", whose="broker", name=str(node_id), setting="log.cleaner.threads", operation="set", value="2")
+    assert "log.cleaner.threads=2" in described(*broker)
+    acting.do("settings", whose="all brokers", setting="log.retention.ms", operation="set", value="86400000")
+    assert "log.retention.ms=86400000" in described("--entity-type", "brokers", "--entity-default")
+    for form, reason in (
+        (
+            {"whose": "topic", "name": "orders", "setting": "retention.ms", "value": "soon"},
+            "The broker would refuse it",
+        ),
+        ({"whose": "topic", "name": "orders", "setting": "no.such", "value": "1"}, "The broker would refuse it"),
+        ({"whose": "topic", "name": "nothing", "setting": "retention.ms", "value": "1"}, "There is no topic"),
+        ({"whose": "broker", "name": "77", "setting": "log.retention.ms", "value": "1"}, "There is no broker 77"),
+    ):
+        with pytest.raises(ActionError, match=reason):
+            acting.plan("settings", operation="set", **form)
+
+
+@pytest.mark.timeout(1800)
+def test_on_apache_kafka(tmp_path: Path) -> None:
+    with running_kafkas_zookeeper(tmp_path) as zookeeper, running_kafka(tmp_path / "log", zookeeper) as kafka:
+        fill(kafka.address, 1)
+        acting = Acting(kafka.address)
+        check_offsets(acting)
+        check_settings(acting, 0)
+        with pytest.raises(ActionError, match="There is no broker 7 now"):
+            acting.plan("reassignment", topic="orders", replicas="0: 7")
+        assert not acting.plan("election", topic="orders", kind="preferred").has_changes
+
+
+@pytest.mark.timeout(1800)
+def test_on_our_brokers(tmp_path: Path) -> None:
+    properties = ("auto.leader.rebalance.enable=false", "offsets.topic.replication.factor=1")
+    with running_cluster(tmp_path, 2, properties=properties) as cluster:
+        fill(cluster.bootstrap, 1)
+        acting = Acting(cluster.bootstrap)
+        check_offsets(acting)
+        check_settings(acting, 1)
+        # Every partition gets both brokers, the second one first; the leaders stay.
+        leaders = dict(re.findall(r"Partition: (\d)\s+Leader: (\d)", acting.topic()))
+        wanted = {number: [3 - int(leader), int(leader)] for number, leader in sorted(leaders.items())}
+        lines = "\n".join(f"{number}: {','.join(map(str, each))}" for number, each in wanted.items())
+        plan = acting.do("reassignment", topic="orders", replicas=lines)
+        assert [each.after for each in plan.changes] == [",".join(map(str, each)) for each in wanted.values()]
+        moves = tmp_path / "plan.json"
+        entries = [{"topic": "orders", "partition": int(number), "replicas": each} for number, each in wanted.items()]
+        moves.write_text(json.dumps({"version": 1, "partitions": entries}))
+        verify = ("org.apache.kafka.tools.reassign.ReassignPartitionsCommand", "--reassignment-json-file", str(moves))
+        wait_until(lambda: acting.tool(*verify, "--verify").count("is completed") == PARTITIONS, "moves", DEADLINE_S)
+        elected = acting.do("election", topic="orders", kind="preferred")
+        preferred = {number: str(each[0]) for number, each in wanted.items()}
+        assert dict(re.findall(r"Partition: (\d)\s+Leader: (\d)", acting.topic())) == preferred
+        assert all(each.before != each.after for each in elected.changes)
+        again = acting.tool("org.apache.kafka.tools.LeaderElectionCommand", "--election-type", "preferred", "--topic",
+                            "orders", "--partition", "0")  # fmt: skip
+        assert "Valid replica already elected" in again
+        with pytest.raises(ActionError, match="nothing to change"):
+            acting.do("election", topic="orders", kind="preferred")
+        # A spread over one broker needs one replica; these have two.
+        with pytest.raises(ActionError, match="name more"):
+            acting.plan("reassignment", topic="orders", brokers="1")
+        # The broker that leads orders-0 is gone for good, and the other one has fallen behind: an unclean election.
+        with pytest.raises(ActionError, match="name the topic"):
+            acting.plan("election", kind="unclean")
+        assert not acting.plan("election", topic="orders", kind="unclean").has_changes
