@@ -15,6 +15,7 @@ from highwater.common.yaml_nodes import Document, DocumentError, Location, dotte
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
+from highwater.monitor.host_source.settings import HostSettings, tls_of, token_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
 LOOPBACK: Final = "127.0.0.1"
@@ -29,6 +30,7 @@ _SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _LAST_PORT: Final = 65_535
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 _MAIL_PORTS: Final = {MailTls.STARTTLS: 587, MailTls.TLS: 465, MailTls.NONE: 25}
 _Found = TypeVar("_Found")
 
@@ -96,6 +98,8 @@ class MonitorConfig:
     history: HistoryConfig = HistoryConfig()
     metrics: MetricsConfig = MetricsConfig()
     alerts: AlertsConfig = AlertsConfig()
+    hosts: tuple[HostSettings, ...] = ()
+    """Hosts with an agent (`highwater tune agent`)."""
 
     @property
     def shown_name(self) -> str:
@@ -262,6 +266,14 @@ class _Part:
             self.fail(key, "is not a list of texts")
         return tuple(value)
 
+    def numbers(self, key: str) -> tuple[int, ...]:
+        value = self._value.get(key, [])
+        if not isinstance(value, list) or not all(
+            isinstance(each, int) and not isinstance(each, bool) for each in value
+        ):
+            self.fail(key, "is not a list of whole numbers, such as [1, 2]")
+        return tuple(value)
+
     def path(self, key: str) -> Path | None:
         return self._folder / Path(self.text(key)).expanduser() if key in self else None
 
@@ -314,7 +326,7 @@ def _config(root: _Part) -> MonitorConfig:
     root.check_keys(
         (
             *("name", "bootstrap_servers", "client", "tick", "zookeeper", "actions", "messages", "data", "web"),
-            *("history", "metrics", "alerts"),
+            *("history", "metrics", "alerts", "hosts"),
         )
     )
     default = MonitorConfig("")
@@ -334,6 +346,7 @@ def _config(root: _Part) -> MonitorConfig:
         history=_history(root.part("history")),
         metrics=_metrics(root.part("metrics")),
         alerts=_alerts(root.part("alerts")),
+        hosts=tuple(_host(name, part) for name, part in root.parts("hosts").items()),
     )
 
 
@@ -386,6 +399,22 @@ def _alerts(part: _Part | None) -> AlertsConfig:
     webhooks = [_webhook(name, each) for name, each in part.parts("webhooks").items()]
     mails = [_mail(name, each) for name, each in part.parts("mail").items()]
     return AlertsConfig((*webhooks, *mails), part.text("address"))
+
+
+def _host(name: str, part: _Part) -> HostSettings:
+    part.check_keys(("address", "token_file", "ca", "brokers"))
+    address = part.listen("address")
+    if address is None:
+        part.fail("", "has no address: write HOST:PORT of its agent, such as broker1:9646")
+    if not _HOST_NAME.fullmatch(address.host) or address.port == 0:
+        part.fail("address", f"{part.text('address')!r} is not HOST:PORT of an agent")
+    token_file, authority = part.path("token_file"), part.path("ca")
+    try:
+        tls = tls_of(address.host, authority)
+        token = None if token_file is None else token_of(token_file)
+    except SettingsError as error:
+        part.fail_with(error)
+    return HostSettings(name, address.host, address.port, token, tls, part.numbers("brokers"))
 
 
 def _webhook(name: str, part: _Part) -> Webhook:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from highwater.common.host_answer import Tuning
 from highwater.common.units import count_text, plural
 from highwater.monitor.model import NO_LEADER, Broker, ConfigValue, Group, GroupState, Partition, Snapshot, Topic
 
@@ -39,6 +40,10 @@ class EventKind(Enum):
     """A watch of ZooKeeper saw it. `before` and `after` are the data of the znode."""
     ACTION = "action"
     """Somebody changed the cluster on a page of the monitor; the text begins with the user's name."""
+    TUNING_CHANGE = "tuning_change"
+    """A host has other settings than before."""
+    KERNEL_CHANGE = "kernel_change"
+    HOST_RESTART = "host_restart"
     CLOCK_STEP = "clock_step"
     """The clock of the monitor's host went back."""
 
@@ -49,7 +54,7 @@ class Event:
     """Unix time of the snapshot that shows it: it happened between this one and the one before."""
     kind: EventKind
     entity: str
-    """What it is about: cluster, broker, topic, partition or group."""
+    """What it is about: cluster, broker, topic, partition, group or host."""
     name: str
     """Of the entity, such as a node id, `orders` or `orders-3`."""
     text: str
@@ -64,11 +69,12 @@ def events_between(before: Snapshot, after: Snapshot) -> list[Event]:
     What one of the two does not know, such as the configuration of a broker that did not answer, is no change.
     """
     if not after.brokers:  # nobody answered: nothing is known, so nothing is deleted
-        return [*_znodes(after)]
+        return [*_znodes(after), *_hosts(before, after)]
     return [
         *_znodes(after),
         *_controller(before, after),
         *_brokers(before, after),
+        *_hosts(before, after),
         *_topics(before, after),
         *_groups(before, after),
     ]
@@ -143,6 +149,44 @@ def _value_text(value: ConfigValue | None) -> str:
     if value is None:
         return "(not set)"
     return HIDDEN if value.is_sensitive or value.value is None else value.value
+
+
+def _hosts(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+    for name, host in after.hosts.items():
+        old = before.hosts.get(name)
+        if old is None or old.answer is None or host.answer is None or old.answer is host.answer:
+            continue
+        was, now = old.answer, host.answer
+        if was.boot_id != now.boot_id:
+            yield Event(after.taken_at_ms, EventKind.HOST_RESTART, "host", name, f"host {name} was booted again")
+        if was.kernel != now.kernel:
+            text = f"host {name} has kernel {now.kernel}; it had {was.kernel}"
+            yield Event(after.taken_at_ms, EventKind.KERNEL_CHANGE, "host", name, text, was.kernel, now.kernel)
+        if was.tuning is not None and now.tuning is not None and was.tuning != now.tuning:
+            yield from _tuning(after.taken_at_ms, name, was.tuning, now.tuning)
+
+
+def _tuning(at_ms: int, name: str, was: Tuning, now: Tuning) -> Iterator[Event]:
+    """What drifted and what is again as applied; otherwise that somebody changed settings, or applied others."""
+    old = {(each.parameter, each.target): each for each in was.drift}
+    new = {(each.parameter, each.target): each for each in now.drift}
+    kind = EventKind.TUNING_CHANGE
+    if was.applied_utc != now.applied_utc:
+        what = (
+            f"{now.profile} applied settings at {now.applied_utc}" if now.profile else "what was applied is taken back"
+        )
+        yield Event(at_ms, kind, "host", name, f"host {name}: {what}", was.fingerprint, now.fingerprint)
+        return
+    for key, drift in new.items():
+        if old.get(key) != drift:
+            yield Event(at_ms, kind, "host", name, f"host {name}: {drift.sentence}", drift.applied, drift.now)
+    for key, drift in old.items():
+        if key not in new:
+            text = f"host {name}: {drift.parameter} is {drift.applied} again, as applied"
+            yield Event(at_ms, kind, "host", name, text, drift.now, drift.applied)
+    if was.fingerprint != now.fingerprint and was.drift == now.drift:
+        text = f"host {name}: a setting changed that was never applied; highwater tune check shows the present ones"
+        yield Event(at_ms, kind, "host", name, text, was.fingerprint, now.fingerprint)
 
 
 # -- Topics and their partitions ---------------------------------------------------------------------------------------

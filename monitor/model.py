@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
+from highwater.common.host_answer import HostAnswer
 from highwater.common.topic_partition import TopicPartition
 
 NO_LEADER: Final = -1
@@ -219,6 +220,25 @@ class ZooKeeper:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """A host with an agent, and its newest answer."""
+
+    name: str
+    """In the monitor's configuration."""
+    address: str
+    """Where its agent is asked."""
+    answer: HostAnswer | None = None
+    as_of_ms: int | None = None
+    """Unix time of the answer."""
+    error: str = ""
+    """Why there is no newer one, in one sentence."""
+    wanted_brokers: tuple[int, ...] = ()
+    """From the configuration."""
+    brokers: tuple[int, ...] = ()
+    """That are on it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One cluster at one tick. `number` rises by one with each tick of a monitor's life."""
 
@@ -237,6 +257,8 @@ class Snapshot:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     reassigning: frozenset[TopicPartition] = frozenset()
+    hosts: Mapping[str, Host] = field(default_factory=dict)
+    """By name, in the order of the configuration."""
     sources: Mapping[str, SourceState] = field(default_factory=dict)
     zookeeper: ZooKeeper | None = None
     """None if the configuration names no ZooKeeper."""

@@ -10,6 +10,7 @@ from highwater.broker.client.errors import ClientError
 from highwater.broker.client.settings import ClientSettings, settings_of
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
+from highwater.monitor.host_source.source import WithHosts
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import Snapshot, SourceState, ZooKeeper
 from highwater.monitor.serving import Source
@@ -26,12 +27,14 @@ def client_of(config: MonitorConfig) -> ClientSettings:
 
 
 @asynccontextmanager
-async def source_of(config: MonitorConfig) -> AsyncIterator[KafkaSource]:
+async def source_of(config: MonitorConfig) -> AsyncIterator[Source]:
     """Raises SettingsError for client properties that cannot work. A cluster that does not answer is no error here."""
     source = KafkaSource(config.shown_name, client_of(config), config.tick_s)
+    hosts = WithHosts(source, config.hosts, config.tick_s)
     try:
-        yield source
+        yield hosts if config.hosts else source
     finally:
+        await hosts.close()
         await source.close()
 
 

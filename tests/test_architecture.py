@@ -147,6 +147,7 @@ SANS_IO = (
     "monitor/alerts/saving.py",
     "monitor/figures",
     "monitor/history/kinds.py",
+    "monitor/host_source/joining.py",
     "monitor/history/rows.py",
     "monitor/history/tick.py",
     "monitor/command_line.py",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from highwater.monitor.figures.brokers import broker_figures, tally
@@ -16,6 +16,7 @@ from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
 from highwater.monitor.figures.health import HealthCount, default_min_isr
+from highwater.monitor.figures.hosts import HostFigures, host_figures
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.figures.rates import consumed_per_s, produced_per_s
 from highwater.monitor.figures.rows import (
@@ -63,6 +64,7 @@ class Figures:
     groups: Mapping[str, GroupFigures]
     group_partitions: Mapping[str, tuple[GroupPartitionFigures, ...]]
     """By group, in the order of topic and partition."""
+    hosts: Mapping[str, HostFigures] = field(default_factory=dict)
 
 
 def derive(window: Sequence[Snapshot]) -> Figures:
@@ -121,6 +123,7 @@ def figures(memory: Memory) -> Figures:
         partitions=partitions,
         groups=groups,
         group_partitions=group_partitions,
+        hosts={name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()},
     )
 
 

@@ -13,13 +13,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from highwater.common.host_answer import HostAnswer
 from highwater.common.topic_partition import TopicPartition
-from highwater.monitor.model import Broker, Group, Snapshot, Topic
+from highwater.monitor.model import Broker, Group, Host, Snapshot, Topic
 
 WINDOW_MS: Final = 30 * 60 * 1000
 # Younger ticks are all kept, so that commits of every few seconds are seen; of older ones, one in each minute.
 FULL_MS: Final = 10 * 60 * 1000
 SPARSE_MS: Final = 60 * 1000
+HOST_SPAN_MS: Final = 60 * 1000
 # Retention moves log start offsets by whole segments.
 STARTS_MS: Final = 5 * 60 * 1000
 UNKNOWN: Final = -1
@@ -92,6 +94,8 @@ class Memory:
         self.counters: dict[tuple[int, str], Points] = {}
         """BYTES_IN and BYTES_OUT by broker. A counter that drops begins anew."""
         self._memberless: deque[tuple[int, frozenset[str]]] = deque()
+        self.hosts: dict[str, deque[HostAnswer]] = {}
+        """Answers of the last minute by host, all of one boot, the oldest first."""
 
     @property
     def newest(self) -> Snapshot:
@@ -114,6 +118,8 @@ class Memory:
         for broker in snapshot.brokers.values():
             self._add_gauges(broker, snapshot.at_ms)
         self._add_memberless(snapshot)
+        for host in snapshot.hosts.values():
+            self._add_host(host)
         self._newest = snapshot
         self._forget()
 
@@ -234,6 +240,17 @@ class Memory:
                 if points and value < points[-1][1]:
                     points.clear()
                 points.append((at_ms, value))
+
+    def _add_host(self, host: Host) -> None:
+        answers = self.hosts.setdefault(host.name, deque())
+        newest = host.answer
+        if newest is None or (answers and answers[-1] is newest):
+            return
+        if answers and (answers[-1].boot_id != newest.boot_id or answers[-1].monotonic_ms >= newest.monotonic_ms):
+            answers.clear()
+        answers.append(newest)
+        while len(answers) > 2 and answers[1].monotonic_ms <= newest.monotonic_ms - HOST_SPAN_MS:
+            answers.popleft()
 
     def _add_memberless(self, snapshot: Snapshot) -> None:
         names = frozenset(group.name for group in snapshot.groups.values() if _is_memberless(group))

@@ -202,7 +202,30 @@ GROUP_PARTITION: Final = Kind(
     ),
     is_detail=True,
 )
-KINDS: Final = {kind.name: kind for kind in (CLUSTER, BROKER, TOPIC, GROUP, PARTITION, GROUP_PARTITION)}
+HOST: Final = Kind(
+    "host",
+    (
+        _counter("cpu_busy_s", "CPU time of all its CPUs since boot"),
+        _counter("cpu_steal_s", "CPU time that the hypervisor took"),
+        _counter("io_wait_s", "time in which something waited for a disk (PSI)"),
+        _gauge("memory_available_bytes", "memory that is available to programs"),
+        _gauge("page_cache_bytes", "page cache without shared memory"),
+        _gauge("dirty_bytes", "dirty bytes"),
+        _gauge("writeback_bytes", "bytes under write-back"),
+        _gauge("log_bytes", "segments of its log directories"),
+        _gauge("resident_bytes", "of the segments, what the page cache holds"),
+        _counter("disk_read_bytes", "read by the disks below its log directories"),
+        _counter("disk_written_bytes", "written by the disks below its log directories"),
+        _counter("disk_busy_s", "time in which these disks had something to do"),
+        _counter("broker_read_bytes", "what its brokers' reads took from disks"),
+        _counter("received_bytes", "received over the network"),
+        _counter("sent_bytes", "sent over the network"),
+        _state("drifted", "settings that are not as they were applied"),
+        _text("tuning", "fingerprint of its settings"),
+        _text("kernel", "its kernel"),
+    ),
+)
+KINDS: Final = {kind.name: kind for kind in (CLUSTER, BROKER, TOPIC, GROUP, PARTITION, GROUP_PARTITION, HOST)}
 
 
 def group_partition_name(group: str, topic: str, partition: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from highwater.common.host_answer import HostAnswer
 from highwater.monitor.events import partition_name
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import Duration, TopicFigures
@@ -13,6 +14,7 @@ from highwater.monitor.history.kinds import (
     CLUSTER,
     GROUP,
     GROUP_PARTITION,
+    HOST,
     PARTITION,
     TOPIC,
     Value,
@@ -51,6 +53,7 @@ def rows_of(snapshot: Snapshot, figures: Figures, cost: Mapping[str, Value] | No
         GROUP.name: dict(_groups(snapshot, figures)),
         PARTITION.name: dict(_partitions(snapshot, figures)),
         GROUP_PARTITION.name: dict(_group_partitions(figures)),
+        HOST.name: dict(_hosts(snapshot)),
     }
 
 
@@ -170,6 +173,39 @@ def _group_partitions(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value
                     storable(each.client_id),
                 ),
             )
+
+
+def _hosts(snapshot: Snapshot) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
+    """Of hosts that answer: what is old is not written as if it were new."""
+    for name, host in snapshot.hosts.items():
+        if host.answer is not None and not host.error:
+            # Counters begin anew with each boot, and a counter of the history rises from the beginning of its entity.
+            yield entity_key(HOST, name, host.answer.boot_id), _host(host.answer)
+
+
+def _host(answer: HostAnswer) -> tuple[Value, ...]:
+    memory, tuning = answer.memory, answer.tuning
+    values: dict[str, Value] = {
+        "cpu_busy_s": round(answer.cpu.busy_s, 2),
+        "cpu_steal_s": round(answer.cpu.steal_s, 2),
+        "io_wait_s": answer.pressure_s.get("io_some"),
+        "memory_available_bytes": memory.available_bytes,
+        "page_cache_bytes": max(0, memory.cached_bytes - memory.shared_bytes),
+        "dirty_bytes": memory.dirty_bytes,
+        "writeback_bytes": memory.writeback_bytes,
+        "log_bytes": _complete_sum(each.log_bytes for each in answer.directories),
+        "resident_bytes": _complete_sum(each.resident_bytes for each in answer.directories),
+        "disk_read_bytes": _complete_sum(disk.read_bytes for disk in answer.disks),
+        "disk_written_bytes": _complete_sum(disk.written_bytes for disk in answer.disks),
+        "disk_busy_s": sum(disk.busy_ms for disk in answer.disks) / 1000 if answer.disks else None,
+        "broker_read_bytes": _complete_sum(broker.read_bytes for broker in answer.brokers),
+        "received_bytes": answer.network.received_bytes,
+        "sent_bytes": answer.network.sent_bytes,
+        "drifted": None if tuning is None else len(tuning.drift),
+        "tuning": None if tuning is None else storable(tuning.fingerprint),
+        "kernel": storable(answer.kernel),
+    }
+    return tuple(values.get(column.name) for column in HOST.columns)
 
 
 def _seconds(duration: Duration | None) -> float | None:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from highwater.common.units import NONE
 from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.hosts import BrokerOnHost, HostFigures
 from highwater.monitor.figures.rows import BrokerFigures, Level
 from highwater.monitor.model import Broker, LogDirectory, Snapshot, SourceState
 from highwater.monitor.web import cells, words
@@ -16,10 +17,28 @@ from highwater.monitor.web.tables import Column, Table
 class BrokerRow(NamedTuple):
     broker: Broker
     figures: BrokerFigures
+    host: HostFigures | None
+    """None if no agent says which host it is on."""
+
+    @property
+    def process(self) -> BrokerOnHost | None:
+        found = self.host.processes if self.host is not None else ()
+        return next((each for each in found if each.broker_id == self.broker.node_id), None)
+
+    @property
+    def cache_served_ratio(self) -> float | None:
+        return None if self.process is None else self.process.cache_served_ratio
+
+    @property
+    def unwritten_bytes(self) -> int | None:
+        return None if self.host is None else self.host.unwritten_bytes
 
 
 def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
-    rows = tuple(BrokerRow(snapshot.brokers[node_id], row) for node_id, row in figures.brokers.items())
+    hosts = {node_id: host for host in figures.hosts.values() for node_id in host.brokers}
+    rows = tuple(
+        BrokerRow(snapshot.brokers[node_id], row, hosts.get(node_id)) for node_id, row in figures.brokers.items()
+    )
     return Table(
         name="brokers",
         title="Brokers",
@@ -50,6 +69,10 @@ def _loss_sentence(row: BrokerRow) -> str | None:
 
 def _loss(row: BrokerRow) -> str:
     return _loss_sentence(row) or NONE
+
+
+def _host(row: BrokerRow) -> str:
+    return NONE if row.host is None else cells.host_link(row.host.name)
 
 
 _BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
@@ -140,6 +163,22 @@ _BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
         lambda r: words.size_rate(r.figures.bytes_out_per_s),
         note="From the broker's own counter; – without its page of metrics.",
     ),
+    Column(
+        "cache_served",
+        "Cache-served",
+        Kind.NUMBER,
+        lambda r: r.cache_served_ratio,
+        lambda r: words.share(r.cache_served_ratio),
+        note="Of what it sends, the share that the page cache served; – without an agent that knows its metrics.",
+    ),
+    Column(
+        "unwritten",
+        "Unwritten",
+        Kind.BYTES,
+        lambda r: r.unwritten_bytes,
+        note="Dirty bytes of its host, and those under write-back; – without an agent.",
+    ),
+    Column("host", "Host", Kind.TEXT, lambda r: r.host.name if r.host else None, _host),
     Column("is_controller", "Controller", Kind.YES_NO, lambda r: r.figures.is_controller, is_shown=False),
     Column("sentence", "What is wrong", Kind.TEXT, lambda r: r.figures.sentence, is_shown=False),
 )

@@ -53,6 +53,10 @@ def broker_link(node_id: int) -> Markup:
     return link("/broker", "id", str(node_id))
 
 
+def host_link(name: str) -> Markup:
+    return link("/host", "name", name)
+
+
 def state(level: Level, text: str = "") -> Markup:
     """A sign, a colour and a word, so that none of them stands alone."""
     shown = visible(text) or LEVEL_WORDS[level]

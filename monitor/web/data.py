@@ -7,10 +7,19 @@ from typing import Any, Final
 
 from starlette.responses import JSONResponse, Response
 
+from highwater.common.host_answer import HostAnswer
+from highwater.monitor.figures.hosts import HostFigures
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import brokers_table, directories_table, sources_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
 from highwater.monitor.web.history_charts import events_table
+from highwater.monitor.web.host_tables import (
+    host_brokers_table,
+    host_directories_table,
+    host_disks_table,
+    host_drift_table,
+    hosts_table,
+)
 from highwater.monitor.web.pages import Seen, of_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Table, arrange, as_csv, as_objects
@@ -62,6 +71,22 @@ def _broker(call: Call, seen: Seen) -> Any:
     return seen.snapshot.brokers.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
+def _host_rows(make: Callable[[HostFigures], Table[Any]]) -> Maker:
+    def maker(call: Call, seen: Seen) -> Table[Any] | None:
+        row = seen.figures.hosts.get(call.query.get("name", ""))
+        return make(row) if row else None
+
+    return maker
+
+
+def _host_answer(make: Callable[[HostAnswer | None], Table[Any]]) -> Maker:
+    def maker(call: Call, seen: Seen) -> Table[Any] | None:
+        host = seen.snapshot.hosts.get(call.query.get("name", ""))
+        return make(host.answer) if host else None
+
+    return maker
+
+
 TABLES: Final[Mapping[str, Maker]] = {
     "about/sources": lambda call, seen: sources_table(seen.snapshot),
     "alerts": lambda call, seen: alerts_table(call.site.alerts.open() if call.site.alerts else ()),
@@ -78,6 +103,11 @@ TABLES: Final[Mapping[str, Maker]] = {
     "topic/config": _topic_config,
     "topic/groups": _topic_groups,
     "topic/partitions": _partitions,
+    "host/brokers": _host_rows(host_brokers_table),
+    "host/directories": _host_answer(host_directories_table),
+    "host/disks": _host_rows(host_disks_table),
+    "host/drift": _host_answer(host_drift_table),
+    "hosts": lambda call, seen: hosts_table(seen),
     "topics": lambda call, seen: topics_table(seen.figures),
     "zookeeper/servers": lambda call, seen: servers_table(seen.snapshot),
 }

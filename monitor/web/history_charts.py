@@ -50,6 +50,9 @@ _MARKED: Final = frozenset(
         EventKind.TOPIC_RECREATED,
         EventKind.CONFIG_CHANGE,
         EventKind.GROUP_REBALANCE,
+        EventKind.TUNING_CHANGE,
+        EventKind.KERNEL_CHANGE,
+        EventKind.HOST_RESTART,
     }
 )
 NO_HISTORY: Final = "The monitor keeps no history: it was started without one."
@@ -75,6 +78,14 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("bytes_out.rate", "Fetched from it", "B/s"),
         Metric("size_bytes", "Size of its replicas", "B"),
         Metric("leaders", "Partitions that it leads", "partitions"),
+    ),
+    "host": (
+        Metric("cpu_busy_s.rate", "CPU", "cores"),
+        Metric("disk_written_bytes.rate", "Written by disks", "B/s"),
+        Metric("disk_read_bytes.rate", "Read by disks", "B/s"),
+        Metric("dirty_bytes", "Dirty", "B"),
+        Metric("page_cache_bytes", "Page cache", "B"),
+        Metric("resident_bytes", "Of the logs, in memory", "B"),
     ),
     "topic": (
         Metric("end_offsets.rate", "Produced", "offsets/s"),
@@ -191,6 +202,7 @@ def event_link(event: Event) -> str:
         "group": cells.group_link,
         "partition": lambda name: cells.link("/topic", "name", name.rpartition("-")[0], name),
         "broker": lambda name: cells.link("/broker", "id", name),
+        "host": cells.host_link,
     }
     make = links.get(event.entity)
     return make(event.name) if make else cells.name_text(event.name)

@@ -27,6 +27,7 @@ NAVIGATION: Final = (
     ("/brokers", "Brokers", Role.VIEWER),
     ("/topics", "Topics", Role.VIEWER),
     ("/groups", "Groups", Role.VIEWER),
+    ("/hosts", "Hosts", Role.VIEWER),
     ("/events", "Events", Role.VIEWER),
     ("/alerts", "Alerts", Role.VIEWER),
     ("/zookeeper", "ZooKeeper", Role.VIEWER),

@@ -92,9 +92,31 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     assert "s3cret" not in repr(config.alerts)
 
 
+def test_hosts_and_their_agents(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    text = """
+hosts:
+  near: {address: "127.0.0.1:9646"}
+  far: {address: "broker1.example.org:9646", token_file: token, brokers: [1, 2]}
+"""
+    near, far = read(tmp_path, "bootstrap_servers: a:1" + text).hosts
+    assert (near.name, near.address, near.port, near.token, near.tls) == ("near", "127.0.0.1", 9646, None, None)
+    assert (far.address, far.token, far.brokers) == ("broker1.example.org", "0123456789abcdef", (1, 2))
+    assert far.tls is not None  # a token does not cross the network as it is
+    assert "0123456789abcdef" not in repr(far)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("hosts:\n  h: {}\n", ":2: hosts.h: has no address: write HOST:PORT of its agent"),
+        ("hosts:\n  h: {address: x}\n", ":2: hosts.h.address: 'x' is not HOST:PORT"),
+        ("hosts:\n  h: {address: 'a b:1'}\n", ":2: hosts.h.address: 'a b:1' is not HOST:PORT of an agent"),
+        ("hosts:\n  h: {address: 'h:1', brokers: 1}\n", ":2: hosts.h.brokers: is not a list of whole numbers"),
+        ("hosts:\n  h: {address: 'h:1', token: x}\n", ":2: hosts.h.token: unknown key; did you mean token_file?"),
+        ("hosts:\n  h: {address: 'h:1', token_file: none}\n", "none: cannot read the token: No such file"),
+        ("hosts:\n  h: {address: 'h:1', ca: none}\n", "none: cannot use its certificates: No such file"),
+        ("hosts: [h]\n", ":1: hosts: is not a mapping"),
         ("bootstrap_server: a:1", ":1: bootstrap_server: unknown key; did you mean bootstrap_servers?"),
         ("tick: 5\n", ":1: tick: '5' is not a time such as 15s"),
         ("tick: 1h\n", ":1: tick: a tick takes 1 s to 300 s"),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from highwater.monitor.events import HIDDEN, Event, EventKind, events_between
-from highwater.monitor.model import NO_LEADER, ConfigValue, GroupState, Snapshot
+from highwater.monitor.model import NO_LEADER, ConfigValue, GroupState, Host, Snapshot
 from tests.monitor import clusters
+from tests.monitor.agents import DRIFT, TUNING, with_hosts
 from tests.monitor.clusters import broker, group, member, partition, snapshot, topic
 
 ORDERS = topic("orders", partition("orders", 0), partition("orders", 1))
@@ -141,6 +143,41 @@ def test_groups_come_go_and_rebalance() -> None:
     assert events_between(after(groups={"billing": begins}), after()) == []
     assert only(events_between(BEFORE, after(groups={}))).kind is EventKind.GROUP_GONE
     assert only(events_between(after(groups={}), BEFORE)).kind is EventKind.GROUP_NEW
+
+
+def hosted(**changes: Any) -> Snapshot:
+    """BEFORE with a host, whose answer has these changes."""
+    (made,) = with_hosts([BEFORE], "h1")
+    host = made.hosts["h1"]
+    assert host.answer is not None
+    return replace(made, hosts={"h1": replace(host, answer=replace(host.answer, **changes))})
+
+
+def test_a_host_that_drifts_and_comes_back() -> None:
+    drifted = hosted(tuning=replace(TUNING, drift=(DRIFT,), fingerprint="b" * 64))
+    event = only(events_between(hosted(), drifted))
+    assert event.kind is EventKind.TUNING_CHANGE
+    assert (event.entity, event.name, event.before, event.after) == ("host", "h1", "10", "20")
+    assert event.text == "host h1: vm.dirty_ratio is 20, applied was 10"
+    assert only(events_between(drifted, hosted())).text == "host h1: vm.dirty_ratio is 10 again, as applied"
+    other = hosted(tuning=replace(TUNING, fingerprint="c" * 64))
+    assert "a setting changed that was never applied" in only(events_between(hosted(), other)).text
+    applied = hosted(tuning=replace(TUNING, applied_utc="2026-11-02T00:00:00Z", drift=(DRIFT,)))
+    assert only(events_between(hosted(), applied)).text == "host h1: playbooks applied settings at 2026-11-02T00:00:00Z"
+
+
+def test_another_kernel_and_a_reboot() -> None:
+    restart, kernel = events_between(hosted(), hosted(kernel="6.2.0", boot_id="boot-2"))
+    assert restart.text == "host h1 was booted again"
+    assert (kernel.kind, kernel.before, kernel.after) == (EventKind.KERNEL_CHANGE, "6.1.0", "6.2.0")
+
+
+def test_a_host_that_is_not_known_has_no_events() -> None:
+    unknown = replace(BEFORE, hosts={"h1": Host("h1", "h1", error="no answer")})
+    assert events_between(unknown, hosted()) == events_between(hosted(), unknown) == []
+    assert events_between(hosted(), hosted(tuning=None)) == events_between(BEFORE, hosted()) == []
+    nobody = replace(hosted(kernel="6.2.0"), brokers={})
+    assert only(events_between(hosted(), nobody)).kind is EventKind.KERNEL_CHANGE
 
 
 def test_what_is_not_known_is_no_event() -> None:

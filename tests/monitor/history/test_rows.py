@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from highwater.monitor.figures.cluster import derive
@@ -12,6 +13,7 @@ from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import EntityKey, Tick
 from highwater.monitor.history.writer import TickWriter
 from tests.monitor import clusters
+from tests.monitor.agents import GIB, with_hosts
 
 
 def test_each_row_has_the_columns_of_its_kind_and_comes_back(tmp_path: Path) -> None:
@@ -24,6 +26,7 @@ def test_each_row_has_the_columns_of_its_kind_and_comes_back(tmp_path: Path) -> 
         groups=[clusters.group("billing", {("orders", 0): 90, ("orders", 1): 50})],
         brokers=[clusters.broker(node_id) for node_id in range(3)],
     )
+    (snapshot,) = with_hosts([snapshot], "h1")
     figures = derive([snapshot])
     rows = rows_of(snapshot, figures, {"monitor_rss_bytes": 1000})
     assert rows.keys() == KINDS.keys()
@@ -45,12 +48,22 @@ def test_each_row_has_the_columns_of_its_kind_and_comes_back(tmp_path: Path) -> 
     assert value("group_partition", "billing/orders-0", "committed") == 90
     assert value("partition", "orders-1", "in_sync") == 3
     assert value("broker", "0", "leaders") == figures.brokers[0].leaders
+    assert value("host", "h1", "dirty_bytes") == GIB // 2
+    assert value("host", "h1", "resident_bytes") == 3 * GIB
+    assert value("host", "h1", "kernel") == "6.1.0"
     assert value("broker", "0", "bytes_in") is None  # it has no page of metrics
     for each in KINDS:
         (entity, *_) = reader.names(each)
         for metric in metrics_of(each):
             reader.series(each, entity, metric, snapshot.taken_at_ms, snapshot.taken_at_ms)
     database.close()
+
+
+def test_what_a_silent_host_said_before_is_not_written_again() -> None:
+    (snapshot,) = with_hosts([clusters.snapshot()], "h1")
+    host = replace(snapshot.hosts["h1"], error="no answer within 10 s")
+    silent = replace(snapshot, hosts={"h1": host})
+    assert rows_of(silent, derive([silent]))["host"] == {}
 
 
 def test_an_end_offset_that_is_not_known_makes_no_sum() -> None:

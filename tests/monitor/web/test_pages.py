@@ -73,7 +73,8 @@ def every_page(web: Web) -> list[str]:
     plain = ["/", "/brokers", "/topics?rows=1000", "/groups?rows=1000", "/events", "/alerts", "/about", "/broker?id=0"]
     topics = [f"/topic?name={quote(name, safe='')}" for name in list(snapshot.topics)[:6]]
     groups = [f"/group?name={quote(name, safe='')}" for name in snapshot.groups]
-    return plain + topics + groups
+    hosts = ["/hosts", *(f"/host?name={quote(name, safe='')}" for name in snapshot.hosts)]
+    return plain + topics + groups + hosts
 
 
 def test_a_hostile_name_becomes_text_on_every_page(web: Web, viewer: TestClient) -> None:
@@ -117,6 +118,7 @@ def test_a_long_topic_is_found_by_its_name_and_shown_whole(viewer: TestClient) -
         ("/group?name=%3Cb%3E", "no group"),
         ("/broker?id=99", "no broker"),
         ("/broker?id=x", "no broker"),
+        ("/host?name=%3Cb%3E", "no host"),
         ("/broker?id=%C2%B2", "no broker"),
     ],
 )
@@ -182,7 +184,8 @@ def test_every_table_is_the_same_as_json_and_as_csv(viewer: TestClient, route: R
     if path == "/api/v1/zookeeper":
         assert "names no ZooKeeper" in viewer.get(path).json()["error"]
         return
-    of = {"topic": {"name": "orders.region-00000.v1"}, "group": {"name": HOSTILE_NAMES[0]}, "broker": {"id": "1"}}
+    hostile = {"name": HOSTILE_NAMES[0]}
+    of = {"topic": {"name": "orders.region-00000.v1"}, "group": hostile, "host": hostile, "broker": {"id": "1"}}
     params = {**of.get(path.split("/")[3], {}), "rows": "1000"}
     rows = viewer.get(path, params=params).json()["rows"]
     text = viewer.get(path.replace("/api/v1/", "/csv/"), params=params)
@@ -248,7 +251,12 @@ def history_of(folder: Path, ticks: int) -> HistoryReader:
 def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
     with web_app(tmp_path, HOSTILE, history_of(tmp_path, 20)) as web:
         viewer = web.browser(Role.VIEWER)
-        for path in ("/broker?id=1", "/topic?name=orders.region-00000.v1", "/group?name=billing-00001"):
+        for path in (
+            "/broker?id=1",
+            "/host?name=h1",
+            "/topic?name=orders.region-00000.v1",
+            "/group?name=billing-00001",
+        ):
             page = viewer.get(f"{path}&range=1h").text
             assert '<svg xmlns="http://www.w3.org/2000/svg" class="chart"' in page, path
             assert 'aria-current="true">1h' in page

@@ -1,0 +1,71 @@
+"""The pages of hosts: the verdict first, what is not known in words, and brokers with what their hosts say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from starlette.testclient import TestClient
+
+from highwater.monitor.figures.cluster import Figures, derive
+from highwater.monitor.model import Host, Snapshot
+from highwater.monitor.users import Role, Users
+from highwater.monitor.web.app import make_app
+from highwater.monitor.web.site import Settings
+from tests.monitor.agents import DRIFT, TUNING, with_hosts
+from tests.monitor.clusters import window
+from tests.monitor.web.pages import CHEAP, ORIGIN, PASSWORD, Clock, log_in
+
+
+def view() -> tuple[Snapshot, Figures]:
+    """Two hosts that are well, one that drifted, and one that never answered."""
+    snapshots = with_hosts(window(), "h1", "h2", "h3")
+    made = []
+    for each in snapshots:
+        drifted = each.hosts["h3"]
+        assert drifted.answer is not None
+        tuning = replace(TUNING, drift=(DRIFT,))
+        hosts = {**each.hosts, "h3": replace(drifted, answer=replace(drifted.answer, tuning=tuning))}
+        silent = Host("h4", "h4", error="its agent cannot be reached: Connection refused")
+        made.append(replace(each, hosts={**hosts, "h4": silent}))
+    return made[-1], derive(made)
+
+
+def viewer(folder: Path) -> TestClient:
+    clock = Clock()
+    users = Users(folder / "users.db", clock, CHEAP)
+    users.add("ada", PASSWORD, Role.VIEWER)
+    seen = view()
+    settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
+    client = TestClient(make_app(lambda: seen, None, users, settings), ORIGIN, follow_redirects=False)
+    assert log_in(client, "ada").status_code == 303
+    return client
+
+
+def test_the_first_line_says_which_host_is_not_as_tuned(tmp_path: Path) -> None:
+    client = viewer(tmp_path)
+    page = client.get("/hosts").text
+    assert "2 of 4 hosts are as tuned; h3: vm.dirty_ratio is 20, applied was 10; h4: Nothing is known of it" in page
+    found = {row["host"]: row for row in client.get("/api/v1/hosts").json()["rows"]}
+    assert found["h1"]["cpu"] == 0.5
+    assert found["h1"]["tuned"] is True
+    assert found["h3"]["tuned"] is False
+    assert found["h4"]["cpu"] is None
+
+
+def test_a_host_has_its_drift_its_disks_and_its_brokers(tmp_path: Path) -> None:
+    client = viewer(tmp_path)
+    page = client.get("/host", params={"name": "h3"}).text
+    for text in ("somebody changed it since", "vm.dirty_ratio", "sda", "/var/lib/log", "90 %", "6.1.0"):
+        assert text in page
+    silent = client.get("/host", params={"name": "h4"}).text
+    assert "Its agent does not answer: its agent cannot be reached: Connection refused" in silent
+    (row,) = client.get("/api/v1/host/drift", params={"name": "h3"}).json()["rows"]
+    assert (row["setting"], row["applied"], row["now"]) == ("vm.dirty_ratio", "10", "20")
+
+
+def test_brokers_show_what_the_page_cache_served(tmp_path: Path) -> None:
+    rows = viewer(tmp_path).get("/api/v1/brokers").json()["rows"]
+    assert [row["host"] for row in rows] == ["h1", "h2", "h3"]
+    assert all(abs(row["cache_served"] - 0.9) < 1e-9 for row in rows)
+    assert rows[0]["unwritten"] == 1 << 29
