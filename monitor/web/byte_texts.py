@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Final
 
 from highwater.common.units import count_text
 
 FORMS: Final = ("json", "text", "hex")
 _HEX_ROW_BYTES: Final = 16
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters that no text has."""
 _HEX_CHARACTERS_PER_BYTE: Final = 5
 
 
@@ -19,7 +22,8 @@ def byte_text(data: bytes, wanted: str, longest: int) -> tuple[str, str, str]:
     except UnicodeDecodeError:
         decoded = None
     indented = _indented(decoded) if decoded is not None else None
-    form = wanted if wanted in FORMS else "json" if indented is not None else "text" if decoded is not None else "hex"
+    is_text = decoded is not None and not _CONTROL.search(decoded)
+    form = wanted if wanted in FORMS else "json" if indented is not None else "text" if is_text else "hex"
     if form == "hex":
         most = max(_HEX_ROW_BYTES, longest // _HEX_CHARACTERS_PER_BYTE)
         cut = f"The first {count_text(most)} of {count_text(len(data))} bytes." if len(data) > most else ""

@@ -137,17 +137,27 @@ def _row(message: Message, form: str) -> Row:
     if message.more_headers:
         notes.append(f"{words.count(message.more_headers)} more headers")
     at = words.clock_time(message.timestamp_ms) + (" (appended)" if message.is_append_time else "")
-    headers = tuple((name, _cell(value, form, _LONGEST_HEADER)) for name, value in message.headers)
+    headers = tuple((name, _header(value)) for name, value in message.headers)
     return Row(message.offset, at, _cell(message.key, form), _cell(message.value, form), headers, ", ".join(notes))
 
 
-def _cell(value: Bytes | None, form: str, longest: int = _LONGEST_VALUE) -> Cell:
+def _header(value: Bytes | None) -> Cell:
+    """On one line: as text, or as the hexadecimal digits of its bytes."""
+    if value is None or not value.size:
+        return Cell("", "null" if value is None else "empty")
+    form, text, cut = byte_text(value.data[:_LONGEST_HEADER], "", _LONGEST_HEADER)
+    is_cut = value.size > _LONGEST_HEADER or bool(cut)
+    shown = "0x" + value.data[: _LONGEST_HEADER // 2].hex() if form == "hex" else " ".join(text.split())
+    return Cell(shown, f"the begin of {words.size(value.size)}" if is_cut else "")
+
+
+def _cell(value: Bytes | None, form: str) -> Cell:
     if value is None:
         return Cell("", "null")
     if not value.size:
         return Cell("", "empty")
     # A text that was cut is no JSON any more, and may end within a character.
-    _, text, cut = byte_text(value.data, form, longest)
+    _, text, cut = byte_text(value.data, form, _LONGEST_VALUE)
     return Cell(text, f"the begin of {words.size(value.size)}" if value.is_cut else cut)
 
 

@@ -80,12 +80,12 @@ def _time(ms: object) -> str:
 
 
 def _ids(values: Sequence[object]) -> str:
-    return ", ".join(str(int(str(each))) for each in values) or "none"
+    return ",".join(str(int(str(each))) for each in values) or "none"
 
 
 def _named(names: Sequence[str]) -> str:
     more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {count_text(more)} more" if more > 0 else "")
+    return "; ".join(names[:_MOST_NAMED]) + (f" and {count_text(more)} more" if more > 0 else "")
 
 
 def _cluster_id(value: Any, _: _Match) -> Sentences:

@@ -11,6 +11,8 @@ def test_data_are_shown_in_the_form_that_fits() -> None:
     form, text, _ = byte_text(b"\xff\0<", "", 999)
     assert form == "hex"
     assert text == "00000000  ff 00 3c                                         ..<"
+    assert byte_text(bytes(range(60)), "", 999)[0] == "hex"
+    assert byte_text(b"a\tb\r\nc", "", 999)[0] == "text"
     assert byte_text(b'{"a":1}', "text", 999)[1] == '{"a":1}'
     assert byte_text(b"[" * 100_000, "json", 10)[1] == "[" * 10
 

@@ -76,7 +76,7 @@ def says(path: str, value: object) -> str:
         (
             "/admin/reassign_partitions",
             {"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [2, 1]}]},
-            "1 partition to be moved: a-0 to 2, 1.",
+            "1 partition to be moved: a-0 to 2,1.",
         ),
         (
             "/kafka-acl/Topic/orders",
@@ -99,7 +99,7 @@ def says(path: str, value: object) -> str:
         (
             "/isr_change_notification/isr_change_0000000001",
             {"version": 1, "partitions": [{"topic": "a", "partition": n} for n in range(12)]},
-            "12 partitions: a-0, a-1, a-2, a-3, a-4, a-5, a-6, a-7, a-8, a-9 and 2 more.",
+            "12 partitions: a-0; a-1; a-2; a-3; a-4; a-5; a-6; a-7; a-8; a-9 and 2 more.",
         ),
         (
             "/log_dir_event_notification/log_dir_event_0000000000",
