@@ -5,12 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Literal
 
 from highwater.common.units import exact_text
 
 Kind = Literal["linear", "log", "percentile", "category"]
 _LOG_STEPS: Final = (1.0, 2.0, 5.0)
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3600
+_DAY_S: Final = 86_400
+_CLOCK_STEPS_S: Final = (
+    *(1, 2, 5, 10, 20, 30),
+    *(_MINUTE_S * many for many in (1, 2, 5, 10, 20, 30)),
+    *(_HOUR_S * many for many in (1, 2, 4, 6, 12)),
+    *(_DAY_S * many for many in (1, 2, 5, 10, 20, 30, 60, 90, 180)),
+)
+_MOST_CLOCK_TICKS: Final = 7
+_MOST_DAYS_WITHOUT_YEAR: Final = 300
+_FREE_END: Final = 0.03
 
 
 @dataclass(frozen=True)
@@ -85,6 +98,28 @@ def seconds(label: str, start_s: float, end_s: float, most_ticks: int = 6) -> Ax
     first = math.ceil(start_s / step) * step
     ticks = tuple((float(t), exact_text(t)) for t in range(first, math.floor(start_s + span) + 1, step))
     return Axis(label, "s", "linear", start_s, start_s + span, ticks)
+
+
+def clock(from_s: float, to_s: float) -> Axis:
+    """Unix time in UTC. A tick at midnight has the day in the place of the hour."""
+    step = next((each for each in _CLOCK_STEPS_S if (to_s - from_s) / each <= _MOST_CLOCK_TICKS), _CLOCK_STEPS_S[-1])
+    first = math.ceil(from_s / step) * step
+    has_years = to_s - from_s > _MOST_DAYS_WITHOUT_YEAR * _DAY_S
+    # The label of a tick at the very end would be cut off.
+    last = to_s - _FREE_END * (to_s - from_s)
+    ticks = tuple((float(at), _clock_label(at, step, has_years)) for at in range(first, int(last) + 1, step))
+    begin, end = (datetime.fromtimestamp(at, UTC) for at in (from_s, to_s))
+    days = f"{begin:%-d %B %Y}" if begin.date() == end.date() else f"{begin:%-d %B %Y} – {end:%-d %B %Y}"
+    return Axis(f"{days}, UTC", "s", "linear", from_s, to_s, ticks)
+
+
+def _clock_label(at_s: int, step_s: int, has_years: bool) -> str:
+    at = datetime.fromtimestamp(at_s, UTC)
+    if has_years:
+        return f"{at:%-d %b %Y}"
+    if at_s % _DAY_S == 0:
+        return f"{at:%-d %b}"
+    return f"{at:%H:%M:%S}" if step_s < _MINUTE_S else f"{at:%H:%M}"
 
 
 def logarithmic(label: str, unit: str, values: Iterable[float]) -> Axis:

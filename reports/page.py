@@ -21,7 +21,7 @@ from highwater.common.units import plural
 from highwater.reports.blocks import Section
 from highwater.reports.content import sections
 from highwater.reports.facets import FacetKeys
-from highwater.reports.svg import readable
+from highwater.reports.svg import STYLE, readable
 
 _ASSETS: Final = Path(__file__).parent
 # Between a number and its unit, where large type must not break a line.
@@ -51,7 +51,7 @@ def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document
 
 def render(document: Document, reload_s: int | None = None) -> str:
     """reload_s: browsers read the page again after so many seconds."""
-    style, script = _asset("report.css"), _asset("report.js")
+    style, script = STYLE.read_text("utf-8") + _asset("report.css"), _asset("report.js")
     environment = Environment(
         autoescape=True,
         undefined=StrictUndefined,

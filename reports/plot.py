@@ -1,8 +1,8 @@
 """Line charts and dot plots as SVG: one drawing for each panel, sized in CSS pixels.
 
 A series has a slot from 1 to 4, which sets its colour, its dash pattern and its marker, so that no two series differ by
-colour alone. Slot 0 is the grey of a reference. Attributes of the drawing contain the two axes and the plot's
-rectangle, from which the page's script reads values back. Sizes are CSS pixels.
+colour alone. Slot 0 is the grey of a reference. Attributes of the drawing contain the axes and the plot's rectangle,
+from which the page's script reads values back. Sizes are CSS pixels.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from highwater.reports.svg import coordinate, element
 MOST_SERIES: Final = 4
 _TEXT_WIDTH: Final = 6.4  # of one character of the 12 px system font, on average
 _LINE_HEIGHT: Final = 14.0
+_FLAG_HEIGHT: Final = 18.0
 
 
 class Size(NamedTuple):
@@ -56,6 +57,8 @@ class Series:
     dots: Sequence[Point] = ()
     """The measurements whose medians are the line's points."""
     whiskers: Sequence[Whisker] = ()
+    on_right: bool = False
+    """Its values belong to the axis at the right."""
 
 
 class Band(NamedTuple):
@@ -79,6 +82,19 @@ class Area(NamedTuple):
     slot: int
     low: Sequence[Point]
     high: Sequence[Point]
+    on_right: bool = False
+
+
+class Mark(NamedTuple):
+    """Something that happened at one x: a flag above the plot with a line down through it, linked to its words."""
+
+    x: float
+    sign: str
+    """The text in the flag: two or three characters."""
+    words: str
+    link: str
+    tone: str = ""
+    """A class for the flag, such as `bad`."""
 
 
 class Dot(NamedTuple):
@@ -112,13 +128,15 @@ class _Plot:
     bottom: float
     x: Axis
     y: Axis | None
+    right_y: Axis | None = None
 
     def px(self, value: float) -> float:
         return self.left + self.x.position(value) * (self.right - self.left)
 
-    def py(self, value: float) -> float:
-        assert self.y is not None
-        return self.bottom - self.y.position(value) * (self.bottom - self.top)
+    def py(self, value: float, on_right: bool = False) -> float:
+        axis = self.right_y if on_right else self.y
+        assert axis is not None
+        return self.bottom - axis.position(value) * (self.bottom - self.top)
 
 
 def line_panel(
@@ -133,26 +151,30 @@ def line_panel(
     areas: Sequence[Area] = (),
     levels: Sequence[Level] = (),
     moments: Sequence[Level] = (),
+    marks: Sequence[Mark] = (),
+    right_y: Axis | None = None,
     end_labels: bool = True,
 ) -> Markup:
     """A line chart. `name` is unique in the page; screen readers read `title` and `finding`.
 
-    `levels` are values of y, `moments` values of x.
+    `levels` are values of y, `moments` values of x. `right_y` is a second axis, for the series and areas that say so.
     """
     labelled = [s for s in series if not s.thin and any(p.y is not None for p in s.points)]
     end_labels = end_labels and len({s.name for s in labelled}) > 1
     widest = max((len(_end_label(s)) for s in labelled), default=0) if end_labels else 0
+    right_width = 6 + _TEXT_WIDTH * max(len(label) for _, label in right_y.ticks) if right_y else 0.0
     plot = _Plot(
         left=14 + _TEXT_WIDTH * max(len(label) for _, label in y.ticks),
         # Names of bands stand above the plot, where no line is.
-        top=24 + (_LINE_HEIGHT if bands else 0),
-        right=size.width - (20 + 1.1 * _TEXT_WIDTH * widest if end_labels else 12),
+        top=24 + (_LINE_HEIGHT if bands else 0) + (_FLAG_HEIGHT if marks else 0),
+        right=size.width - (20 + 1.1 * _TEXT_WIDTH * widest if end_labels else 12) - right_width,
         bottom=size.height - 36,
         x=x,
         y=y,
+        right_y=right_y,
     )
-    drawn = [(s, _in_drawing_units(s.points, plot, most_per_pixel=0.3 if s.thin else 1.0)) for s in series]
-    parts = [*_bands(bands, plot), *_y_grid(plot), *_x_ticks(plot, size)]
+    drawn = [(s, _in_drawing_units(s.points, plot, 0.3 if s.thin else 1.0, s.on_right)) for s in series]
+    parts = [*_bands(bands, plot), *_y_grid(plot), *_right_ticks(plot, size), *_x_ticks(plot, size)]
     parts += [_area(area, plot) for area in areas]
     parts += [part for level in levels for part in _level(level, plot)]
     parts += [_line(s, points) for s, points in drawn if s.thin]
@@ -162,9 +184,10 @@ def line_panel(
     parts += [_whiskers(s, plot) for s in series if s.whiskers]
     parts += [_crosses(s, _in_drawing_units(s.crosses, plot)) for s in series if s.crosses]
     parts += [part for moment in moments for part in _moment(moment, plot)]
+    parts += [_mark(mark, plot) for mark in marks if x.low <= mark.x <= x.high]
     if end_labels:
         parts += _end_labels([(s, points) for s, points in drawn if s in labelled], plot)
-    return _drawing(name, title, finding, parts, plot, size)
+    return _drawing(name, title, finding, parts, plot, size, has_links=bool(marks))
 
 
 def dot_panel(
@@ -245,7 +268,9 @@ def spread_labels(wanted: Sequence[float], gap: float, low: float, high: float) 
     return result
 
 
-def _drawing(name: str, title: str, finding: str, parts: Sequence[Markup], plot: _Plot, size: Size) -> Markup:
+def _drawing(
+    name: str, title: str, finding: str, parts: Sequence[Markup], plot: _Plot, size: Size, has_links: bool = False
+) -> Markup:
     readable = plot.y is not None and plot.x.kind != "category"
     axes = {"data_x": _described(plot.x), "data_y": _described(plot.y)} if readable and plot.y else {}
     return element(
@@ -255,7 +280,8 @@ def _drawing(name: str, title: str, finding: str, parts: Sequence[Markup], plot:
         *parts,
         xmlns="http://www.w3.org/2000/svg",
         class_="chart",
-        role="img",
+        # Nothing within an img is read out or reached.
+        role="group" if has_links else "img",
         aria_labelledby=f"{name}-title {name}-desc",
         viewBox=f"0 0 {size.width} {size.height}",
         width=size.width,
@@ -266,11 +292,13 @@ def _drawing(name: str, title: str, finding: str, parts: Sequence[Markup], plot:
 
 
 def _described(axis: Axis) -> str:
-    return f"{axis.kind} {axis.low:g} {axis.high:.12g} {axis.unit}"
+    return f"{axis.kind} {axis.low:.12g} {axis.high:.12g} {axis.unit}"
 
 
-def _in_drawing_units(points: Sequence[Point], plot: _Plot, most_per_pixel: float = 1.0) -> list[Point]:
-    drawn = [Point(plot.px(p.x), None if p.y is None else plot.py(p.y)) for p in points]
+def _in_drawing_units(
+    points: Sequence[Point], plot: _Plot, most_per_pixel: float = 1.0, on_right: bool = False
+) -> list[Point]:
+    drawn = [Point(plot.px(p.x), None if p.y is None else plot.py(p.y, on_right)) for p in points]
     return downsampled(drawn, round((plot.right - plot.left) * most_per_pixel))
 
 
@@ -364,8 +392,8 @@ def _area(area: Area, plot: _Plot) -> Markup:
     """One outline over all points that both lines have; short gaps do not matter in a pale area."""
     pairs = [(low, high) for low, high in zip(area.low, area.high, strict=True) if None not in (low.y, high.y)]
     most = round((plot.right - plot.left) / 2)
-    low = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0)) for p, _ in pairs], most)
-    high = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0)) for _, p in pairs], most)
+    low = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0, area.on_right)) for p, _ in pairs], most)
+    high = downsampled([Point(plot.px(p.x), plot.py(p.y or 0.0, area.on_right)) for _, p in pairs], most)
     return element("path", class_=f"area a{area.slot}", d=path_data([*low, *reversed(high)]), data_s=str(area.slot))
 
 
@@ -391,6 +419,33 @@ def _moment(moment: Level, plot: _Plot) -> list[Markup]:
         y=plot.top + 10,
     )
     return [element("line", class_="limit", x1=x, x2=x, y1=plot.top, y2=plot.bottom), label]
+
+
+def _mark(mark: Mark, plot: _Plot) -> Markup:
+    x, width = plot.px(mark.x), 6 + _TEXT_WIDTH * len(mark.sign)
+    top = 20.0
+    return element(
+        "a",
+        element("title", mark.words),
+        element("line", class_="limit", x1=x, x2=x, y1=top + 14, y2=plot.bottom),
+        element("rect", class_="flag", x=x - width / 2, y=top, width=width, height=14, rx=3),
+        element("text", mark.sign, class_="mid", x=x, y=top + 11),
+        class_=f"event {mark.tone}".rstrip(),
+        href=mark.link,
+        aria_label=mark.words,
+    )
+
+
+def _right_ticks(plot: _Plot, size: Size) -> list[Markup]:
+    """The labels of the second axis. Its grid lines would be another grid in the same place."""
+    if plot.right_y is None:
+        return []
+    parts = [element("text", plot.right_y.label, class_="axis end", x=size.width, y=12)]
+    for value, label in plot.right_y.ticks:
+        y = plot.py(value, on_right=True)
+        parts.append(element("line", class_="base", x1=plot.right, x2=plot.right + 4, y1=y, y2=y))
+        parts.append(element("text", label, x=plot.right + 7, y=y + 4))
+    return parts
 
 
 def _y_grid(plot: _Plot) -> list[Markup]:

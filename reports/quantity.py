@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.common.units import NONE, exact_text
+from highwater.common.units import BINARY_BYTES, NONE, exact_text, unit_for
 
 NS_PER_US: Final = 1e3
 NS_PER_MS: Final = 1e6
@@ -36,3 +36,11 @@ def scalar_words(value: str | float | bool | None) -> str:
 
 def as_sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
+
+
+def drawn_unit(unit: str, largest: float) -> tuple[str, float]:
+    """The unit on an axis, and what values in `unit` are divided by: `B/s` gets a prefix, other units stay."""
+    if not unit.startswith("B"):
+        return unit, 1.0
+    prefix, size = unit_for(largest, BINARY_BYTES)
+    return prefix + unit[1:], float(size)

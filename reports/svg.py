@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 from markupsafe import Markup, escape
 
 # XML 1.0 does not allow these characters, even as references: a name with one would make the whole drawing invalid.
 _NOT_XML: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 0xFFFE, 0xFFFF), "\N{REPLACEMENT CHARACTER}")
+
+STYLE: Final = Path(__file__).with_name("chart.css")
+"""The look of the drawings of this room, for a page that has the colours as variables."""
 
 Attribute = str | float | int | None
 

@@ -15,6 +15,7 @@ from highwater.reports.plot import (
     Dot,
     DotGroup,
     DotRow,
+    Mark,
     Series,
     dot_panel,
     line_panel,
@@ -87,6 +88,32 @@ def test_every_trial_is_a_dot_and_an_unsound_one_a_cross() -> None:
     marks = [p for p in root.iter(f"{_SVG}path") if p.find(f"{_SVG}title") is not None]
     assert [m.get("class") for m in marks] == ["m m1", "m m1", "m cross s0"]
     assert [m.findtext(f"{_SVG}title") for m in marks] == ["trial 1", "trial 2", "trial 3: invalid"]
+
+
+def test_a_mark_is_a_link_to_its_words_where_it_happened() -> None:
+    x, y = axes.seconds("s", 0, 20), axes.linear("", "", [10.0])
+    marks = [Mark(5, "1", "a <leader> changed", "#m", "bad"), Mark(99, "2", "outside", "#n")]
+    root = parse_drawing(line_panel("x", "t", "f", [Series(1, "rate", [Point(0, 5), Point(20, 5)])], x, y, marks=marks))
+    left, top, right, _ = (float(v) for v in (root.get("data-plot") or "").split())
+    (link,) = root.iter(f"{_SVG}a")
+    assert (link.get("href"), link.get("aria-label"), link.get("class")) == ("#m", "a <leader> changed", "event bad")
+    (line,) = link.iter(f"{_SVG}line")
+    assert abs(float(line.get("x1", "")) - (left + (right - left) / 4)) < 0.11
+    (flag,) = link.iter(f"{_SVG}rect")
+    assert float(flag.get("y", "")) + float(flag.get("height", "")) < top, "above the plot, where no line is"
+    assert root.get("role") == "group", "nothing within an img can be reached"
+
+
+def test_a_series_of_the_right_axis_is_drawn_by_that_axis() -> None:
+    x, y, right_y = axes.seconds("s", 0, 20), axes.linear("", "/s", [10.0]), axes.linear("", "ms", [1000.0])
+    same = [
+        Series(1, "rate", [Point(0, 5), Point(20, 5)]),
+        Series(2, "time", [Point(0, 500), Point(20, 500)], on_right=True),
+    ]
+    root = parse_drawing(line_panel("x", "t", "f", same, x, y, right_y=right_y, end_labels=False))
+    first, second = [p.get("d") for p in root.iter(f"{_SVG}path") if p.get("data-name")]
+    assert first == second
+    assert {"4", "400"} <= {text.text for text in root.iter(f"{_SVG}text")}
 
 
 def test_a_long_label_is_cut_and_whole_in_its_title() -> None:
