@@ -170,6 +170,37 @@ def export(
             database.close()
 
 
+@app.command()
+def attach(
+    result: Annotated[Path, typer.Argument(metavar="DIR", help="A result directory of bench run.")],
+    bootstrap: Bootstrap = None,
+    config: ConfigFile = None,
+    data: Data = None,
+) -> None:
+    """Copy what the history has of a bench run's time into the run's result directory, for its report.
+
+    Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data). The monitor may run
+    meanwhile.
+    """
+    with _reporting():
+        from highwater.bench.results import ResultDirectoryError
+        from highwater.common.units import count_text, plural
+        from highwater.monitor.bench_window import attach as run
+        from highwater.monitor.history.database import open_to_read
+        from highwater.monitor.history.reader import HistoryReader
+
+        found = _data_config(bootstrap, config, data)
+        database = open_to_read(found.history.address, found.folder(os.environ))
+        try:
+            window = run(result, HistoryReader(database), database.shown)
+        except ResultDirectoryError as error:
+            raise MonitorError(str(error)) from None
+        finally:
+            database.close()
+        counts = f"{count_text(len(window.lines))} series, {plural(len(window.events), 'event')}"
+        typer.echo(f"{result}: {counts} of {window.cluster}; now: highwater report {result}")
+
+
 # -- Users -------------------------------------------------------------------------------------------------------------
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]

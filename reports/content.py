@@ -33,6 +33,7 @@ from highwater.reports.heatmap import partition_figures
 from highwater.reports.host import host_figures
 from highwater.reports.intervals import interval_figures
 from highwater.reports.lifetime import lifetime_blocks
+from highwater.reports.monitor import monitor_blocks
 from highwater.reports.overview import overview_blocks
 from highwater.reports.phases import phase_blocks
 from highwater.reports.quantity import as_sentence
@@ -91,6 +92,7 @@ def sections(result: RunResult, facets: FacetKeys) -> tuple[list[Section], list[
         _charts("every-trial", "Every trial", interval_figures(run)),
         _charts("grid", "By factor", facet_figures(run, facets), nav="Factors"),
         _charts("host", "The host meanwhile", host_figures(run), nav="Host"),
+        Section("monitor", "What the monitor saw meanwhile", monitor_blocks(run), nav="Monitor"),
         Section("storage", "Storage", storage_blocks(run)),
         _charts("roofline", "How near to the ceilings", roofline_figures(run), nav="Ceilings"),
         _charts("by-partition", "By partition", partition_figures(run), nav="Partitions"),

@@ -99,6 +99,13 @@ from highwater.bench.results.models import (
     Window,
     fastest_read_per_s,
 )
+from highwater.bench.results.monitor import (
+    MONITOR_SCHEMA,
+    MonitorEvent,
+    MonitorLine,
+    MonitorWindow,
+    write_monitor_window,
+)
 from highwater.bench.results.reader import (
     RunResult,
     SpectrumPoint,
@@ -129,6 +136,7 @@ __all__ = [
     "GATE_SCHEMA",
     "LATENCY_METRICS",
     "MANIFEST_SCHEMA",
+    "MONITOR_SCHEMA",
     "SEARCH_SCHEMA",
     "SUMMARY_SCHEMA",
     "WORKLOAD_FILE",
@@ -176,6 +184,9 @@ __all__ = [
     "MetricComparison",
     "MetricEstimate",
     "Model",
+    "MonitorEvent",
+    "MonitorLine",
+    "MonitorWindow",
     "Noise",
     "Overhead",
     "PartitionLine",
@@ -220,4 +231,5 @@ __all__ = [
     "histogram_path",
     "is_result_directory",
     "measured_latency",
+    "write_monitor_window",
 ]

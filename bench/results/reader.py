@@ -39,6 +39,7 @@ from highwater.bench.results.models import (
     TrialSummary,
     Window,
 )
+from highwater.bench.results.monitor import MONITOR_FILE, MonitorWindow
 from highwater.bench.results.salvage import FileFault, Salvage
 from highwater.bench.results.storage import StorageProbes
 
@@ -53,6 +54,7 @@ _RUN_FILES: Final = (
     "gate.json",
     CALIBRATION_FILE,
     WORKLOAD_FILE,
+    MONITOR_FILE,
 )
 
 
@@ -301,6 +303,10 @@ class RunResult:
     def analysis(self) -> Analysis | None:
         """The analysis; None for a run of an older version, or one that ended before its first block did."""
         return self._optional(Analysis, "analysis.json")
+
+    def monitor(self) -> MonitorWindow | None:
+        """What a monitor saw meanwhile; None if nobody has attached it."""
+        return self._optional(MonitorWindow, MONITOR_FILE)
 
     def search(self) -> Search | None:
         """The search; None when the run was not a search. Verdicts that an older file lacks are those of the trials."""

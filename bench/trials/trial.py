@@ -49,6 +49,7 @@ from highwater.bench.trials.summary import (
 from highwater.bench.workload.command_config import told_of
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
+from highwater.common.bench_topics import TOKEN_BYTES, topic_names
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.tuning.facts import Facts
 
@@ -233,9 +234,9 @@ class TrialRunner:
         return self.connect(system.bootstrap_servers, self.specification.command_config(workload))
 
     def _topic_names(self, planned: PlannedTrial) -> tuple[str, ...]:
-        stem = f"highwater-{secrets.token_hex(4)}-{planned.plan.block}-{planned.plan.order_in_block}"
-        count = planned.cell.workload.topics.count
-        return (stem,) if count == 1 else tuple(f"{stem}-{number}" for number in range(count))
+        token = secrets.token_hex(TOKEN_BYTES)
+        plan = planned.plan
+        return topic_names(token, plan.block, plan.order_in_block, planned.cell.workload.topics.count)
 
     def _make_topics(
         self, client: BrokerClient, topics: tuple[str, ...], planned: PlannedTrial, system: System
