@@ -17,6 +17,7 @@ from typing import Final
 from highwater.monitor.config import MonitorConfig, with_options
 from highwater.monitor.errors import MonitorError
 from highwater.monitor.serve_command import serve
+from highwater.monitor.web_server import bound
 
 _TICK_S: Final = 5.0
 _HIGHWATER: Final = (sys.executable, "-P", "-m", "highwater")
@@ -28,6 +29,8 @@ def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-demo-")))
         config = with_options(MonitorConfig("", name="demo", tick_s=_TICK_S), listen=listen, data=folder / "monitor")
+        # A cluster takes long to start: what cannot work is said before.
+        bound(config.web.listen, "--listen").close()
         bootstrap, zookeeper = _cluster(folder / "cluster", brokers, stack)
         load = subprocess.Popen([*_LOAD, bootstrap], stdin=subprocess.DEVNULL, start_new_session=True)
         stack.callback(_end, load)

@@ -47,6 +47,10 @@ class UsersError(Exception):
     """One line for the person who asked: what was refused, and the way out."""
 
 
+class UsersUnwritableError(UsersError):
+    """The disk of the file of users is full, or the file is locked or away. It is as before."""
+
+
 class Role(IntEnum):
     """Who has a role may do what the roles below it may."""
 
@@ -216,7 +220,7 @@ class Users:
         found = next(iter(self._sessions(now_s, "AND token_sha256 = ?", _sha256(token))), None)
         if found and is_use and now_s - found.seen_s >= _SEEN_EVERY_S:
             # A full disk must not lock out those who look for its reason.
-            with suppress(sqlite3.OperationalError), self._transaction() as connection:
+            with suppress(UsersUnwritableError), self._transaction() as connection:
                 connection.execute("UPDATE session SET seen_s = ? WHERE token_sha256 = ?", (now_s, found.id))
         return found
 
@@ -296,13 +300,20 @@ class Users:
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
-            except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._connection.execute("COMMIT")
+            except BaseException as error:
+                # SQLite has ended the transaction by itself if the disk is full.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.OperationalError):
+                    raise UsersUnwritableError(
+                        f"The monitor cannot write its file of users: {error}. Somebody with access to its host has to "
+                        "free space there, or to give the file back; then try again."
+                    ) from error
                 raise
-            self._connection.execute("COMMIT")
 
 
 def _opened(path: Path) -> sqlite3.Connection:

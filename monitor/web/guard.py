@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from highwater.monitor.users import Role, Session
+from highwater.monitor.users import Role, Session, UsersUnwritableError
 from highwater.monitor.web import request_checks
 from highwater.monitor.web.plain_pages import plain_page
 from highwater.monitor.web.routing import Call, Route
@@ -59,6 +59,9 @@ class Guard:
             await (answer or self._app)(scope, receive, guarded_send)
         except ClientDisconnect:
             return
+        except UsersUnwritableError as error:
+            _LOG.error("%s %s: %s", scope["method"], scope["path"], error)
+            await _refusal(scope, 503, "Not possible now", str(error))(scope, receive, guarded_send)
         except Exception:
             # The traceback names code, not what users sent; the answer says nothing of either.
             _LOG.exception("a page failed: %s %s", scope["method"], scope["path"])

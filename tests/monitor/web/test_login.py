@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 from starlette.testclient import TestClient
 
@@ -356,3 +357,27 @@ def test_other_hosts_reach_the_monitor_only_with_tls_and_users(
     host: str, is_tls: bool, is_behind_proxy: bool, has_users: bool, is_refused: bool
 ) -> None:
     assert bool(bind_problem(host, is_tls, is_behind_proxy, has_users)) is is_refused
+
+
+def test_a_full_disk_at_login_has_words_and_locks_nobody_out(tmp_path: Path) -> None:
+    with web_app(tmp_path) as web:
+        viewer = web.browser(Role.VIEWER)
+        disk = web.users._connection
+        disk.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (pages,) = disk.execute("PRAGMA page_count").fetchone()
+        disk.execute(f"PRAGMA max_page_count = {pages}")
+        agent = {"User-Agent": "x" * 200}
+        answers = [log_in_as(web.browser(), "viewer", agent) for _ in range(60)]
+        refused = next(answer for answer in answers if answer.status_code != 303)
+        assert refused.status_code == 503
+        assert "cannot write its file of users" in refused.text
+        assert "free space" in refused.text
+        assert viewer.get("/topics").status_code == 200, "who is logged in can look for the reason"
+        disk.execute("PRAGMA max_page_count = 100000")
+        assert log_in(web.browser(), "viewer").status_code == 303
+
+
+def log_in_as(browser: TestClient, name: str, headers: dict[str, str]) -> httpx2.Response:
+    token = form_token(browser.get("/login").text)
+    fields = {"name": name, "password": PASSWORD, "form_token": token}
+    return browser.post("/login", data=fields, headers=headers)
