@@ -17,7 +17,6 @@ from highwater.bench.results import (
 )
 from highwater.common.units import count_text
 from highwater.monitor.errors import HistoryError
-from highwater.monitor.history.kinds import KINDS
 from highwater.monitor.history.reader import HistoryReader, Series, metrics_of, unit_of
 
 _AROUND_MS: Final = 30_000
@@ -37,9 +36,20 @@ _CHOSEN: Final = {
         "connections",
     ),
     "group": ("lag", "lag_s"),
+    "host": (
+        "cpu_busy_s.rate",
+        "io_wait_s.rate",
+        "disk_read_bytes.rate",
+        "disk_written_bytes.rate",
+        "received_bytes.rate",
+        "sent_bytes.rate",
+        "memory_available_bytes",
+        "page_cache_bytes",
+        "dirty_bytes",
+        "writeback_bytes",
+    ),
 }
-"""The columns of each kind that a report shows. Of a host all are: they are few."""
-_WHOLE: Final = ("host",)
+"""The columns of each kind that a report shows."""
 
 
 def attach(directory: Path, reader: HistoryReader, shown: str) -> MonitorWindow:
@@ -56,11 +66,8 @@ def attach(directory: Path, reader: HistoryReader, shown: str) -> MonitorWindow:
 def cut(reader: HistoryReader, shown: str, from_ms: int, to_ms: int) -> MonitorWindow:
     lines: list[MonitorLine] = []
     left_out: list[str] = []
-    for kind in KINDS:
-        metrics = tuple(metrics_of(kind)) if kind in _WHOLE else _CHOSEN.get(kind, ())
+    for kind, metrics in _CHOSEN.items():
         for metric in metrics:
-            if metric not in metrics_of(kind):
-                continue
             found = _with_values(reader, kind, metric, (from_ms, to_ms))
             kept = sorted(found, key=_largest, reverse=True)[:_MOST_SHOWN]
             if len(found) > len(kept):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from highwater.common.bench_topics import trial_of, trials_in
 from highwater.common.host_answer import Tuning
 from highwater.common.units import count_text, plural
 from highwater.monitor.model import NO_LEADER, Broker, ConfigValue, Group, GroupState, Partition, Snapshot, Topic
@@ -44,6 +45,8 @@ class EventKind(Enum):
     """A host has other settings than before."""
     KERNEL_CHANGE = "kernel_change"
     HOST_RESTART = "host_restart"
+    BENCH_TRIAL_BEGAN = "bench_trial_began"
+    BENCH_TRIAL_ENDED = "bench_trial_ended"
     CLOCK_STEP = "clock_step"
     """The clock of the monitor's host went back."""
 
@@ -72,6 +75,7 @@ def events_between(before: Snapshot, after: Snapshot) -> list[Event]:
         return [*_znodes(after), *_hosts(before, after)]
     return [
         *_znodes(after),
+        *_bench_trials(before, after),
         *_controller(before, after),
         *_brokers(before, after),
         *_hosts(before, after),
@@ -84,6 +88,20 @@ def _znodes(after: Snapshot) -> Iterator[Event]:
     if after.zookeeper is not None:
         for at_ms, path, text, old, new in after.zookeeper.changes:
             yield Event(at_ms, EventKind.ZNODE_CHANGE, "znode", path, f"ZooKeeper: {text}", old, new)
+
+
+def _bench_trials(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+    """A trial begins with its topics and ends with them, wherever the bench runs."""
+    if not before.brokers:
+        return
+    old, new = trials_in(before.topics), trials_in(after.topics)
+    at_ms, cluster = after.taken_at_ms, after.cluster
+    for trial in sorted(old - new):
+        text = f"a trial of highwater bench ended: its topic {trial} is deleted"
+        yield Event(at_ms, EventKind.BENCH_TRIAL_ENDED, "cluster", cluster, text, before=trial)
+    for trial in sorted(new - old):
+        text = f"a trial of highwater bench began: topic {trial}"
+        yield Event(at_ms, EventKind.BENCH_TRIAL_BEGAN, "cluster", cluster, text, after=trial)
 
 
 def _controller(before: Snapshot, after: Snapshot) -> Iterator[Event]:
@@ -234,7 +252,7 @@ def _topics(before: Snapshot, after: Snapshot) -> Iterator[Event]:
         if old is topic:
             continue
         if old is None:
-            if before.brokers:
+            if before.brokers and trial_of(name) is None:
                 text = f"topic {name} was created with {plural(len(topic.partitions), 'partition')}"
                 yield Event(at_ms, EventKind.TOPIC_CREATED, "topic", name, text, after=topic.topic_id)
             continue
@@ -251,7 +269,7 @@ def _topics(before: Snapshot, after: Snapshot) -> Iterator[Event]:
             if was is not now:
                 _compare(was, now, changes)
     for name, old in before.topics.items():
-        if name not in after.topics:
+        if name not in after.topics and trial_of(name) is None:
             text = f"topic {name} was deleted"
             yield Event(at_ms, EventKind.TOPIC_DELETED, "topic", name, text, before=old.topic_id)
     yield from changes.events(after)

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import psutil
 
+from highwater.common.bench_topics import trials_in
 from highwater.monitor.events import Event, events_between
 from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
@@ -23,6 +24,8 @@ from highwater.monitor.model import Snapshot
 from highwater.monitor.state import Cost, MonitorState
 
 View = tuple[Snapshot, Figures]
+BENCH_TICK_S: Final = 5.0
+"""A trial of the bench is short."""
 _AFTER_A_TICK_S: Final = 1.0
 """What a source may take longer than a tick, as it keeps the deadline itself."""
 
@@ -42,11 +45,16 @@ class Monitor:
         tick_s: float,
         writer: HistoryWriter | None = None,
         told: Callable[[Snapshot, Figures], None] | None = None,
+        bench_tick_s: float = BENCH_TICK_S,
     ) -> None:
-        """told: called with each new view in a thread, one after the other, such as by alerts."""
+        """told: called with each new view in a thread, one after the other, such as by alerts.
+
+        bench_tick_s: the longest tick while the bench measures the cluster.
+        """
         self._source = source
         self._writer = writer
         self._told = told
+        self._bench_tick_s = bench_tick_s
         self._memory = Memory()
         self._view: View | None = None
         self._process = psutil.Process()
@@ -67,7 +75,6 @@ class Monitor:
 
     async def run(self) -> None:
         """Tick until the task is cancelled. A tick that takes longer than its time leaves out those it overlaps."""
-        tick_s = self._state.tick_s
         number = 0
         due_s = time.monotonic()
         with GarbageKeeper() as garbage:
@@ -75,6 +82,7 @@ class Monitor:
                 await self._tick(number)
                 garbage.settle()
                 number += 1
+                tick_s = self._pace_s()
                 due_s += tick_s
                 late_s = time.monotonic() - due_s
                 if late_s > 0:
@@ -82,6 +90,10 @@ class Monitor:
                     self._state = replace(self._state, late_ticks=self._state.late_ticks + missed)
                     due_s += missed * tick_s
                 await asyncio.sleep(due_s - time.monotonic())
+
+    def _pace_s(self) -> float:
+        is_measured = self._view is not None and bool(trials_in(self._view[0].topics))
+        return min(self._state.tick_s, self._bench_tick_s) if is_measured else self._state.tick_s
 
     async def _tick(self, number: int) -> None:
         began_s = time.monotonic()

@@ -3,7 +3,8 @@
     python -m highwater.bench.development.monitor_pages --rounds 200 [--collect-garbage]
 
 Requests go to the ASGI app in this process, with a session, in turns over all pages; the network is left out. As in the
-monitor, the snapshot is kept out of garbage collection; `--collect-garbage` shows what that is worth. Printed are
+monitor, the snapshot is kept out of garbage collection; `--collect-garbage` shows what that is worth. The history has
+two years of a few brokers, topics and groups, the names of all, and 100,000 events. Printed are
 median and 99th percentile of each page, and the memory of this process. Exit status 1: a page takes 200 ms or longer at
 the 99th percentile. Files with all rows are shown, and not judged.
 """
@@ -25,9 +26,12 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from highwater.bench.development.monitor_history import fill
 from highwater.common.units import count_text, significant, size_text
 from highwater.monitor.figures.cluster import derive
 from highwater.monitor.garbage import GarbageKeeper
+from highwater.monitor.history.database import open_history
+from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.passwords import Cost
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
@@ -49,6 +53,12 @@ PAGES: Final = (
     "/groups?q=lag>500&sort=-lag_time",
     "/group?name=billing-00017",
     "/alerts",
+    "/events",
+    "/broker?id=1&range=30d",
+    "/explorer?kind=topic&metric=size_bytes&name=region-0012",
+    "/explorer?s1=cluster:end_offsets.rate:synthetic&s2=cluster:lag:synthetic&range=1h",
+    "/explorer?s1=broker:bytes_in.rate:0&s2=broker:bytes_in.rate:1&s3=broker:size_bytes:0&s4=broker:size_bytes:1&range=30d",
+    "/explorer?s1=broker:bytes_in.rate:0&s2=broker:bytes_in.rate:1&s3=broker:size_bytes:0&s4=broker:size_bytes:1&range=2y",
     "/about",
     "/users",
     "/account",
@@ -71,12 +81,15 @@ def main() -> None:
         user = users.password_is("admin", _PASSWORD)
         assert user is not None
         token = users.open_session(user, "", "")
-        app = make_app(lambda: view, None, users, Settings(now_ms=lambda: view[0].taken_at_ms))
+        database = open_history("sqlite", Path(folder))
+        fill(database, view[0])
+        app = make_app(lambda: view, HistoryReader(database), users, Settings(now_ms=lambda: view[0].taken_at_ms))
         with nullcontext() if arguments.collect_garbage else GarbageKeeper() as keeper:
             if keeper is not None:
                 keeper.settle()
             times = asyncio.run(_times(app, token, arguments.rounds))
         users.close()
+        database.close()
     sys.exit(_printed(times))
 
 

@@ -33,6 +33,16 @@ class Column:
     nature: Nature
     meaning: str
 
+    @property
+    def unit(self) -> str:
+        """Of its values, as the name says; empty for what is counted."""
+        if "bytes" in self.name:
+            return "B"
+        return _UNITS.get(self.name.rpartition("_")[2], "")
+
+
+_UNITS: Final = {"s": "s", "ms": "ms", "percent": "%"}
+
 
 class Tier(Enum):
     """How fine rows are. The value is a part of the names of tables."""

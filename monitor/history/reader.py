@@ -7,20 +7,33 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Table, case, func, select
+from sqlalchemy import ColumnElement, Connection, Table, and_, func, or_, select, true
 from sqlalchemy.exc import SQLAlchemyError
 
 from highwater.common.nearest import did_you_mean
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import Database, reason_of
-from highwater.monitor.history.kinds import CLUSTER, KINDS, Column, Kind, Nature, Tier, Value
+from highwater.monitor.history.kinds import (
+    BROKER,
+    CLUSTER,
+    KINDS,
+    PARTITION,
+    TOPIC,
+    Column,
+    Kind,
+    Nature,
+    Tier,
+    Value,
+)
 from highwater.monitor.history.tables import ENTITY, EVENT, MAXIMUM, MINIMUM, ROWS
 from highwater.monitor.history.tick import storable
 
 RATE: Final = ".rate"
 """Ends the name of a metric that is the rate of a counter: `end_offsets.rate`."""
 _MOST_RAW_ROWS: Final = 20_000
+_WIDE: Final = ("cluster", "broker", "host")
+"""Kinds of entities whose events may explain what any chart shows: a broker that leaves, a setting of a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +73,35 @@ class HistorySize:
     tiers: tuple[TierSpan, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class About:
+    """Which events a chart of some things needs: those of the things, and those that concern the whole cluster."""
+
+    names: tuple[tuple[str, str], ...]
+    """Kinds of entities and names; of a topic, events of its partitions are wanted too, and of a broker those of
+    partitions that it led or followed. The kind `cluster` wants every event."""
+
+    def condition(self) -> ColumnElement[bool]:
+        if any(kind == CLUSTER.name for kind, _ in self.names):
+            return true()
+        is_partition = EVENT.c.entity_kind == PARTITION.name
+        found: list[ColumnElement[bool]] = [EVENT.c.entity_kind.in_(_WIDE)]
+        for kind, name in self.names:
+            stored = storable(name)
+            found.append(and_(EVENT.c.entity_kind == kind, EVENT.c.name == stored))
+            if kind == TOPIC.name:
+                found.append(and_(is_partition, *_is_partition_of(stored)))
+            elif kind == BROKER.name:
+                found.append(and_(is_partition, or_(EVENT.c.before == stored, EVENT.c.after == stored)))
+        return or_(*found)
+
+
+def _is_partition_of(topic: str) -> tuple[ColumnElement[bool], ...]:
+    # LIKE alone takes capitals for small letters in SQLite, and `orders-new-1` for a partition of `orders`.
+    begin = func.substr(EVENT.c.name, 1, len(topic) + 1) == f"{topic}-"
+    return begin, func.substr(EVENT.c.name, len(topic) + 2).not_like("%-%")
+
+
 class HistoryReader:
     """May be used by several threads. Every method raises HistoryError if the database does not answer."""
 
@@ -90,11 +132,11 @@ class HistoryReader:
             raise HistoryError(f"{self._database.shown}: cannot read the history: {reason_of(error)}") from None
         return Series(kind, name, metric, column.meaning, tier, tuple(points))
 
-    def names(self, kind: str, most: int = 1000) -> list[str]:
-        """Return entities of a kind that the history has, those that were seen last first."""
+    def names(self, kind: str, most: int = 1000, part: str = "") -> list[str]:
+        """Return entities of a kind whose names contain `part`, in capitals or not, those that were seen last first."""
         query = (
             select(ENTITY.c.name)
-            .where(ENTITY.c.kind == kind)
+            .where(ENTITY.c.kind == kind, ENTITY.c.name.icontains(storable(part), autoescape=True))
             .group_by(ENTITY.c.name)
             .order_by(func.max(ENTITY.c.last_ms).desc(), ENTITY.c.name)
             .limit(most)
@@ -102,7 +144,12 @@ class HistoryReader:
         return [str(name) for (name,) in self._all(query)]
 
     def events(
-        self, since_ms: int, until_ms: int | None = None, most: int = 200, kinds: Collection[EventKind] = ()
+        self,
+        since_ms: int,
+        until_ms: int | None = None,
+        most: int = 200,
+        kinds: Collection[EventKind] = (),
+        about: About | None = None,
     ) -> list[Event]:
         """Return events from `since_ms` on, the newest first, at most `most`; of all kinds if `kinds` is empty."""
         shown = (
@@ -117,6 +164,8 @@ class HistoryReader:
         query = select(*shown).where(EVENT.c.t >= since_ms)
         if until_ms is not None:
             query = query.where(EVENT.c.t <= until_ms)
+        if about is not None:
+            query = query.where(about.condition())
         if kinds:
             query = query.where(EVENT.c.kind.in_([kind.value for kind in kinds]))
         rows = self._all(query.order_by(EVENT.c.t.desc(), EVENT.c.id.desc()).limit(most))
@@ -124,6 +173,10 @@ class HistoryReader:
             Event(at_ms, EventKind(kind), entity, name, text, before, after)
             for at_ms, kind, entity, name, text, before, after in rows
         ]
+
+    def has(self, kind: str, name: str) -> bool:
+        query = select(ENTITY.c.id).where(ENTITY.c.kind == kind, ENTITY.c.name == storable(name)).limit(1)
+        return bool(self._all(query))
 
     def sizes(self) -> HistorySize:
         spans = []
@@ -153,6 +206,14 @@ class HistoryReader:
                 return connection.execute(query).all()
         except SQLAlchemyError as error:
             raise HistoryError(f"{self._database.shown}: cannot read the history: {reason_of(error)}") from None
+
+
+def unit_of(kind: str, metric: str) -> str:
+    """Return `B`, `B/s`, `/s` and so on; empty for what is counted. Raises HistoryError as `series` does."""
+    column, is_rate = _column(kind, metric)
+    if not is_rate:
+        return column.unit
+    return "cores" if column.unit == "s" else f"{column.unit}/s"
 
 
 def metrics_of(kind: str) -> dict[str, str]:
@@ -249,10 +310,9 @@ def _rows(connection: Connection, table: Table, tier: Tier, column: Column, with
 def _last_values(
     connection: Connection, t: ColumnElement[int], value: ColumnElement[Any], within: Any, step_ms: int, later_ms: int
 ) -> list[Point]:
-    bucket = t - t % step_ms
-    is_last = case((func.lead(t).over(partition_by=bucket, order_by=t).is_(None), 1), else_=0).label("is_last")
-    rows = select(t.label("t"), value.label("value"), is_last).where(*within).subquery()
-    query = select(rows.c.t, rows.c.value).where(rows.c.is_last == 1).order_by(rows.c.t)
+    # Rows by their key are cheaper than a window function over all of them.
+    last = select(func.max(t)).where(*within).group_by(t - t % step_ms)
+    query = select(t, value).where(*within, t.in_(last)).order_by(t)
     return [
         Point(int(at_ms) + later_ms, found if isinstance(found, str) else _number(found))
         for at_ms, found in connection.execute(query)

@@ -25,6 +25,7 @@ from highwater.monitor.web import (
     action_pages,
     cluster_pages,
     data,
+    explorer,
     health,
     host_pages,
     login_pages,
@@ -33,6 +34,7 @@ from highwater.monitor.web import (
     zookeeper_pages,
 )
 from highwater.monitor.web.guard import Guard, accept
+from highwater.monitor.web.history_charts import EXPLORER
 from highwater.monitor.web.pages import compile_templates
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.site import Settings, Site, ZooKeeperReader
@@ -54,6 +56,7 @@ ROUTES: Final = (
     Route("/hosts", Role.VIEWER, host_pages.hosts),
     Route("/host", Role.VIEWER, host_pages.host),
     Route("/events", Role.VIEWER, cluster_pages.events),
+    Route(EXPLORER, Role.VIEWER, explorer.explorer_page),
     Route("/alerts", Role.VIEWER, cluster_pages.alerts),
     Route("/zookeeper", Role.VIEWER, zookeeper_pages.browser),
     Route("/about", Role.VIEWER, cluster_pages.about),

@@ -16,6 +16,7 @@ from highwater.monitor.web.broker_tables import (
     directories_table,
     sources_table,
 )
+from highwater.monitor.web.event_tables import events_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
 from highwater.monitor.web.pages import Seen, not_found, of_cluster, render_cluster
 from highwater.monitor.web.routing import Call
@@ -155,13 +156,13 @@ def group(call: Call, seen: Seen) -> Response:
         members=arrange(members_table(found), call.query, "members."),
         commands=commands.of_group(call.site.settings.bootstrap, name),
         actions=action_pages.of_group(call, name),
-        history=history_charts.section(call, seen, "group", name),
+        history=history_charts.section(call, seen, "group", name, {topic for topic, _ in found.commits}),
     )
 
 
 @of_cluster("/events")
 def events(call: Call, seen: Seen) -> Response:
-    return _table_page(call, seen, history_charts.events_table(call, seen), "/events")
+    return _table_page(call, seen, events_table(call, seen), "/events")
 
 
 @of_cluster("/about")

@@ -11,8 +11,9 @@ from highwater.common.host_answer import HostAnswer
 from highwater.monitor.figures.hosts import HostFigures
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import brokers_table, directories_table, sources_table
+from highwater.monitor.web.event_tables import events_table
+from highwater.monitor.web.explorer import points_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
-from highwater.monitor.web.history_charts import events_table
 from highwater.monitor.web.host_tables import (
     host_brokers_table,
     host_directories_table,
@@ -96,6 +97,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "broker/directories": _directories,
     "brokers": lambda call, seen: brokers_table(seen.snapshot, seen.figures),
     "events": events_table,
+    "explorer": points_table,
     "findings": lambda call, seen: findings_table(seen.figures),
     "group/members": _members,
     "group/partitions": _group_partitions,

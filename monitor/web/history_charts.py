@@ -1,27 +1,23 @@
-"""Charts, sparklines and events from the history, and the words for a history that is not there."""
+"""Charts and sparklines of the pages, from the history, and the words for a history that is not there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from markupsafe import Markup
 
-from highwater.common.units import BINARY_BYTES, unit_for
 from highwater.monitor.errors import HistoryError
-from highwater.monitor.events import Event, EventKind
-from highwater.monitor.history.reader import HistoryReader, Point
-from highwater.monitor.web import cells, words
-from highwater.monitor.web.filters import Kind
+from highwater.monitor.events import Event
+from highwater.monitor.history.reader import About, HistoryReader
+from highwater.monitor.web import words
+from highwater.monitor.web.charts import Line, chart, spark
+from highwater.monitor.web.event_marks import Happened, grouped, trial_bands
 from highwater.monitor.web.pages import Seen
 from highwater.monitor.web.routing import Call
-from highwater.monitor.web.tables import Column, Table
-from highwater.reports.axes import Axis, linear
-from highwater.reports.downsample import Point as Drawn
-from highwater.reports.plot import Area, Level, Series, Size, line_panel, path_data
-from highwater.reports.svg import element
+from highwater.monitor.web.tables import address
+from highwater.reports.plot import Size
 
 _HOUR_S: Final = 3600
 RANGES: Final[Mapping[str, int]] = {
@@ -33,28 +29,11 @@ RANGES: Final[Mapping[str, int]] = {
 }
 _DEFAULT_RANGE: Final = "1h"
 _CHART: Final = Size(580, 230)
-_SPARK: Final = (160, 32)
-_FREE_END: Final = 0.03
-_MOST_MARKS: Final = 8
-_MOST_EVENTS: Final = 2000
+_MOST_MARKS: Final = 20
+MOST_EVENTS: Final = 2000
 _LAST_EVENTS: Final = 20
-_MARKED: Final = frozenset(
-    {
-        EventKind.LEADER_CHANGE,
-        EventKind.PARTITION_OFFLINE,
-        EventKind.ISR_SHRINK,
-        EventKind.REASSIGNMENT,
-        EventKind.CONTROLLER_CHANGE,
-        EventKind.BROKER_GONE,
-        EventKind.BROKER_BACK,
-        EventKind.TOPIC_RECREATED,
-        EventKind.CONFIG_CHANGE,
-        EventKind.GROUP_REBALANCE,
-        EventKind.TUNING_CHANGE,
-        EventKind.KERNEL_CHANGE,
-        EventKind.HOST_RESTART,
-    }
-)
+_MOST_TOPICS: Final = 50
+EXPLORER: Final = "/explorer"
 NO_HISTORY: Final = "The monitor keeps no history: it was started without one."
 
 
@@ -99,14 +78,22 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Chart:
+    title: str
+    drawing: Markup
+    explorer: str
+    """The address where one can zoom into it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Section:
     """The history of one thing, for a page. `problem` says why there are no charts."""
 
-    charts: tuple[Markup, ...] = ()
+    charts: tuple[Chart, ...] = ()
     problem: str = ""
     chosen: str = _DEFAULT_RANGE
     ranges: tuple[str, ...] = tuple(RANGES)
-    events: tuple[Event, ...] = ()
+    happened: Happened = field(default_factory=Happened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,31 +102,50 @@ class Spark:
     drawing: Markup
 
 
-def section(call: Call, seen: Seen, kind: str, name: str) -> Section:
+def section(call: Call, seen: Seen, kind: str, name: str, topics: Collection[str] = ()) -> Section:
+    """`topics`: whose events explain these charts too, such as those that a group reads."""
     chosen = call.query.get("range", "")
     chosen = chosen if chosen in RANGES else _DEFAULT_RANGE
     reader = call.site.history
     if reader is None:
         return Section(problem=NO_HISTORY, chosen=chosen)
     to_ms = seen.snapshot.taken_at_ms
-    from_ms = to_ms - 1000 * RANGES[chosen]
+    span = (to_ms - 1000 * RANGES[chosen], to_ms)
+    is_too_many = len(topics) > _MOST_TOPICS
+    about = About(((kind, name), *(("topic", topic) for topic in topics if not is_too_many)))
     try:
-        events = _events_of(reader, kind, name, from_ms, to_ms)
-        charts = [
-            _chart(
-                f"history-{number}",
-                metric,
-                reader.series(kind, name, metric.name, from_ms, to_ms).points,
-                events,
-                (from_ms, to_ms),
-            )
-            for number, metric in enumerate(METRICS[kind])
+        happened = what_happened(reader, about, span, _MOST_MARKS)
+        if is_too_many:
+            note = f"Events of its {words.count(len(topics))} topics are not marked. {happened.note}"
+            happened = replace(happened, note=note.rstrip())
+        lines = [
+            Line(metric.title, metric.unit, reader.series(kind, name, metric.name, *span).points)
+            for metric in METRICS[kind]
         ]
     except HistoryError as error:
         return Section(problem=f"The history cannot be read: {error}", chosen=chosen)
-    drawn = tuple(chart for chart in charts if chart)
+    drawings = [chart(f"history-{at}", line.title, [line], span, happened, _CHART) for at, line in enumerate(lines)]
+    drawn = tuple(
+        Chart(metric.title, drawing, explorer_address(kind, name, metric.name, chosen))
+        for metric, drawing in zip(METRICS[kind], drawings, strict=True)
+        if drawing
+    )
     problem = "" if drawn else "The history has nothing of this time yet."
-    return Section(drawn, problem, chosen, events=tuple(events[:_LAST_EVENTS]))
+    return Section(drawn, problem, chosen, happened=happened)
+
+
+def explorer_address(kind: str, name: str, metric: str, chosen: str) -> str:
+    return address(EXPLORER, {"s1": f"{kind}:{metric}:{name}", "range": chosen})
+
+
+def what_happened(reader: HistoryReader, about: About, span: tuple[int, int], most_marks: int) -> Happened:
+    """Raises HistoryError."""
+    events = reader.events(*span, most=MOST_EVENTS + 1, about=about)
+    note = ""
+    if len(events) > MOST_EVENTS:
+        events = events[:MOST_EVENTS]
+        note = f"Only the newest {words.count(MOST_EVENTS)} events of this time are marked."
+    return Happened(tuple(grouped(events, span, most_marks)), tuple(trial_bands(events, span)), note)
 
 
 def sparklines(call: Call, seen: Seen) -> list[Spark]:
@@ -148,15 +154,17 @@ def sparklines(call: Call, seen: Seen) -> list[Spark]:
     if reader is None:
         return []
     to_ms = seen.snapshot.taken_at_ms
-    from_ms = to_ms - 1000 * _HOUR_S
+    span = (to_ms - 1000 * _HOUR_S, to_ms)
+    name = seen.snapshot.cluster
     try:
-        found = [
-            (metric, reader.series("cluster", seen.snapshot.cluster, metric.name, from_ms, to_ms, 120).points)
+        happened = what_happened(reader, About((("cluster", name),)), span, _MOST_MARKS)
+        lines = [
+            Line(metric.title, metric.unit, reader.series("cluster", name, metric.name, *span, 120).points)
             for metric in METRICS["cluster"]
         ]
     except HistoryError:
         return []
-    return [Spark(metric.title, _spark(metric, points, (from_ms, to_ms))) for metric, points in found if _known(points)]
+    return [Spark(line.title, spark(line, span, happened.marks)) for line in lines if line.known]
 
 
 def last_events(call: Call, seen: Seen) -> list[Event] | str:
@@ -180,133 +188,3 @@ def state(call: Call) -> str:
         return f"The history cannot be read: {error}"
     spans = "; ".join(f"{span.tier.value} since {words.clock_time(span.oldest_ms)}" for span in size.tiers)
     return f"{size.shown} has {words.size(size.size_bytes)}: {spans or 'no rows yet'}."
-
-
-def events_table(call: Call, seen: Seen) -> Table[Event]:
-    """Of the last 30 days, the newest 2,000."""
-    rows: Sequence[Event] = ()
-    empty = NO_HISTORY
-    if call.site.history is not None:
-        try:
-            since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["30d"]
-            rows, empty = call.site.history.events(since_ms, most=_MOST_EVENTS), "Nothing has happened in 30 days."
-        except HistoryError as error:
-            empty = f"The history cannot be read: {error}"
-    return Table("events", "Events", _EVENTS, rows, empty, "-time")
-
-
-def event_link(event: Event) -> str:
-    """To the page of what it is about, if it has one."""
-    links: Mapping[str, Callable[[str], Markup]] = {
-        "topic": cells.topic_link,
-        "group": cells.group_link,
-        "partition": lambda name: cells.link("/topic", "name", name.rpartition("-")[0], name),
-        "broker": lambda name: cells.link("/broker", "id", name),
-        "host": cells.host_link,
-    }
-    make = links.get(event.entity)
-    return make(event.name) if make else cells.name_text(event.name)
-
-
-_EVENTS: Final[tuple[Column[Event], ...]] = (
-    Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
-    Column("text", "What", Kind.TEXT, lambda r: r.text, lambda r: cells.name_text(r.text), is_prose=True),
-    Column("kind", "Kind", Kind.TEXT, lambda r: r.kind.value, lambda r: r.kind.value.replace("_", " ")),
-    Column("name", "Of", Kind.TEXT, lambda r: r.name, event_link),
-    Column("entity", "Entity", Kind.TEXT, lambda r: r.entity, is_shown=False),
-    Column("before", "Before", Kind.TEXT, lambda r: r.before, is_shown=False),
-    Column("after", "After", Kind.TEXT, lambda r: r.after, is_shown=False),
-)
-
-
-def _events_of(reader: HistoryReader, kind: str, name: str, from_ms: int, to_ms: int) -> list[Event]:
-    """Of this thing, of a topic's partitions, and of the whole cluster."""
-    found = reader.events(from_ms, to_ms, most=_MOST_EVENTS)
-
-    def concerns(event: Event) -> bool:
-        if event.entity == "cluster":
-            return True
-        if kind == "topic" and event.entity == "partition":
-            return event.name.rpartition("-")[0] == name
-        return (event.entity, event.name) == (kind, name)
-
-    return [event for event in found if concerns(event)]
-
-
-def _known(points: Sequence[Point]) -> list[tuple[int, float]]:
-    return [(point.at_ms, point.value) for point in points if isinstance(point.value, float)]
-
-
-def _chart(
-    name: str, metric: Metric, points: Sequence[Point], events: Sequence[Event], span: tuple[int, int]
-) -> Markup | None:
-    known = _known(points)
-    if not known:
-        return None
-    top = max([value for _, value in known] + [point.high for point in points if point.high is not None])
-    unit, divisor = metric.unit, 1.0
-    if unit.startswith("B"):
-        prefix, size = unit_for(top, BINARY_BYTES)
-        unit, divisor = prefix + unit[1:], float(size)
-    line = [Drawn(p.at_ms / 1000, p.value / divisor if isinstance(p.value, float) else None) for p in points]
-    low = [Drawn(p.at_ms / 1000, None if p.low is None else p.low / divisor) for p in points]
-    high = [Drawn(p.at_ms / 1000, None if p.high is None else p.high / divisor) for p in points]
-    has_band = any(a.y != b.y for a, b in zip(low, high, strict=True))
-    newest = known[-1][1] / divisor
-    return line_panel(
-        name,
-        metric.title,
-        f"{metric.title}: {newest:,.3g} {unit} at the end, at most {top / divisor:,.3g} {unit}.",
-        [Series(1, metric.title, line, solid=True)],
-        _time_axis(*span),
-        linear(f"{metric.title}, {unit}", unit, [top / divisor], 5),
-        _CHART,
-        areas=[Area(1, low, high)] if has_band else [],
-        moments=_marks(events),
-        end_labels=False,
-    )
-
-
-def _marks(events: Sequence[Event]) -> list[Level]:
-    """The newest events as lines; the list beneath the charts has all of them."""
-    marked = [event for event in events if event.kind in _MARKED][:_MOST_MARKS]
-    return [Level(event.kind.value.replace("_", " "), event.at_ms / 1000) for event in marked]
-
-
-def _time_axis(from_ms: int, to_ms: int) -> Axis:
-    low, high = from_ms / 1000, to_ms / 1000
-    steps = (600, 1800, 3600, 2 * 3600, 4 * 3600, 6 * 3600, 86_400, 2 * 86_400, 5 * 86_400)
-    step = next((each for each in steps if (high - low) / each <= 7), steps[-1])
-    first = -(-from_ms // 1000 // step) * step if from_ms % (1000 * step) else from_ms // 1000
-    pattern = "%H:%M" if step < 86_400 else "%d %b"
-    ticks = tuple(
-        (float(at), f"{datetime.fromtimestamp(at, UTC):{pattern}}") for at in range(first, int(high) + 1, step)
-    )
-    # The label of a tick at the very end would be cut off.
-    last = high - _FREE_END * (high - low)
-    return Axis("UTC", "s", "linear", low, high, tuple(tick for tick in ticks if low <= tick[0] <= last))
-
-
-def _spark(metric: Metric, points: Sequence[Point], span: tuple[int, int]) -> Markup:
-    width, height = _SPARK
-    known = _known(points)
-    top = max(max(value for _, value in known), 1e-9)
-    length_ms = span[1] - span[0]
-    drawn = [
-        Drawn(
-            (point.at_ms - span[0]) * width / length_ms,
-            height - 2 - point.value * (height - 4) / top if isinstance(point.value, float) else None,
-        )
-        for point in points
-    ]
-    shown = words.size if metric.unit.startswith("B") else words.count
-    return element(
-        "svg",
-        element("title", f"{metric.title} in the last hour: at most {shown(top)}, {shown(known[-1][1])} now"),
-        element("path", class_="l s1", d=path_data(drawn)),
-        class_="spark",
-        role="img",
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        height=height,
-    )

@@ -29,6 +29,7 @@ NAVIGATION: Final = (
     ("/groups", "Groups", Role.VIEWER),
     ("/hosts", "Hosts", Role.VIEWER),
     ("/events", "Events", Role.VIEWER),
+    ("/explorer", "Explorer", Role.VIEWER),
     ("/alerts", "Alerts", Role.VIEWER),
     ("/zookeeper", "ZooKeeper", Role.VIEWER),
     ("/about", "About", Role.VIEWER),
@@ -76,7 +77,8 @@ def address_with(call: Call, changes: Mapping[str, object]) -> str:
 
 def data_address(call: Call, root: str, name: str, prefix: str) -> str:
     """A table of this page as data, filtered and sorted as the page shows it."""
-    own = {"id": call.query.get("id", ""), "name": call.query.get("name", "")}
+    of_tables = ("q", "sort", "page", "rows")
+    own = {key: value for key, value in call.query.items() if "." not in key and key not in of_tables}
     view = {key: call.query.get(prefix + key, "") for key in ("q", "sort")}
     return address(f"{root}{name}", {**own, **view})
 

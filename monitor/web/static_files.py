@@ -1,4 +1,4 @@
-"""The style, the script and the icon of the pages, read once."""
+"""The styles, the script and the icon of the pages, read once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Final
 from starlette.responses import Response
 
 from highwater.monitor.web.routing import Call
+from highwater.reports.svg import STYLE
 
 _FOLDER: Final = Path(__file__).parent / "static"
 TYPES: Final = {
+    "chart.css": "text/css; charset=utf-8",
     "icon.svg": "image/svg+xml",
     "monitor.css": "text/css; charset=utf-8",
     "monitor.js": "text/javascript; charset=utf-8",
@@ -30,5 +32,6 @@ def static_file(call: Call) -> Response:
 
 @cache
 def _read(name: str) -> tuple[bytes, str]:
-    body = (_FOLDER / name).read_bytes()
+    file = STYLE if name == STYLE.name else _FOLDER / name
+    body = file.read_bytes()
     return body, f'"{hashlib.sha256(body).hexdigest()[:24]}"'

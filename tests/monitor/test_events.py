@@ -189,3 +189,23 @@ def test_what_is_not_known_is_no_event() -> None:
     nobody = after(brokers={}, topics={}, groups={}, controller=None)
     assert events_between(BEFORE, nobody) == []
     assert events_between(nobody, BEFORE) == []
+
+
+def test_topics_of_the_bench_are_a_trial_and_not_topics_that_somebody_made() -> None:
+    made = {name: topic(name, partition(name, 0)) for name in ("highwater-01ab23cd-0-1-0", "highwater-01ab23cd-0-1-1")}
+    during = after(topics={**BEFORE.topics, **made})
+    began = only(events_between(BEFORE, during))
+    assert (began.kind, began.entity, began.after) == (EventKind.BENCH_TRIAL_BEGAN, "cluster", "highwater-01ab23cd-0-1")
+    ended = only(events_between(during, after()))
+    assert (ended.kind, ended.before) == (EventKind.BENCH_TRIAL_ENDED, "highwater-01ab23cd-0-1")
+    one_left = after(topics={**BEFORE.topics, "highwater-01ab23cd-0-1-1": made["highwater-01ab23cd-0-1-1"]})
+    assert events_between(during, one_left) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["highwater-orders", "highwater-01AB23CD-0-1", "highwater-01ab23cd-0-1-x", "highwater-"]
+)
+def test_other_topics_with_a_similar_name_are_topics(name: str) -> None:
+    assert only(events_between(BEFORE, after(topics={**BEFORE.topics, name: topic(name)}))).kind is (
+        EventKind.TOPIC_CREATED
+    )

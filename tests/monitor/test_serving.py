@@ -11,6 +11,7 @@ from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.writer import HistoryWriter
 from highwater.monitor.model import Snapshot
 from highwater.monitor.serving import Monitor
+from tests.monitor import clusters
 from tests.monitor.sources import MadeUpSource, small_source
 
 
@@ -77,3 +78,11 @@ def test_a_source_that_never_answers_costs_its_tick() -> None:
     asyncio.run(ticking(monitor, lambda: monitor.state().failed_ticks >= 1))
     assert monitor.state().error == "no snapshot within 0.01 s"
     assert monitor.state().late_ticks > 0
+
+
+def test_ticks_are_shorter_while_the_bench_measures_the_cluster() -> None:
+    measured = clusters.topic("highwater-01ab23cd-0-1", clusters.partition("highwater-01ab23cd-0-1"))
+    source = MadeUpSource([clusters.snapshot(topics=[measured])])
+    monitor = Monitor(source, 3600, bench_tick_s=0.02)
+    asyncio.run(ticking(monitor, lambda: monitor.state().ticks >= 3))
+    assert monitor.state().tick_s == 3600

@@ -10,11 +10,61 @@
     await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
     button.textContent = "Copied";
   });
+  // Zoom: a stretch that is dragged across a chart becomes the times of the address.
+  let drag = null;
+  const endDrag = () => {
+    drag?.shade.remove();
+    drag = null;
+  };
+  const place = (event, svg) => {
+    const frame = svg.getBoundingClientRect();
+    const [left, top, right, bottom] = svg.dataset.plot.split(" ").map(Number);
+    const x = ((event.clientX - frame.left) / frame.width) * svg.viewBox.baseVal.width;
+    return { x: Math.min(right, Math.max(left, x)), left, top, right, bottom };
+  };
+  document.addEventListener("pointerdown", (event) => {
+    const svg = event.target.closest("[data-zoom] svg.chart[data-x]");
+    if (!svg || event.button || event.pointerType === "touch" || event.target.closest("a")) return;
+    event.preventDefault();
+    const at = place(event, svg);
+    const shade = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+    shade.setAttribute("class", "dragged");
+    shade.setAttribute("y", at.top);
+    shade.setAttribute("height", at.bottom - at.top);
+    svg.append(shade);
+    drag = { svg, shade, from: at.x, to: at.x };
+  });
+  document.addEventListener("pointermove", (event) => {
+    if (!drag) return;
+    drag.to = place(event, drag.svg).x;
+    drag.shade.setAttribute("x", Math.min(drag.from, drag.to));
+    drag.shade.setAttribute("width", Math.abs(drag.to - drag.from));
+  });
+  document.addEventListener("pointerup", (event) => {
+    if (!drag) return;
+    const { left, right } = place(event, drag.svg);
+    const [, low, high] = drag.svg.dataset.x.split(" ").map(Number);
+    const times = [drag.from, drag.to].map((x) => Math.round(1000 * (low + ((x - left) / (right - left)) * (high - low)))).sort((a, b) => a - b);
+    const isWide = Math.abs(drag.to - drag.from) > 6;
+    endDrag();
+    if (!isWide) return;
+    const address = new URL(location.href);
+    address.searchParams.delete("range");
+    address.searchParams.set("from", times[0]);
+    address.searchParams.set("to", Math.max(times[1], times[0] + 10000));
+    address.hash = "";
+    location.assign(address);
+  });
+  document.addEventListener("pointercancel", endDrag);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") endDrag(); });
+  const showScripted = () => document.querySelectorAll("[data-script]").forEach((each) => { each.hidden = false; });
+  showScripted();
   if (!every || !status) return;
   let tag = "";
   const isBusy = () => {
     const main = document.getElementById("main");
     const selected = getSelection();
+    if (drag) return true;
     const typing = document.activeElement?.matches("input, select, textarea");
     return typing || (!selected.isCollapsed && main.contains(selected.anchorNode));
   };
@@ -43,6 +93,7 @@
     document.querySelectorAll(".scroll").forEach((each, at) => { each.scrollLeft = scrolls[at] ?? 0; });
     for (const each of document.querySelectorAll("details[id]")) each.open = open.has(each.id);
     for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+    showScripted();
     if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
     status.textContent = "";
   };

@@ -12,7 +12,7 @@ from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import Database, open_history
 from highwater.monitor.history.kinds import KINDS, Retention, Tier
-from highwater.monitor.history.reader import HistoryReader, metrics_of
+from highwater.monitor.history.reader import About, HistoryReader, metrics_of
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below
 from highwater.monitor.history.tables import ROWS
 from highwater.monitor.history.writer import TickWriter
@@ -217,3 +217,24 @@ def test_a_restart_goes_on_with_the_same_entities(tmp_path: Path) -> None:
     series = HistoryReader(database).series("topic", "orders", "end_offsets.rate", START_MS, START_MS + HOUR_MS)
     assert [point.value for point in series.points] == [10.0] * 19
     database.close()
+
+
+def test_events_about_a_thing_are_its_own_and_those_that_concern_all(database: Database) -> None:
+    told = {
+        "own": Event(START_MS, EventKind.CONFIG_CHANGE, "topic", "orders", "own"),
+        "partition": Event(START_MS, EventKind.LEADER_CHANGE, "partition", "orders-3", "partition", "2", "1"),
+        "longer name": Event(START_MS, EventKind.LEADER_CHANGE, "partition", "orders-new-3", "longer name", "3", "4"),
+        "capital": Event(START_MS, EventKind.ISR_SHRINK, "partition", "Orders-3", "capital", "2"),
+        "all": Event(START_MS, EventKind.BROKER_GONE, "broker", "9", "all"),
+        "group": Event(START_MS, EventKind.GROUP_REBALANCE, "group", "billing", "group"),
+    }
+    TickWriter(database).write(tick(START_MS, events=list(told.values())))
+    reader = HistoryReader(database)
+
+    def about(*names: tuple[str, str]) -> set[str]:
+        return {event.text for event in reader.events(START_MS, about=About(names))}
+
+    assert about(("topic", "orders")) == {"own", "partition", "all"}
+    assert about(("group", "billing"), ("topic", "orders-new")) == {"group", "longer name", "all"}
+    assert about(("broker", "2")) == {"partition", "capital", "all"}
+    assert about(("cluster", "c")) == set(told)

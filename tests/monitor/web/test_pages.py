@@ -25,6 +25,7 @@ from highwater.monitor.history.writer import TickWriter
 from highwater.monitor.model import ConfigValue
 from highwater.monitor.users import Role
 from highwater.monitor.web.app import ROUTES
+from highwater.monitor.web.history_charts import METRICS
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.tables import as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table, differs_from_default
@@ -35,7 +36,7 @@ HOSTILE = Shape(brokers=4, topics=30, partitions=120, groups=40, hostile=True, i
 ALLOWED_ELEMENTS = frozenset(
     """
     a bdi body br button code dd details div dl dt figcaption figure footer form h1 h2 h3 head header html input label
-    li link main meta nav p pre script section span summary table tbody td th thead time title tr ul
+    li link main meta nav ol p pre script section span summary table tbody td th thead time title tr ul
     """.split()  # noqa: SIM905 - one word a string would be forty lines
 )
 DRAWN_ELEMENTS = frozenset(["circle", "desc", "g", "line", "path", "polyline", "rect", "svg", "text", "title"])
@@ -265,6 +266,16 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert 'class="spark"' in viewer.get("/").text
         assert viewer.get("/api/v1/events").json()["rows"][0]["kind"] == "group_rebalance"
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
+
+
+def test_a_mark_in_a_chart_leads_to_its_words_without_a_script(tmp_path: Path) -> None:
+    with web_app(tmp_path, HOSTILE, history_of(tmp_path, 20)) as web:
+        page = Elements(web.browser(Role.VIEWER).get(f"/group?name={quote(HOSTILE_NAMES[0], safe='')}").text)
+        targets = [found["href"] for tag, found in page.found if tag == "a" and found.get("class") == "event"]
+        assert len(targets) == len(METRICS["group"])
+        ids = [found["id"] for _, found in page.found if "id" in found]
+        assert all(target and target[1:] in ids for target in targets)
+        assert f"group {HOSTILE_NAMES[0]} left" in page.text
 
 
 def test_a_history_that_is_not_there_or_is_empty_has_words(tmp_path: Path, viewer: TestClient) -> None:

@@ -1,0 +1,55 @@
+"""The table of events: what happened, when, and to what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from markupsafe import Markup
+
+from highwater.monitor.errors import HistoryError
+from highwater.monitor.events import Event
+from highwater.monitor.web import cells, words
+from highwater.monitor.web.event_marks import kind_words
+from highwater.monitor.web.filters import Kind
+from highwater.monitor.web.history_charts import MOST_EVENTS, NO_HISTORY, RANGES
+from highwater.monitor.web.pages import Seen
+from highwater.monitor.web.routing import Call
+from highwater.monitor.web.tables import Column, Table
+
+
+def events_table(call: Call, seen: Seen) -> Table[Event]:
+    """Of the last 30 days, the newest 2,000."""
+    rows: Sequence[Event] = ()
+    empty = NO_HISTORY
+    if call.site.history is not None:
+        try:
+            since_ms = seen.snapshot.taken_at_ms - 1000 * RANGES["30d"]
+            rows, empty = call.site.history.events(since_ms, most=MOST_EVENTS), "Nothing has happened in 30 days."
+        except HistoryError as error:
+            empty = f"The history cannot be read: {error}"
+    return Table("events", "Events", _EVENTS, rows, empty, "-time")
+
+
+def event_link(event: Event) -> str:
+    """To the page of what it is about, if it has one."""
+    links: Mapping[str, Callable[[str], Markup]] = {
+        "topic": cells.topic_link,
+        "group": cells.group_link,
+        "partition": lambda name: cells.link("/topic", "name", name.rpartition("-")[0], name),
+        "broker": lambda name: cells.link("/broker", "id", name),
+        "host": cells.host_link,
+    }
+    make = links.get(event.entity)
+    return make(event.name) if make else cells.name_text(event.name)
+
+
+_EVENTS: Final[tuple[Column[Event], ...]] = (
+    Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
+    Column("text", "What", Kind.TEXT, lambda r: r.text, lambda r: cells.name_text(r.text), is_prose=True),
+    Column("kind", "Kind", Kind.TEXT, lambda r: r.kind.value, lambda r: kind_words(r.kind)),
+    Column("name", "Of", Kind.TEXT, lambda r: r.name, event_link),
+    Column("entity", "Entity", Kind.TEXT, lambda r: r.entity, is_shown=False),
+    Column("before", "Before", Kind.TEXT, lambda r: r.before, is_shown=False),
+    Column("after", "After", Kind.TEXT, lambda r: r.after, is_shown=False),
+)
