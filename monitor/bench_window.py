@@ -34,7 +34,9 @@ _CHOSEN: Final = {
         "cpu_s.rate",
         "rss_bytes",
         "connections",
+        "size_bytes",
     ),
+    "topic": ("end_offsets.rate",),
     "group": ("lag", "lag_s"),
     "host": (
         "cpu_busy_s.rate",

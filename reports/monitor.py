@@ -10,7 +10,7 @@ from typing import Final
 from highwater.bench.results import MonitorEvent, MonitorLine, MonitorWindow
 from highwater.common.units import significant
 from highwater.reports import axes
-from highwater.reports.blocks import Block, Figure, Figures, LegendItem, Panel, Paragraph, View, table
+from highwater.reports.blocks import Block, Column, Figure, Figures, LegendItem, Panel, Paragraph, View, table
 from highwater.reports.cells import Run
 from highwater.reports.close_together import close_together
 from highwater.reports.downsample import Point
@@ -31,13 +31,17 @@ def monitor_blocks(run: Run) -> list[Block]:
     by_metric: dict[tuple[str, str], list[MonitorLine]] = {}
     for line in window.lines:
         by_metric.setdefault((line.kind, line.metric), []).append(line)
+    quiet = [lines for lines in by_metric.values() if not any(value for line in lines for value in line.values)]
     figures = [
         _figure(f"monitor-{number}", lines, window, bands, marks)
         for number, lines in enumerate(by_metric.values(), start=1)
+        if lines not in quiet
     ]
+    zeros = ", ".join(f"{lines[0].kind}: {lines[0].meaning}" for lines in quiet)
     shown = f"From the history of the monitor of {window.cluster} ({window.history}). Shaded: the trials."
     left_out = [Paragraph(as_sentence(text), "note") for text in window.left_out]
-    return [Paragraph(shown), *left_out, Figures(figures), *_event_blocks(window)]
+    always = [Paragraph(f"0 all the time: {zeros}.", "note")] if zeros else []
+    return [Paragraph(shown), *left_out, Figures(figures), *always, *_event_blocks(window)]
 
 
 def _figure(
@@ -127,7 +131,8 @@ def _event_blocks(window: MonitorWindow) -> list[Block]:
     if not rows:
         return [Paragraph("The monitor saw no event in this time.", "note")]
     note = f"The first {_MOST_EVENTS} of {len(rows)}." if len(rows) > _MOST_EVENTS else ""
-    return [table(["mark", "time, UTC", "what happened"], rows[:_MOST_EVENTS], "Events that the monitor saw", note)]
+    columns = [Column("mark"), Column("time, UTC", text=True), Column("what happened", text=True, prose=True)]
+    return [table(columns, rows[:_MOST_EVENTS], "Events that the monitor saw", note)]
 
 
 def _clock(at_ms: int) -> str:

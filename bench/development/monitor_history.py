@@ -1,4 +1,4 @@
-"""Makes a history for the benchmark of the monitor's pages: many names, and two years of a few of them."""
+"""Makes a history for the benchmark of the pages: many names, and two years of a few of them."""
 
 from __future__ import annotations
 

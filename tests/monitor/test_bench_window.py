@@ -64,6 +64,7 @@ def test_the_report_of_a_run_has_what_the_monitor_saw_meanwhile(run: Path, datab
     assert "Group: lag of all partitions with a commit, in offsets" in page
     assert "group &lt;script&gt;alert(1)&lt;/script&gt; rebalanced" in page
     assert HOSTILE not in page
+    assert "0 all the time:" not in page
     again = CliRunner().invoke(app, ["attach", str(run), "--data", str(tmp_path / "data")])
     assert again.exit_code == 0
     assert RunResult(run).monitor() == window
