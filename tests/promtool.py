@@ -1,4 +1,4 @@
-"""Prometheus' promtool: the one on PATH, or Debian's, unpacked into the user's cache and not installed.
+"""Prometheus and its promtool: those on PATH, or Debian's, unpacked into the user's cache and not installed.
 
 Debian's package would start a Prometheus on the machine that it is installed on.
 """
@@ -17,12 +17,22 @@ from highwater.bench.user_cache import cached, run_step
 @cache
 def promtool_path() -> str:
     """Raises UsageError where it is neither installed nor can be downloaded."""
-    return shutil.which("promtool") or str(cached("promtool-debian", "promtool", _unpack) / "usr/bin/promtool")
+    return _path("promtool")
+
+
+@cache
+def prometheus_path() -> str:
+    """Raises UsageError where it is neither installed nor can be downloaded."""
+    return _path("prometheus")
 
 
 def promtool(*arguments: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
     command = [promtool_path(), *map(str, arguments)]
     return subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+
+
+def _path(program: str) -> str:
+    return shutil.which(program) or str(cached("promtool-debian", "promtool", _unpack) / "usr/bin" / program)
 
 
 def _unpack(folder: Path) -> None:

@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "tests.broker",
         "tests.database_servers",
         "tests.monitor",
+        "tests.waiting",
         "tuning",
     ),
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.

@@ -119,8 +119,13 @@ class Child:
                 "Origin": f"http://{self._address}",
                 "Content-Type": "application/x-www-form-urlencoded",
             }
-        self._connection.request(method, path, body, headers)
-        answer = self._connection.getresponse()
+        try:
+            self._connection.request(method, path, body, headers)
+            answer = self._connection.getresponse()
+        except http.client.RemoteDisconnected:  # the server ends connections that wait for long, as for the first tick
+            self._connection.close()
+            self._connection.request(method, path, body, headers)
+            answer = self._connection.getresponse()
         for header in answer.headers.get_all("Set-Cookie", []):
             name, _, rest = header.partition("=")
             self._cookies[name] = rest.partition(";")[0]

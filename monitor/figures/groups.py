@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from highwater.common.topic_partition import TopicPartition, partition_name
-from highwater.common.units import plural
+from highwater.common.units import plural, wait_text
 from highwater.monitor.figures.lag import Lag, lag_of
 from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
 from highwater.monitor.figures.memory import UNKNOWN, Memory
@@ -67,7 +67,8 @@ class GroupRows:
         readers: Readers,
         series: int | None,
     ) -> GroupPartitionFigures:
-        produced = None if partition is None else self._partitions[key[0]][key[1]].offsets_per_s
+        figures = None if partition is None else self._partitions[key[0]][key[1]]
+        produced = None if figures is None else figures.offsets_per_s
         consumed = None if series is None or commit is None else self._consumed_per_s(series)
         lag = lag_of(commit, partition, produced)
         time: Duration | None = None
@@ -88,7 +89,10 @@ class GroupRows:
                 if start is not None:
                     deleted = deleted_per_s(memory.starts, number, start, self._snapshot.at_ms)
                     eta = loss_eta_ms(commit.offset, start, deleted, consumed)
-            judgement = self._judge(group, lag, ends, series, readers, owner)
+            if figures is not None and commit.offset == partition.last_stable_offset and lag.lag > 0:
+                judgement = _undecided(lag.lag, figures.hanging_ms)
+            else:
+                judgement = self._judge(group, lag, ends, series, readers, owner)
         return GroupPartitionFigures(
             group.name,
             key[0],
@@ -141,7 +145,8 @@ class GroupRows:
             ends = [end for end in ends if end != UNKNOWN]
         # The answers around the commit and the newest one decide; only their times are worked out.
         right = bisect_right(ends, committed_offset)
-        chosen = sorted({max(0, right - 1), min(right, len(ends) - 1), len(ends) - 1})
+        newest = len(ends) - 1
+        chosen = (right - 1, min(right, newest), newest) if right else (0, newest)
         times = [ticks[index].at_ms + ticks[index].end_delays[number] for index in chosen]
         return lag_time(committed_offset, times, [ends[index] for index in chosen])
 
@@ -155,6 +160,15 @@ class GroupRows:
             if each[1] != UNKNOWN and each[2] != UNKNOWN
         ]
         return Track(*map(list, zip(*known, strict=True)))
+
+
+def _undecided(lag: int, hanging_ms: int | None) -> Judgement:
+    """A reader of committed data stands at the last stable offset until the transaction there has ended."""
+    records = f"{plural(lag, 'offset')} after it {'belongs' if lag == 1 else 'belong'} to transactions"
+    if hanging_ms is None:
+        return Judgement(LagVerdict.OK, f"It has read all that is decided: {records} that are open, or wait for one.")
+    hangs = f"one of them hangs for {wait_text(hanging_ms / 1000)}"
+    return Judgement(LagVerdict.WARN, f"A hanging transaction holds it up: {records}, and {hangs}.")
 
 
 def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:

@@ -64,8 +64,7 @@ class Finding:
     """Not bad enough to be told, but too bad for an alert to close: the verdict leaves it out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Balance:
+class Balance(NamedTuple):
     """How evenly a topic, or the whole cluster, lies on the brokers. `distribution.FORMULAS` has the formulas."""
 
     spread_percent: int | None
@@ -88,8 +87,7 @@ class Balance:
     leader_moves: int
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(NamedTuple):
     """Partitions of a topic, a broker or the cluster, by what is wrong with them."""
 
     offline: int = 0
@@ -135,8 +133,7 @@ class PartitionFigures(NamedTuple):
     """How long the last stable offset stands still while it is below the end offset; None if it does not hang."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFigures:
+class TopicFigures(NamedTuple):
     name: str
     topic_id: str
     is_internal: bool
@@ -210,8 +207,7 @@ for _rank, _verdict in enumerate(LagVerdict):
     _verdict.level = _VERDICT_LEVELS.get(_verdict, Level.ERROR)
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(NamedTuple):
     """An estimated time. `is_least`: it is this long or longer, as `≥ 30 min`."""
 
     ms: float
@@ -253,8 +249,7 @@ class GroupPartitionFigures(NamedTuple):
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupFigures:
+class GroupFigures(NamedTuple):
     name: str
     members: int
     topics: tuple[str, ...]

@@ -72,12 +72,14 @@ def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
     lag = track.end_offsets[-1] - track.committed_offsets[-1]
     if lag <= 0:
         return Judgement(LagVerdict.OK, "It has read everything.")
+    stands_ms = _standstill_ms(track)
+    if stands_ms < LEAST_STANDSTILL_MS and _reads_evenly(track, lag):
+        return _well(track, stands_ms, lag)
     moves = _moves(track)
     interval_ms = _commit_interval_ms(track, moves)
     window_ms = max(LEAST_WINDOW_MS, _COMMITS_OF_A_WINDOW * (interval_ms or 0))
     first = bisect_left(track.times_ms, track.times_ms[-1] - window_ms)
     window = Track(track.times_ms[first:], track.end_offsets[first:], track.committed_offsets[first:])
-    stands_ms = _standstill_ms(track)
     limit_ms = _limit_ms(interval_ms, window_ms, readers)
     stands_still = stands_ms >= limit_ms
     records = f"{count_text(lag)} records are unread"
@@ -101,12 +103,28 @@ def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
         interval = f"{rate_text(rise.low)} to {rate_text(rise.high)} at 95 %"
         sentence = f"It reads, but lag rises by {rate_text(rise.median)} ({interval}) over {seen}: {records}."
         return Judgement(LagVerdict.WARN, sentence)
+    return _well(track, stands_ms, lag)
+
+
+def _well(track: Track, stands_ms: int, lag: int) -> Judgement:
+    records = f"{count_text(lag)} records are unread"
     seen_ms = track.times_ms[-1] - track.times_ms[0]
     if seen_ms < LEAST_STANDSTILL_MS:
         return Judgement(LagVerdict.UNKNOWN, f"Seen for {_time(seen_ms)} only: too short for a verdict. {records}.")
     if stands_ms:
         return Judgement(LagVerdict.OK, f"No commit came for {_time(stands_ms)}, which is not long for it: {records}.")
     return Judgement(LagVerdict.OK, f"It reads, and lag does not rise for certain: {records}.")
+
+
+def _reads_evenly(track: Track, lag: int) -> bool:
+    """Neither a rewind nor a rise is possible, whatever the window: most groups, and cheap to see."""
+    commits = track.committed_offsets
+    return (
+        len(commits) > 1
+        and commits[-1] > commits[-2]
+        and lag <= min(map(sub, track.end_offsets, commits))
+        and sorted(commits) == commits
+    )
 
 
 def _commit_interval_ms(track: Track, moves: Sequence[bool]) -> float | None:

@@ -110,7 +110,7 @@ def test_nothing_closes_while_kafka_does_not_answer() -> None:
 
 
 def test_a_group_that_is_not_known_stays_open_and_one_that_is_gone_closes() -> None:
-    unknown = replace(BASE.groups["billing"], verdict=LagVerdict.UNKNOWN, level=Level.UNKNOWN)
+    unknown = BASE.groups["billing"]._replace(verdict=LagVerdict.UNKNOWN, level=Level.UNKNOWN)
     not_known = replace(BASE, groups={"billing": unknown})
     state, notices = run((at(tick, base=not_known) for tick in range(1, 100)), opened(LAGS))
     assert notices == []

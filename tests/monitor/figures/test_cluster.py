@@ -285,6 +285,25 @@ def test_a_hanging_transaction_is_found_when_no_coordinator_would_wait_any_longe
     assert kinds(derive([tick(number, 500 + number) for number in range(81)])) == []
 
 
+def test_a_reader_of_committed_data_is_not_blamed_for_a_transaction() -> None:
+    def tick(number: int, commit: int) -> Snapshot:
+        at_ms = number * TICK_MS
+        one = partition("orders", end=1_000 + number, stable=500, at_ms=at_ms)
+        return snapshot(
+            number=number, topics=[topic("orders", one)], groups=[group("billing", {KEY: commit}, READER, at_ms=at_ms)]
+        )
+
+    waits = derive([tick(number, 500) for number in range(60)]).group_partitions["billing"][0]
+    assert (waits.lag, waits.verdict) == (559, LagVerdict.OK)
+    assert waits.sentence.startswith("It has read all that is decided: 559 offsets after it belong to transactions")
+    held_up = derive([tick(number, 500) for number in range(81)]).groups["billing"]
+    assert held_up.verdict is LagVerdict.WARN
+    assert "A hanging transaction holds it up" in held_up.sentence
+    # A group that stands elsewhere waits for nothing.
+    stands = derive([tick(number, 499) for number in range(60)]).group_partitions["billing"][0]
+    assert stands.verdict is LagVerdict.STALL
+
+
 def test_what_dies_with_a_broker() -> None:
     alone = partition("orders", 0, replicas=(0,), isr=(0,))
     led = partition("orders", 1, replicas=(0, 1, 2))
