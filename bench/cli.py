@@ -6,6 +6,7 @@ import typer
 
 from highwater.bench.commands import (
     calibrate,
+    ceilings,
     compare,
     env,
     export,
@@ -40,6 +41,7 @@ for verb in (
     export.export,
     gate.gate,
     calibrate.calibrate,
+    ceilings.ceilings,
 ):
     app.command()(verb)
 app.add_typer(import_omb.app, name="import")

@@ -7,17 +7,15 @@ does not tell; `problems` says why. Nothing in it is a secret: no environment, n
 from __future__ import annotations
 
 import json
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any, Final
+from dataclasses import asdict, dataclass, field
+from typing import Final
+
+from highwater.common.typed_json import DamagedError, parse_json, read_as
 
 SCHEMA: Final = "host.agent/1"
 _FAMILY: Final = "host.agent/"
 _LONGEST_SHOWN: Final = 40
-_TOO_LARGE: Final = 1 << 63
 
 
 class AnswerError(ValueError):
@@ -189,8 +187,8 @@ class HostAnswer:
 def parse_answer(text: str | bytes) -> HostAnswer:
     """Raises AnswerError for what is no answer of this schema. Keys that this program does not know are left out."""
     try:
-        told = json.loads(text)
-    except (ValueError, RecursionError):
+        told = parse_json(text)
+    except ValueError:
         raise AnswerError("it does not answer in JSON: is there an agent of Highwater at this address?") from None
     schema = told.get("schema") if isinstance(told, dict) else None
     if not isinstance(schema, str) or not schema.startswith(_FAMILY):
@@ -200,46 +198,7 @@ def parse_answer(text: str | bytes) -> HostAnswer:
             f"its agent speaks {schema[:_LONGEST_SHOWN]}, and this program {SCHEMA}: "
             "install the same version of Highwater on both"
         )
-    answer = _value(HostAnswer, told, "")
-    assert isinstance(answer, HostAnswer)
-    return answer
-
-
-def _value(kind: Any, told: Any, where: str) -> Any:
-    """`told` as a value of this type. Raises AnswerError."""
-    origin = typing.get_origin(kind)
-    if origin is types.UnionType:
-        inner = next(each for each in typing.get_args(kind) if each is not types.NoneType)
-        return None if told is None else _value(inner, told, where)
-    if is_dataclass(kind) and isinstance(told, dict):
-        return _object(kind, told, where)
-    if origin is tuple and isinstance(told, list):
-        inner = typing.get_args(kind)[0]
-        return tuple(_value(inner, each, where) for each in told)
-    if origin is Mapping and isinstance(told, dict):
-        inner = typing.get_args(kind)[1]
-        return {str(name): _value(inner, each, f"{where}.{name}") for name, each in told.items()}
-    if kind is str and isinstance(told, str):
-        return told
-    # Not NaN, not infinite, and no larger than a database can hold.
-    is_number = isinstance(told, int | float) and not isinstance(told, bool) and abs(told) < _TOO_LARGE
-    if kind is int and is_number and told == told // 1:
-        return int(told)
-    if kind is float and is_number:
-        return float(told)
-    raise AnswerError(f"its agent's answer is damaged: {where.lstrip('.') or 'it'} is not as {SCHEMA} says")
-
-
-def _object(kind: Any, told: Mapping[str, Any], where: str) -> Any:
-    kinds = _types_of(kind)
-    known = {name: _value(kinds[name], told[name], f"{where}.{name}") for name in kinds if name in told}
     try:
-        return kind(**known)
-    except TypeError:
-        missing = ", ".join(each.name for each in fields(kind) if each.name not in told)
-        raise AnswerError(f"its agent's answer is damaged: {missing} of {where.lstrip('.') or 'it'} missing") from None
-
-
-@cache
-def _types_of(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+        return read_as(HostAnswer, told)
+    except DamagedError as error:
+        raise AnswerError(f"its agent's answer is damaged: {error}") from None

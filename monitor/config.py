@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
+from highwater.common.ceilings import Ceilings, CeilingsError, parse_ceilings
 from highwater.common.nearest import did_you_mean
 from highwater.common.units import BINARY_BYTES, parse_scaled
 from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
@@ -100,6 +101,8 @@ class MonitorConfig:
     alerts: AlertsConfig = AlertsConfig()
     hosts: tuple[HostSettings, ...] = ()
     """Hosts with an agent (`highwater tune agent`)."""
+    ceilings: tuple[Ceilings, ...] = ()
+    """Measured (`highwater bench ceilings`), for headroom."""
 
     @property
     def shown_name(self) -> str:
@@ -277,6 +280,9 @@ class _Part:
     def path(self, key: str) -> Path | None:
         return self._folder / Path(self.text(key)).expanduser() if key in self else None
 
+    def paths(self, key: str) -> tuple[Path, ...]:
+        return tuple(self._folder / Path(each).expanduser() for each in self.several(key))
+
     def switch(self, key: str, default: bool) -> bool:
         value = self._value.get(key, default)
         if not isinstance(value, bool):
@@ -326,7 +332,7 @@ def _config(root: _Part) -> MonitorConfig:
     root.check_keys(
         (
             *("name", "bootstrap_servers", "client", "tick", "zookeeper", "actions", "messages", "data", "web"),
-            *("history", "metrics", "alerts", "hosts"),
+            *("history", "metrics", "alerts", "hosts", "ceilings"),
         )
     )
     default = MonitorConfig("")
@@ -347,6 +353,7 @@ def _config(root: _Part) -> MonitorConfig:
         metrics=_metrics(root.part("metrics")),
         alerts=_alerts(root.part("alerts")),
         hosts=tuple(_host(name, part) for name, part in root.parts("hosts").items()),
+        ceilings=tuple(_ceilings(root, path) for path in root.paths("ceilings")),
     )
 
 
@@ -399,6 +406,15 @@ def _alerts(part: _Part | None) -> AlertsConfig:
     webhooks = [_webhook(name, each) for name, each in part.parts("webhooks").items()]
     mails = [_mail(name, each) for name, each in part.parts("mail").items()]
     return AlertsConfig((*webhooks, *mails), part.text("address"))
+
+
+def _ceilings(root: _Part, path: Path) -> Ceilings:
+    try:
+        return parse_ceilings(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        root.fail("ceilings", f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
+    except CeilingsError as error:
+        root.fail("ceilings", f"{path} {error}")
 
 
 def _host(name: str, part: _Part) -> HostSettings:

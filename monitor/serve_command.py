@@ -99,7 +99,7 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
         notes.append(keeper.error)
     zookeeper = zookeeper_of(config, stack)
     whole = source if zookeeper is None else WithZooKeeper(source, zookeeper)
-    monitor = Monitor(whole, config.tick_s, writer, keeper.told)
+    monitor = Monitor(whole, config.tick_s, writer, keeper.told, ceilings=config.ceilings)
     is_tls = config.web.tls_certificate is not None or bool(config.web.proxies)
     settings = Settings(
         bootstrap=config.bootstrap_servers,

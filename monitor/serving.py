@@ -12,6 +12,7 @@ from typing import Final, Protocol
 import psutil
 
 from highwater.common.bench_topics import trials_in
+from highwater.common.ceilings import Ceilings
 from highwater.monitor.events import Event, events_between
 from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
@@ -46,6 +47,7 @@ class Monitor:
         writer: HistoryWriter | None = None,
         told: Callable[[Snapshot, Figures], None] | None = None,
         bench_tick_s: float = BENCH_TICK_S,
+        ceilings: Sequence[Ceilings] = (),
     ) -> None:
         """told: called with each new view in a thread, one after the other, such as by alerts.
 
@@ -55,6 +57,7 @@ class Monitor:
         self._writer = writer
         self._told = told
         self._bench_tick_s = bench_tick_s
+        self._ceilings = ceilings
         self._memory = Memory()
         self._view: View | None = None
         self._process = psutil.Process()
@@ -119,7 +122,7 @@ class Monitor:
 
     def _figures(self, snapshot: Snapshot) -> Figures:
         self._memory.add(snapshot)
-        return figures(self._memory)
+        return figures(self._memory, self._ceilings)
 
     def _cost(self, snapshot: Snapshot, began_s: float) -> Cost:
         with self._process.oneshot():

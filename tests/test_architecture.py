@@ -97,6 +97,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 SANS_IO = (
     "bench/analysis",
     "bench/compare.py",
+    "bench/ceilings.py",
     "bench/comparison_answer.py",
     "bench/gate/reasoning.py",
     "bench/host_agent/exposition.py",

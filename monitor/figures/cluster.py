@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from highwater.common.ceilings import Ceilings
 from highwater.monitor.figures.brokers import broker_figures, tally
 from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
+from highwater.monitor.figures.headroom import Headroom, headroom_of
 from highwater.monitor.figures.health import HealthCount, default_min_isr
 from highwater.monitor.figures.hosts import HostFigures, host_figures
 from highwater.monitor.figures.memory import Memory
@@ -65,9 +67,11 @@ class Figures:
     group_partitions: Mapping[str, tuple[GroupPartitionFigures, ...]]
     """By group, in the order of topic and partition."""
     hosts: Mapping[str, HostFigures] = field(default_factory=dict)
+    headroom: tuple[Headroom, ...] = ()
+    """By broker and resource; empty without hosts and without ceilings."""
 
 
-def derive(window: Sequence[Snapshot]) -> Figures:
+def derive(window: Sequence[Snapshot], ceilings: Sequence[Ceilings] = ()) -> Figures:
     """Return the figures of the newest snapshot of `window`, which is its last one.
 
     Raises ValueError if `window` is empty.
@@ -75,10 +79,10 @@ def derive(window: Sequence[Snapshot]) -> Figures:
     memory = Memory()
     for snapshot in window:
         memory.add(snapshot)
-    return figures(memory)
+    return figures(memory, ceilings)
 
 
-def figures(memory: Memory) -> Figures:
+def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
     """Return the figures of the newest snapshot that `memory` took. Raises ValueError if it took none."""
     newest = memory.newest
     alive = sum(broker.is_alive for broker in newest.brokers.values())
@@ -107,6 +111,7 @@ def figures(memory: Memory) -> Figures:
     tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
     found = findings(newest, totals, brokers, topics, groups, tick_ms)
     level, sentence = verdict(newest, totals, found)
+    hosts = {name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()}
     return Figures(
         cluster=newest.cluster,
         number=newest.number,
@@ -123,7 +128,8 @@ def figures(memory: Memory) -> Figures:
         partitions=partitions,
         groups=groups,
         group_partitions=group_partitions,
-        hosts={name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()},
+        hosts=hosts,
+        headroom=headroom_of(newest, brokers, partitions, hosts, ceilings),
     )
 
 

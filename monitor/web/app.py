@@ -55,6 +55,7 @@ ROUTES: Final = (
     Route("/group", Role.VIEWER, cluster_pages.group),
     Route("/hosts", Role.VIEWER, host_pages.hosts),
     Route("/host", Role.VIEWER, host_pages.host),
+    Route("/headroom", Role.VIEWER, host_pages.headroom),
     Route("/events", Role.VIEWER, cluster_pages.events),
     Route(EXPLORER, Role.VIEWER, explorer.explorer_page),
     Route("/alerts", Role.VIEWER, cluster_pages.alerts),

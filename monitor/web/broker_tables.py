@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from highwater.common.units import NONE
 from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.headroom import host_of
 from highwater.monitor.figures.hosts import BrokerOnHost, HostFigures
 from highwater.monitor.figures.rows import BrokerFigures, Level
 from highwater.monitor.model import Broker, LogDirectory, Snapshot, SourceState
@@ -35,10 +36,10 @@ class BrokerRow(NamedTuple):
 
 
 def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
-    hosts = {node_id: host for host in figures.hosts.values() for node_id in host.brokers}
-    rows = tuple(
-        BrokerRow(snapshot.brokers[node_id], row, hosts.get(node_id)) for node_id, row in figures.brokers.items()
-    )
+    rows = []
+    for node_id, row in figures.brokers.items():
+        host = host_of(node_id, snapshot.hosts)
+        rows.append(BrokerRow(snapshot.brokers[node_id], row, figures.hosts.get(host.name) if host else None))
     return Table(
         name="brokers",
         title="Brokers",

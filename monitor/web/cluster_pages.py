@@ -7,6 +7,7 @@ from typing import Any, Final
 from starlette.responses import Response
 
 from highwater.monitor.figures.distribution import FORMULAS
+from highwater.monitor.figures.headroom import least_of
 from highwater.monitor.figures.rows import Level
 from highwater.monitor.model import Topic
 from highwater.monitor.web import action_pages, commands, history_charts, message_pages
@@ -49,6 +50,7 @@ def overview(call: Call, seen: Seen) -> Response:
         findings=[each for each in figures.findings if not each.is_near],
         worst_groups=lagging[:_WORST],
         unjudged_groups=sum(row.level is Level.UNKNOWN for row in figures.groups.values()),
+        least=least_of(figures.headroom),
         sparklines=history_charts.sparklines(call, seen),
         events=history_charts.last_events(call, seen),
     )

@@ -14,6 +14,7 @@ from highwater.monitor.web.broker_tables import brokers_table, directories_table
 from highwater.monitor.web.event_tables import events_table
 from highwater.monitor.web.explorer import points_table
 from highwater.monitor.web.group_tables import group_partitions_table, groups_table, members_table, topic_groups_table
+from highwater.monitor.web.headroom_tables import headroom_table
 from highwater.monitor.web.host_tables import (
     host_brokers_table,
     host_directories_table,
@@ -105,6 +106,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "topic/config": _topic_config,
     "topic/groups": _topic_groups,
     "topic/partitions": _partitions,
+    "headroom": lambda call, seen: headroom_table(seen),
     "host/brokers": _host_rows(host_brokers_table),
     "host/directories": _host_answer(host_directories_table),
     "host/disks": _host_rows(host_disks_table),

@@ -1,11 +1,13 @@
-"""The pages of hosts: all of them with their verdict, and one."""
+"""The pages of hosts: all of them with their verdict, one, and the headroom of brokers."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
+from highwater.monitor.figures import headroom as headroom_figures
 from highwater.monitor.figures.hosts import verdict
 from highwater.monitor.web import history_charts
+from highwater.monitor.web.headroom_tables import FORMULA, headroom_table
 from highwater.monitor.web.host_tables import (
     host_brokers_table,
     host_directories_table,
@@ -55,4 +57,20 @@ def host(call: Call, seen: Seen) -> Response:
         directories=arrange(host_directories_table(answer), call.query, "directories."),
         drift=arrange(host_drift_table(answer), call.query, "drift."),
         history=history_charts.section(call, seen, "host", name),
+    )
+
+
+@of_cluster("/headroom")
+def headroom(call: Call, seen: Seen) -> Response:
+    rows = seen.figures.headroom
+    return render_cluster(
+        call,
+        seen,
+        "headroom.html.j2",
+        "Headroom",
+        "/headroom",
+        verdict=headroom_figures.verdict(rows),
+        formula=FORMULA,
+        has_ceilings=any(row.run for row in rows),
+        view=arrange(headroom_table(seen), call.query),
     )

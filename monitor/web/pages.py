@@ -28,6 +28,7 @@ NAVIGATION: Final = (
     ("/topics", "Topics", Role.VIEWER),
     ("/groups", "Groups", Role.VIEWER),
     ("/hosts", "Hosts", Role.VIEWER),
+    ("/headroom", "Headroom", Role.VIEWER),
     ("/events", "Events", Role.VIEWER),
     ("/explorer", "Explorer", Role.VIEWER),
     ("/alerts", "Alerts", Role.VIEWER),

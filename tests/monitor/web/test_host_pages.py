@@ -7,17 +7,18 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
+from highwater.common.ceilings import PRODUCE, Ceiling, Ceilings, HostClass
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.model import Host, Snapshot
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import Settings
-from tests.monitor.agents import DRIFT, TUNING, with_hosts
+from tests.monitor.agents import DRIFT, GIB, TUNING, with_hosts
 from tests.monitor.clusters import window
 from tests.monitor.web.pages import CHEAP, ORIGIN, PASSWORD, Clock, log_in
 
 
-def view() -> tuple[Snapshot, Figures]:
+def view(*ceilings: Ceilings) -> tuple[Snapshot, Figures]:
     """Two hosts that are well, one that drifted, and one that never answered."""
     snapshots = with_hosts(window(), "h1", "h2", "h3")
     made = []
@@ -28,14 +29,14 @@ def view() -> tuple[Snapshot, Figures]:
         hosts = {**each.hosts, "h3": replace(drifted, answer=replace(drifted.answer, tuning=tuning))}
         silent = Host("h4", "h4", error="its agent cannot be reached: Connection refused")
         made.append(replace(each, hosts={**hosts, "h4": silent}))
-    return made[-1], derive(made)
+    return made[-1], derive(made, ceilings)
 
 
-def viewer(folder: Path) -> TestClient:
+def viewer(folder: Path, *ceilings: Ceilings) -> TestClient:
     clock = Clock()
     users = Users(folder / "users.db", clock, CHEAP)
     users.add("ada", PASSWORD, Role.VIEWER)
-    seen = view()
+    seen = view(*ceilings)
     settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
     client = TestClient(make_app(lambda: seen, None, users, settings), ORIGIN, follow_redirects=False)
     assert log_in(client, "ada").status_code == 303
@@ -69,3 +70,39 @@ def test_brokers_show_what_the_page_cache_served(tmp_path: Path) -> None:
     assert [row["host"] for row in rows] == ["h1", "h2", "h3"]
     assert all(abs(row["cache_served"] - 0.9) < 1e-9 for row in rows)
     assert rows[0]["unwritten"] == 1 << 29
+
+
+MEASURED = Ceilings(
+    HostClass("A processor", 2, 16 * GIB, "6.1.0", TUNING.fingerprint),
+    (Ceiling(PRODUCE, 1e9, is_at_least=True, run="results/first"),),
+    "2026-11-01T00:00:00Z",
+)
+
+
+def test_headroom_has_its_page_and_a_card_on_the_overview(tmp_path: Path) -> None:
+    client = viewer(tmp_path, MEASURED)
+    page = client.get("/headroom").text
+    assert "has the least:" in page
+    assert "headroom = 1 − demand / measured ceiling" in page
+    assert "≥ 954 MiB/s" in page
+    rows = client.get("/api/v1/headroom").json()["rows"]
+    assert len(rows) == 6 * 3
+    produce = [row for row in rows if row["resource"] == "produce"]
+    assert all(0.9 < row["headroom"] < 1 and row["run"] == "results/first" for row in produce)
+    assert "Least headroom" in client.get("/").text
+
+
+def test_headroom_is_grey_with_the_reason_on_another_kernel(tmp_path: Path) -> None:
+    other = replace(MEASURED, host=replace(MEASURED.host, kernel="5.0"))
+    client = viewer(tmp_path, other)
+    rows = client.get("/api/v1/headroom", params={"q": "state:grey"}).json()["rows"]
+    assert {row["why"] for row in rows} == {"the kernel is 6.1.0, measured was on 5.0"}
+    assert len(rows) == 3
+    page = client.get("/headroom").text
+    assert "(3 grey, " in page
+
+
+def test_without_ceilings_the_page_says_how_to_measure_them(tmp_path: Path) -> None:
+    page = viewer(tmp_path).get("/headroom").text
+    assert "highwater bench ceilings DIR --out ceilings.json" in page
+    assert "no ceiling was measured: see ceilings in the file" in page

@@ -74,7 +74,7 @@ def every_page(web: Web) -> list[str]:
     plain = ["/", "/brokers", "/topics?rows=1000", "/groups?rows=1000", "/events", "/alerts", "/about", "/broker?id=0"]
     topics = [f"/topic?name={quote(name, safe='')}" for name in list(snapshot.topics)[:6]]
     groups = [f"/group?name={quote(name, safe='')}" for name in snapshot.groups]
-    hosts = ["/hosts", *(f"/host?name={quote(name, safe='')}" for name in snapshot.hosts)]
+    hosts = ["/headroom", "/hosts", *(f"/host?name={quote(name, safe='')}" for name in snapshot.hosts)]
     return plain + topics + groups + hosts
 
 
