@@ -50,8 +50,8 @@ _TYPES: Final = {
 }
 # What readers of Parquet say of a damaged file.
 _DAMAGED: Final = ("arquet", "No such file", "thrift", "TProtocol", "Corrupt", "ZSTD")
-# Parts of histograms that are merged at once.
-_ROWS_AT_ONCE: Final = 4096
+# Histograms that are merged at once. Each has some thousand buckets: at 4,096 they took 600 MiB more, and no less time.
+_ROWS_AT_ONCE: Final = 512
 
 
 class LocalEngine:
