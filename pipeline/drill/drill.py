@@ -152,7 +152,7 @@ def _run(left: Sequence[tuple[Asked, Results]], scratch: Path, tell: Callable[[s
         cluster = Cluster(properties)
         victims = [_victims(each, KINDS[each.kind], {**ours, **each.servers}) for each in asked]
         tracks = [
-            stack.enter_context(_track(each, {**ours, **each.servers}, killed, cluster, source, scratch, rng))
+            stack.enter_context(_track(each, {**ours, **each.servers}, killed, cluster, source, scratch, rng, tell))
             for each, killed in zip(asked, victims, strict=True)
         ]
         java = _java(scratch)
@@ -189,6 +189,7 @@ def _track(
     source: Mapping[str, str],
     scratch: Path,
     rng: random.Random,
+    tell: Callable[[str], None],
 ) -> Iterator[Track]:
     """With its topics, groups and tables, which are removed at the end."""
     kind = KINDS[asked.kind]
@@ -197,12 +198,12 @@ def _track(
     folder.mkdir()
     with ExitStack() as stack:
         if not asked.keeps:
-            stack.callback(cluster.remove_groups, name)
-            stack.callback(cluster.remove, [name], [])
+            stack.callback(removed, tell, f"groups of {name}", lambda: cluster.remove_groups(name))
+            stack.callback(removed, tell, f"topic {name}", lambda: cluster.remove([name], []))
         cluster.create_topic(name, PARTITIONS)
         output = asked.make_output(name, folder, cluster)
         if not asked.keeps:
-            stack.callback(output.remove)
+            stack.callback(removed, tell, f"the output of {name}", output.remove)
         setting = TrackSetting(
             name=name,
             folder=folder,
@@ -215,6 +216,14 @@ def _track(
             without=asked.without,
         )
         yield Track(setting, Stops(scratch / _STOPS, name))
+
+
+def removed(tell: Callable[[str], None], what: str, remove: Callable[[], None]) -> None:
+    """At the end of a drill: if the cluster or the database is gone, that hides no fault that came before."""
+    try:
+        remove()
+    except Exception as error:
+        tell(f"left behind: {what}: {type(error).__name__} {error}".splitlines()[0])
 
 
 def _victims(asked: Asked, kind: Kind, servers: Mapping[Victim, Server]) -> list[Victim]:
