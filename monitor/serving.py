@@ -17,7 +17,7 @@ from highwater.monitor.events import Event, events_between
 from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.garbage import GarbageKeeper
-from highwater.monitor.history.kinds import Value
+from highwater.monitor.history.kinds import DETAILS, Value
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import HistoryWriter
@@ -62,6 +62,7 @@ class Monitor:
         self._view: View | None = None
         self._process = psutil.Process()
         self._cpu_at: tuple[float, float] | None = None
+        self._details_bucket: int | None = None
         self._noted: deque[Event] = deque()
         self._state = MonitorState(started_ms=time.time_ns() // 1_000_000, tick_s=tick_s)
 
@@ -117,7 +118,11 @@ class Monitor:
             await asyncio.to_thread(self._told, snapshot, made)
         if self._writer is not None:
             noted = [self._noted.popleft() for _ in range(len(self._noted))]
-            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost, noted)
+            # The history keeps details every five minutes, and to make their rows takes long.
+            bucket = snapshot.taken_at_ms // DETAILS[0].every_ms
+            silent = [kind.name for kind in DETAILS] if bucket == self._details_bucket else []
+            self._details_bucket = bucket
+            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost, noted, silent)
             self._writer.submit(tick)
 
     def _figures(self, snapshot: Snapshot) -> Figures:
@@ -143,7 +148,7 @@ class Monitor:
         )
 
 
-def _history_tick(before: View | None, view: View, cost: Cost, noted: Sequence[Event]) -> Tick:
+def _history_tick(before: View | None, view: View, cost: Cost, noted: Sequence[Event], silent: Sequence[str]) -> Tick:
     snapshot, made = view
     own: dict[str, Value] = {
         "tick_ms": round(cost.tick_ms, 1),
@@ -151,4 +156,4 @@ def _history_tick(before: View | None, view: View, cost: Cost, noted: Sequence[E
         "monitor_cpu_s": round(cost.cpu_s, 2),
     }
     happened = [*noted, *([] if before is None else events_between(before[0], snapshot))]
-    return Tick(snapshot.taken_at_ms, rows_of(snapshot, made, own), happened)
+    return Tick(snapshot.taken_at_ms, rows_of(snapshot, made, own, has_details=not silent), happened, silent)

@@ -1,11 +1,11 @@
 """Times pages of a whole monitor process over a made-up large cluster, and its memory, while it ticks.
 
-    python -m highwater.bench.development.monitor_process --ticks 130 [--topics N --partitions N --groups N]
+    python -m highwater.bench.development.monitor_process --ticks 130 [--tick-s 15] [--topics N] [--partitions N]
 
 A process of its own serves as `monitor serve` does: login, history in SQLite, alerts, /metrics. Its snapshots are made
-up, 15 seconds apart, which stands for the work with the answers of brokers; a tick begins as soon as the one before is
-over, so that every page is asked for while a tick runs. 120 ticks fill the half hour that figures remember. One reader
-asks for one page after the other over HTTP.
+up, which stands for the work with the answers of brokers. 120 ticks of 15 seconds fill the half hour that figures
+remember. With `--tick-s 1` a tick begins as soon as the one before is over: every page is asked for while a tick runs,
+and the history falls behind. One reader asks for one page after the other over HTTP.
 
 Printed are median and 99th percentile of each page, the time of a tick, and the memory of the process. Exit status 1: a
 page takes 200 ms or longer at the 99th percentile, or the process has more than 500 MiB at the end.
@@ -45,7 +45,6 @@ from tests.monitor.clusters import LARGE, Shape, endless
 _PAGE_MS: Final = 200.0
 _MEMORY_BYTES: Final = 500 << 20
 _START_S: Final = 300.0
-_TICK_S: Final = 1
 _PASSWORD: Final = "of no worth to anybody"  # noqa: S105 - of a user who exists for this benchmark
 
 
@@ -68,6 +67,7 @@ class MadeUp:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ticks", type=int, default=130)
+    parser.add_argument("--tick-s", type=int, default=15)
     parser.add_argument("--topics", type=int, default=LARGE.topics)
     parser.add_argument("--partitions", type=int, default=LARGE.partitions)
     parser.add_argument("--groups", type=int, default=LARGE.groups)
@@ -77,7 +77,10 @@ def main() -> None:
     if options.serve:
         asyncio.run(serve_from(MadeUp(shape), read_config(Path(options.serve), yaml, {}), {}))
         return
-    with tempfile.TemporaryDirectory(prefix="highwater-monitor-process-") as folder, _serving(Path(folder)) as child:
+    with (
+        tempfile.TemporaryDirectory(prefix="highwater-monitor-process-") as folder,
+        _serving(Path(folder), options.tick_s) as child,
+    ):
         sys.exit(_measured(child, options.ticks, count_text(shape.partitions)))
 
 
@@ -143,10 +146,10 @@ def _found(pattern: str, text: str) -> str:
 
 
 @contextmanager
-def _serving(folder: Path) -> Iterator[Child]:
+def _serving(folder: Path, tick_s: int) -> Iterator[Child]:
     config, log = folder / "monitor.yaml", folder / "log"
     config.write_text(
-        f"name: made-up\nbootstrap_servers: 127.0.0.1:9\ntick: {_TICK_S}s\ndata: data\n"
+        f"name: made-up\nbootstrap_servers: 127.0.0.1:9\ntick: {tick_s}s\ndata: data\n"
         "web: {listen: '127.0.0.1:0'}\nmetrics: {listen: '127.0.0.1:0'}\n"
     )
     command = [sys.executable, "-m", "highwater.bench.development.monitor_process", *sys.argv[1:]]

@@ -236,6 +236,7 @@ HOST: Final = Kind(
     ),
 )
 KINDS: Final = {kind.name: kind for kind in (CLUSTER, BROKER, TOPIC, GROUP, PARTITION, GROUP_PARTITION, HOST)}
+DETAILS: Final = tuple(kind for kind in KINDS.values() if kind.is_detail)
 
 
 def group_partition_name(group: str, topic: str, partition: int) -> str:

@@ -41,18 +41,23 @@ _BROKER_METRICS: Final = {
 Rows = dict[EntityKey, tuple[Value, ...]]
 
 
-def rows_of(snapshot: Snapshot, figures: Figures, cost: Mapping[str, Value] | None = None) -> dict[str, Rows]:
+def rows_of(
+    snapshot: Snapshot, figures: Figures, cost: Mapping[str, Value] | None = None, *, has_details: bool = True
+) -> dict[str, Rows]:
     """Return the values of all entities, by the name of their kind.
 
-    cost: of the monitor itself, by the columns of CLUSTER.
+    cost: of the monitor itself, by the columns of CLUSTER. has_details: with the kinds that are details.
     """
+    details: dict[str, Rows] = {}
+    if has_details:
+        details[PARTITION.name] = dict(_partitions(snapshot, figures))
+        details[GROUP_PARTITION.name] = dict(_group_partitions(figures))
     return {
         CLUSTER.name: {entity_key(CLUSTER, snapshot.cluster): _cluster(snapshot, figures, cost or {})},
         BROKER.name: dict(_brokers(snapshot, figures)),
         TOPIC.name: dict(_topics(snapshot, figures)),
         GROUP.name: dict(_groups(snapshot, figures)),
-        PARTITION.name: dict(_partitions(snapshot, figures)),
-        GROUP_PARTITION.name: dict(_group_partitions(figures)),
+        **details,
         HOST.name: dict(_hosts(snapshot)),
     }
 

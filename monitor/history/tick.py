@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,6 +36,8 @@ class Tick:
     rows: Mapping[str, Mapping[EntityKey, tuple[Value, ...]]]
     """By the kind's name: the values of each entity, in the order of the kind's columns."""
     events: Sequence[Event] = ()
+    silent: Collection[str] = ()
+    """Kinds of which the tick says nothing. Of the other kinds, what has no row is gone."""
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class ChangedRows:
 
     def remember(self, kind: Kind, tick: Tick, looked_at: set[EntityKey], written: set[EntityKey]) -> None:
         """To be called when the rows are safe."""
+        if kind.name in tick.silent:
+            return
         of_kind, rows = self._seen[kind.name], tick.rows.get(kind.name, {})
         for key in looked_at:
             seen = of_kind.get(key)

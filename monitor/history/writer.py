@@ -71,7 +71,7 @@ class TickWriter:
         new_ids: dict[EntityKey, int] = {}
         seen: list[tuple[Kind, set[EntityKey], set[EntityKey]]] = []
         count = 0
-        is_touching = tick.at_ms - self._touched_ms >= HOUR_MS or has_stepped_back
+        is_touching = (tick.at_ms - self._touched_ms >= HOUR_MS and not tick.silent) or has_stepped_back
         with self._database.writing.begin() as connection:
             if has_stepped_back:
                 reopen(connection, self._database.writing, tick.at_ms)

@@ -49,6 +49,10 @@ def test_ticks_make_views_history_and_cost(tmp_path: Path) -> None:
     assert state.history.ticks >= 3
     points = HistoryReader(database).series("cluster", "synthetic", "requests", 0, snapshot.taken_at_ms).points
     assert {point.value for point in points} == {12.0}
+    # Of partitions there is a row in the first tick, and another one if five minutes ended meanwhile.
+    (name, *_) = HistoryReader(database).names("partition")
+    points = HistoryReader(database).series("partition", name, "leader", 0, snapshot.taken_at_ms).points
+    assert 1 <= len(points) <= 2
     database.close()
 
 

@@ -30,6 +30,8 @@ def test_each_row_has_the_columns_of_its_kind_and_comes_back(tmp_path: Path) -> 
     figures = derive([snapshot])
     rows = rows_of(snapshot, figures, {"monitor_rss_bytes": 1000})
     assert rows.keys() == KINDS.keys()
+    details = {"partition", "group_partition"}
+    assert rows_of(snapshot, figures, has_details=False).keys() == KINDS.keys() - details
     for name, kind in KINDS.items():
         assert rows[name]
         assert {len(values) for values in rows[name].values()} == {len(kind.columns)}

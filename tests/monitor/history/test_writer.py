@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,17 @@ def test_rows_of_partitions_are_five_minutes_apart(database: Database) -> None:
     assert rows_in(database, "partition") == 4 * 5
     series = HistoryReader(database).series("partition", "orders-2", "end_offset", START_MS, START_MS + HOUR_MS)
     assert point_values(series.points) == [(START_MS + each * 5 * MINUTE_MS, each * 20.0) for each in range(5)]
+
+
+def test_a_kind_of_which_a_tick_says_nothing_is_not_gone(database: Database) -> None:
+    writer = TickWriter(database)
+    for number in range(41):
+        found = tick(START_MS + number * TICK_MS, partitions=0 if number % 20 else 4)
+        writer.write(replace(found, silent=["partition"] if number % 20 else []))
+    assert rows_in(database, "partition") == 4  # nothing changed since the first tick
+    writer.write(tick(START_MS + 41 * TICK_MS))
+    writer.write(tick(START_MS + 60 * TICK_MS, partitions=4))
+    assert rows_in(database, "partition") == 8  # they were gone, and came back
 
 
 def test_buckets_hold_minimum_maximum_average_over_time_and_last_values(database: Database) -> None:
