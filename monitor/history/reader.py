@@ -32,6 +32,8 @@ from highwater.monitor.history.tick import storable
 RATE: Final = ".rate"
 """Ends the name of a metric that is the rate of a counter: `end_offsets.rate`."""
 _MOST_RAW_ROWS: Final = 20_000
+_LITTLE: Final = 50
+"""A coarser tier must add this part of the time at least: rows are deleted some minutes after their time is over."""
 _WIDE: Final = ("cluster", "broker", "host")
 """Kinds of entities whose events may explain what any chart shows: a broker that leaves, a setting of a host."""
 
@@ -267,23 +269,24 @@ def _points(
 
 
 def _tier(connection: Connection, kind: Kind, entity_id: int, span: tuple[int, int]) -> Tier:
+    """The finest tier, unless a coarser one goes back further within the span."""
     from_ms, to_ms = span
     best: tuple[int, Tier] | None = None
     for tier in kind.tiers:
         table = ROWS[kind.name, tier]
         mine = table.c.entity_id == entity_id
-        oldest = connection.scalar(select(func.min(table.c.t)).where(mine))
+        # A row holds until the next one, which may be a heartbeat later.
+        before_ms = kind.heartbeat_ms if tier is Tier.RAW else tier.bucket_ms
+        within = (mine, table.c.t > from_ms - before_ms, table.c.t <= to_ms)
+        oldest = connection.scalar(select(func.min(table.c.t)).where(*within))
         if oldest is None:
             continue
         if tier is Tier.RAW:
-            within = (mine, table.c.t >= from_ms, table.c.t <= to_ms)
             inner = select(table.c.t).where(*within).limit(_MOST_RAW_ROWS + 1).subquery()
             if (connection.scalar(select(func.count()).select_from(inner)) or 0) > _MOST_RAW_ROWS:
                 continue
-        if oldest <= from_ms:
-            return tier
-        # None goes back so far: the one that goes back most, the finest of equals.
-        if best is None or oldest < best[0] - tier.bucket_ms:
+        # The bucket in which the finer tier begins says nothing of the time before, though it begins earlier.
+        if best is None or oldest + tier.bucket_ms <= best[0] - (to_ms - from_ms) // _LITTLE:
             best = (int(oldest), tier)
     return best[1] if best else Tier.RAW
 

@@ -231,6 +231,23 @@ def test_a_restart_goes_on_with_the_same_entities(tmp_path: Path) -> None:
     database.close()
 
 
+@pytest.mark.parametrize("minutes", [2, 4, 10])
+def test_soon_after_the_start_of_a_monitor_every_tick_is_shown(database: Database, minutes: int) -> None:
+    """A bucket that closes then begins before the first tick, and has less than the ticks."""
+    writer = TickWriter(database)
+    begin_ms = START_MS - minutes * MINUTE_MS // 2
+    times = [begin_ms + number * TICK_MS for number in range(4 * minutes + 1)]
+    for at_ms in times:
+        writer.write(tick(at_ms, lag=at_ms % 977))
+        writer.maintain(at_ms)
+    writer.maintain(times[-1] + HOUR_MS)
+    assert rows_in(database, "group", Tier.HOURS)
+    for span_ms in (HOUR_MS, 24 * HOUR_MS):
+        series = HistoryReader(database).series("group", "billing", "lag", times[-1] - span_ms, times[-1], 100_000)
+        assert series.tier is Tier.RAW
+        assert [point.at_ms for point in series.points] == times
+
+
 def test_events_about_a_thing_are_its_own_and_those_that_concern_all(database: Database) -> None:
     told = {
         "own": Event(START_MS, EventKind.CONFIG_CHANGE, "topic", "orders", "own"),
