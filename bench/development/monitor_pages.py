@@ -4,9 +4,9 @@
 
 Requests go to the ASGI app in this process, with a session, in turns over all pages; the network is left out. As in the
 monitor, the snapshot is kept out of garbage collection; `--collect-garbage` shows what that is worth. The history has
-two years of a few brokers, topics and groups, the names of all, and 100,000 events. Printed are
-median and 99th percentile of each page, and the memory of this process. Exit status 1: a page takes 200 ms or longer at
-the 99th percentile. Files with all rows are shown, and not judged.
+two years of a few brokers, topics and groups, the names of all, and 100,000 events. Printed are median and 99th
+percentile of each page, and the memory of this process. Exit status 1: a page takes 200 ms or longer at the 99th
+percentile. Files with all rows are shown, and not judged.
 """
 
 from __future__ import annotations

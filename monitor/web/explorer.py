@@ -11,7 +11,7 @@ from markupsafe import Markup
 from starlette.responses import Response
 
 from highwater.monitor.errors import HistoryError
-from highwater.monitor.history.kinds import CLUSTER, KINDS
+from highwater.monitor.history.kinds import CLUSTER, GROUP, GROUP_PARTITION, KINDS, PARTITION
 from highwater.monitor.history.reader import RATE, About, HistoryReader, Point, Series, metrics_of, unit_of
 from highwater.monitor.web import words
 from highwater.monitor.web.cells import visible
@@ -232,8 +232,7 @@ def explorer_page(call: Call, seen: Seen) -> Response:
             found = _read(reader, view)
             lines, listed = _lines(view, found, kind)
             if lines and view.axes <= MOST_AXES:
-                about = About(tuple((each.kind, each.name) for each in view.series))
-                happened = what_happened(reader, about, view.span, _MOST_MARKS)
+                happened = what_happened(reader, _about(view), view.span, _MOST_MARKS)
                 drawing = chart("explorer", "Explorer", lines, view.span, happened, _CHART)
         except HistoryError as error:
             problem = f"The history cannot be read: {error}"
@@ -296,6 +295,15 @@ def _lines(view: View, found: Sequence[Series], kind: str) -> tuple[list[Line], 
             )
         )
     return lines, listed
+
+
+def _about(view: View) -> About:
+    names = [(each.kind, each.name) for each in view.series]
+    for kind, name in tuple(names):
+        if kind == GROUP_PARTITION.name:
+            group, _, partition = name.rpartition("/")
+            names += [(GROUP.name, group), (PARTITION.name, partition)]
+    return About(tuple(dict.fromkeys(names)))
 
 
 def _moves(view: View, now_ms: int, kind: str) -> list[tuple[str, str]]:

@@ -10,9 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from highwater.bench.results import RunResult
+from highwater.monitor.bench_window import _CHOSEN
 from highwater.monitor.cli import app
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import Database, open_history
+from highwater.monitor.history.reader import metrics_of
 from highwater.monitor.history.writer import TickWriter
 from highwater.reports.page import render, run_document
 from tests.monitor.history.ticks import tick
@@ -101,3 +103,9 @@ def test_a_damaged_file_of_the_monitor_is_named_and_the_rest_is_shown(run: Path)
     result = RunResult(run, salvage=True)
     assert "What the monitor saw meanwhile" not in render(run_document(result))
     assert any("monitor.json" in str(fault) for fault in result.faults())
+
+
+def test_what_a_report_shows_is_in_the_history() -> None:
+    assert [
+        (kind, metric) for kind, chosen in _CHOSEN.items() for metric in chosen if metric not in metrics_of(kind)
+    ] == []

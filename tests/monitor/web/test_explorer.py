@@ -11,9 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
+from highwater.monitor.events import Event, EventKind
+from highwater.monitor.history.database import open_history
+from highwater.monitor.history.kinds import KINDS
+from highwater.monitor.history.reader import HistoryReader
+from highwater.monitor.history.tick import EntityKey, Tick
+from highwater.monitor.history.writer import TickWriter
 from highwater.monitor.users import Role
 from highwater.monitor.web.explorer import Chosen, read_time, read_view, time_text
+from highwater.monitor.web.history_charts import METRICS
 from tests.monitor.clusters import HOSTILE_NAMES
+from tests.monitor.history.ticks import START_MS, values_of
 from tests.monitor.web.pages import web_app
 from tests.monitor.web.test_pages import HOSTILE, Elements, history_of
 
@@ -146,3 +154,26 @@ def test_charts_of_pages_lead_to_the_explorer(viewer: TestClient) -> None:
 def test_without_a_history_the_explorer_says_so(tmp_path: Path) -> None:
     with web_app(tmp_path, HOSTILE) as web:
         assert "The monitor keeps no history" in web.browser(Role.VIEWER).get(f"/explorer?{BYTES}").text
+
+
+def test_every_chart_of_a_page_is_a_series_of_the_explorer() -> None:
+    for kind, metrics in METRICS.items():
+        for metric in metrics:
+            assert Chosen.parse(f"{kind}:{metric.name}:x").meaning
+
+
+def test_a_groups_partition_is_marked_with_the_events_of_both(tmp_path: Path) -> None:
+    database = open_history("sqlite", tmp_path)
+    told = [
+        Event(START_MS, EventKind.GROUP_REBALANCE, "group", "a/b", "the group rebalanced"),
+        Event(START_MS, EventKind.LEADER_CHANGE, "partition", "orders-3", "the leader changed"),
+        Event(START_MS, EventKind.LEADER_CHANGE, "partition", "orders-4", "another leader changed"),
+    ]
+    row = {EntityKey("group_partition", "a/b/orders-3", ""): values_of(KINDS["group_partition"], lag=7)}
+    TickWriter(database).write(Tick(START_MS, {"group_partition": row}, told))
+    query = f"s1=group_partition:lag:a/b/orders-3&from={START_MS - 60_000}&to={START_MS + 60_000}"
+    with web_app(tmp_path, HOSTILE, HistoryReader(database)) as web:
+        page = Elements(web.browser(Role.VIEWER).get(f"/explorer?{query}").text).text
+    assert "the group rebalanced" in page
+    assert "the leader changed" in page
+    assert "another leader changed" not in page
