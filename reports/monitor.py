@@ -63,7 +63,9 @@ def _figure(
             Series(slot, line.name, _points(line, divisor), solid=len(part) == 1)
             for slot, line in enumerate(part, start=1)
         ]
-        drawing = line_panel(f"{name}-{number}", title, finding, series, x, y, HALF, bands, marks=marks)
+        drawing = line_panel(
+            f"{name}-{number}", title, finding, series, x, y, HALF, bands, marks=marks, end_labels=len(parts) > 1
+        )
         panels.append(Panel(", ".join(line.name for line in part) if len(parts) > 1 else "", drawing))
     rows = [[line.name, *_summary(line, divisor)] for line in lines]
     legend = [
