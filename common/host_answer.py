@@ -81,6 +81,7 @@ class LogDirectory:
     path: str
     broker_id: int | None
     """From its meta.properties."""
+    cluster_id: str = ""
     devices: tuple[str, ...] = ()
     """Names of disks."""
     file_system: str = ""

@@ -232,6 +232,8 @@ class Host:
     """Unix time of the answer."""
     error: str = ""
     """Why there is no newer one, in one sentence."""
+    is_new: bool = True
+    """It answered since the snapshot before."""
     wanted_brokers: tuple[int, ...] = ()
     """From the configuration."""
     brokers: tuple[int, ...] = ()

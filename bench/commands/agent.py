@@ -22,9 +22,9 @@ def agent(
     broker_metrics: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="[ID=]URL",
-            help="The broker's page of metrics, such as http://127.0.0.1:9404/metrics; repeatable, with the broker's "
-            "id if there are several.",
+            metavar="[DIR=]URL",
+            help="The broker's page of metrics, such as http://127.0.0.1:9404/metrics; repeatable, with one of the "
+            "broker's log directories if there are several brokers.",
         ),
     ] = None,
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Port 0 takes a free one.")] = DEFAULT_LISTEN,
@@ -44,7 +44,8 @@ def agent(
     Exit codes: 0 ended by a signal; 2 a mistake in the call.
     """
     try:
-        settings = AgentSettings(_directories(log_dir or []), _pages(broker_metrics or []))
+        directories = _directories(log_dir or [])
+        settings = AgentSettings(directories, _pages(broker_metrics or [], directories))
         if once:
             typer.echo(HostReaderForAgent(settings).answer().as_json())
             return
@@ -67,16 +68,18 @@ def _directories(given: list[Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _pages(given: list[str]) -> dict[int | None, str]:
-    pages: dict[int | None, str] = {}
+def _pages(given: list[str], directories: tuple[Path, ...]) -> dict[Path | None, str]:
+    pages: dict[Path | None, str] = {}
     for each in given:
-        name, equals, url = each.partition("=")
-        broker = int(name) if equals and name.isdecimal() else None
-        address = each if broker is None else url
-        if not is_page_address(address):
-            raise UsageError(f"--broker-metrics {each}: not [ID=]URL, such as 1=http://127.0.0.1:9404/metrics")
-        if broker in pages:
-            whose = "without a broker's id" if broker is None else f"of broker {broker}"
+        # A URL may have `=` in it too.
+        name, equals, url = each.partition("=") if not is_page_address(each) else ("", "", each)
+        directory = Path(name).resolve() if equals else None
+        if not is_page_address(url):
+            raise UsageError(f"--broker-metrics {each}: not [DIR=]URL, such as http://127.0.0.1:9404/metrics")
+        if directory is not None and directory not in directories:
+            raise UsageError(f"--broker-metrics {each}: {name} is no --log-dir of this call")
+        if directory in pages:
+            whose = "without a log directory" if directory is None else f"of {name}"
             raise UsageError(f"--broker-metrics {each}: a second page {whose}")
-        pages[broker] = address
+        pages[directory] = url
     return pages

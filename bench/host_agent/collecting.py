@@ -34,8 +34,8 @@ _Found = TypeVar("_Found")
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
     directories: tuple[Path, ...] = ()
-    metrics: Mapping[int | None, str] = dataclasses.field(default_factory=dict)
-    """The page of each broker by its id; None for the only broker of this host."""
+    metrics: Mapping[Path | None, str] = dataclasses.field(default_factory=dict)
+    """The page of each broker by one of its log directories; None for the only broker of this host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class HostReaderForAgent:
                 by_owner.setdefault(each.owner, []).append(each.path)
         table = process_table() if by_owner else {}
         for owner, paths in by_owner.items():
-            metrics = self._metrics(owner, alone=len(by_owner) == 1, problems=problems)
+            metrics = self._metrics(paths, alone=len(by_owner) == 1, problems=problems)
             broker = BrokerProcess(owner.broker_id, owner.cluster_id, None, metrics=metrics)
             process_id = self._process(paths)
             if process_id is None or process_id not in table:
@@ -145,10 +145,9 @@ class HostReaderForAgent:
             self._processes[first] = found
         return found
 
-    def _metrics(self, owner: Owner, *, alone: bool, problems: list[str]) -> dict[str, float] | None:
-        url = self._settings.metrics.get(owner.broker_id)
-        if url is None and alone:
-            url = self._settings.metrics.get(None)
+    def _metrics(self, paths: Sequence[Path], *, alone: bool, problems: list[str]) -> dict[str, float] | None:
+        pages = self._settings.metrics
+        url = next((pages[path] for path in paths if path in pages), pages.get(None) if alone else None)
         if url is None:
             return None
         try:
@@ -242,6 +241,7 @@ def _log_directory(directory: _Directory, host: _Host) -> LogDirectory:
     return LogDirectory(
         path=path,
         broker_id=directory.owner.broker_id if isinstance(directory.owner, Owner) else None,
+        cluster_id=directory.owner.cluster_id if isinstance(directory.owner, Owner) else "",
         devices=tuple(device.name for device in host.facts.disks_of(path)),
         file_system=mount.filesystem if mount is not None else "",
         total_bytes=total,

@@ -244,9 +244,11 @@ class Memory:
     def _add_host(self, host: Host) -> None:
         answers = self.hosts.setdefault(host.name, deque())
         newest = host.answer
-        if newest is None or (answers and answers[-1] is newest):
+        if newest is None:
             return
-        if answers and (answers[-1].boot_id != newest.boot_id or answers[-1].monotonic_ms >= newest.monotonic_ms):
+        if answers and (answers[-1].boot_id, answers[-1].monotonic_ms) == (newest.boot_id, newest.monotonic_ms):
+            return
+        if answers and (answers[-1].boot_id != newest.boot_id or answers[-1].monotonic_ms > newest.monotonic_ms):
             answers.clear()
         answers.append(newest)
         while len(answers) > 2 and answers[1].monotonic_ms <= newest.monotonic_ms - HOST_SPAN_MS:

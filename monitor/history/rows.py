@@ -181,9 +181,9 @@ def _group_partitions(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value
 
 
 def _hosts(snapshot: Snapshot) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
-    """Of hosts that answer: what is old is not written as if it were new."""
+    """Of hosts that answered since the tick before: counters that are read twice would make wrong rates."""
     for name, host in snapshot.hosts.items():
-        if host.answer is not None and not host.error:
+        if host.answer is not None and host.is_new and not host.error:
             # Counters begin anew with each boot, and a counter of the history rises from the beginning of its entity.
             yield entity_key(HOST, name, host.answer.boot_id), _host(host.answer)
 

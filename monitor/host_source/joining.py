@@ -14,7 +14,10 @@ def with_hosts(snapshot: Snapshot, hosts: Sequence[Host], new: frozenset[str]) -
 
     new: the hosts that answered since the snapshot before: a counter that was read earlier would make a wrong rate.
     """
-    joined = {host.name: replace(host, brokers=brokers_of(host, snapshot)) for host in hosts}
+    joined = {}
+    for host in hosts:
+        answer = None if host.answer is None else of_cluster(host.answer, snapshot.cluster_id)
+        joined[host.name] = replace(host, brokers=brokers_of(host, snapshot), answer=answer)
     brokers = dict(snapshot.brokers)
     for name in new:
         host = joined[name]
@@ -25,6 +28,21 @@ def with_hosts(snapshot: Snapshot, hosts: Sequence[Host], new: frozenset[str]) -
             if known is not None and process.metrics is not None and process.broker_id in host.brokers:
                 brokers[known.node_id] = replace(known, metrics=process.metrics)
     return replace(snapshot, hosts=joined, brokers=brokers)
+
+
+def of_cluster(answer: HostAnswer, cluster_id: str) -> HostAnswer:
+    """Without the brokers of other clusters and their directories: they may have the same ids."""
+
+    def is_ours(other: str) -> bool:
+        return not cluster_id or not other or other == cluster_id
+
+    if all(is_ours(each.cluster_id) for each in answer.brokers):
+        return answer
+    return replace(
+        answer,
+        brokers=tuple(each for each in answer.brokers if is_ours(each.cluster_id)),
+        directories=tuple(each for each in answer.directories if is_ours(each.cluster_id)),
+    )
 
 
 def brokers_of(host: Host, snapshot: Snapshot) -> tuple[int, ...]:

@@ -88,6 +88,7 @@ class WithHosts:
                     each.answer,
                     each.as_of_ms,
                     each.error,
+                    is_new=each.is_new,
                     wanted_brokers=settings.brokers,
                 )
             )

@@ -44,7 +44,7 @@ def answer(host: str = "h1", *, second: float = 0.0, broker_id: int = 0, tuning:
         pressure_s={"io_some": 0.25 * second},
         disks=(Disk("sda", "hdd", int(10e6 * second), int(50e6 * second), 1, 2, round(400 * second)),),
         directories=(
-            LogDirectory("/var/lib/log", broker_id, ("sda",), "xfs", 100 * GIB, 60 * GIB, 4 * GIB, 3 * GIB, 0),
+            LogDirectory("/var/lib/log", broker_id, "", ("sda",), "xfs", 100 * GIB, 60 * GIB, 4 * GIB, 3 * GIB, 0),
         ),
         brokers=(
             BrokerProcess(

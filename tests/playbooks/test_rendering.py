@@ -25,6 +25,7 @@ MOST_EXPOSED = {
     "spark-worker.service": 2.5,
     "highwater-bench@smoke.service": 3.0,
     "highwater-sampler@.service": 4.0,
+    "highwater-agent.service": 4.0,
     "highwater-pipeline@orders.service": 2.5,
 }
 

@@ -14,7 +14,7 @@ from highwater.common.host_answer import HostAnswer, parse_answer
 from tests.broker.running import running_broker
 
 
-def read(*directories: Path, metrics: dict[int | None, str] | None = None) -> HostAnswer:
+def read(*directories: Path, metrics: dict[Path | None, str] | None = None) -> HostAnswer:
     return HostReaderForAgent(AgentSettings(directories, metrics or {})).answer()
 
 
@@ -70,7 +70,7 @@ def test_a_broker_is_found_by_its_log_directory(tmp_path: Path) -> None:
     log = tmp_path.resolve() / "log"
     with running_broker(log, properties=["metrics.listener=HTTP://127.0.0.1:0"]) as broker:
         url = broker.log_text().partition("metrics at ")[2].split()[0]
-        answer = read(log, metrics={None: url})
+        answer = read(log, metrics={log: url})
         (found,) = answer.brokers
         assert found.process_id == broker.process.pid
         assert found.metrics is not None

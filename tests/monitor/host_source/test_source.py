@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from highwater.common.host_answer import BrokerProcess
-from highwater.monitor.host_source.joining import brokers_of
+from highwater.monitor.host_source.joining import brokers_of, of_cluster, with_hosts
 from highwater.monitor.host_source.settings import HostSettings
 from highwater.monitor.host_source.source import WithHosts
 from highwater.monitor.model import Host, Snapshot
@@ -90,6 +90,27 @@ def test_hosts_that_are_slow_dead_or_of_another_version_delay_nothing() -> None:
     assert "speaks host.agent/2" in found.hosts["other"].error
     assert all(host.answer is None for host in found.hosts.values())
     assert len(found.brokers) == 3
+
+
+def test_of_a_host_with_brokers_of_two_clusters_only_ours_are_taken() -> None:
+    of = snapshot()
+    given = answer(broker_id=1)
+    ours = replace(given.brokers[0], cluster_id=of.cluster_id)
+    theirs = replace(ours, cluster_id="another", metrics={"kafka_server_brokertopicmetrics_bytesin_total": 7.0})
+    directory = given.directories[0]
+    both = replace(
+        given,
+        brokers=(theirs, ours),
+        directories=(replace(directory, cluster_id="another"), replace(directory, cluster_id=of.cluster_id)),
+    )
+    found = with_hosts(of, [Host("h", "h", both)], frozenset({"h"}))
+    host = found.hosts["h"]
+    assert host.brokers == (1,)
+    assert host.answer is not None
+    assert host.answer.brokers == (ours,)
+    assert len(host.answer.directories) == 1
+    assert found.brokers[1].metrics == ours.metrics
+    assert of_cluster(given, of.cluster_id) is given
 
 
 def test_which_brokers_are_on_a_host() -> None:
