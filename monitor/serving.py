@@ -27,6 +27,7 @@ from highwater.monitor.state import Cost, MonitorState
 View = tuple[Snapshot, Figures]
 BENCH_TICK_S: Final = 5.0
 """A trial of the bench is short."""
+_MOST_NOTED: Final = 1000
 _AFTER_A_TICK_S: Final = 1.0
 """What a source may take longer than a tick, as it keeps the deadline itself."""
 
@@ -63,7 +64,7 @@ class Monitor:
         self._process = psutil.Process()
         self._cpu_at: tuple[float, float] | None = None
         self._details_bucket: int | None = None
-        self._noted: deque[Event] = deque()
+        self._noted: deque[Event] = deque(maxlen=_MOST_NOTED)
         self._state = MonitorState(started_ms=time.time_ns() // 1_000_000, tick_s=tick_s)
 
     def view(self) -> View | None:

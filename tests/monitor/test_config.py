@@ -27,6 +27,9 @@ client:
   sasl.password: ${PASSWORD}
   ssl.ca.location: /etc/ca.pem
 tick: 5s
+zookeeper: zk1:2181,zk2:2182/kafka
+actions: true
+messages: true
 data: state
 web:
   listen: 0.0.0.0:8443
@@ -71,6 +74,9 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     config = read(tmp_path, EVERYTHING)
     assert (config.name, config.tick_s, config.data) == ("orders", 5, tmp_path / "state")
     assert config.client["sasl.password"] == "s3cret"
+    assert config.zookeeper is not None
+    assert (config.zookeeper.hosts, config.zookeeper.chroot) == ("zk1:2181,zk2:2182", "/kafka")
+    assert (config.has_actions, config.has_messages) == (True, True)
     assert config.web.listen == Listen("0.0.0.0", 8443)
     assert config.web.proxies == ("10.0.0.1",)
     assert config.history.address == "postgresql://monitor:s3cret@db/monitor"

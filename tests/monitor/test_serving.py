@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.writer import HistoryWriter
@@ -53,6 +54,23 @@ def test_ticks_make_views_history_and_cost(tmp_path: Path) -> None:
     (name, *_) = HistoryReader(database).names("partition")
     points = HistoryReader(database).series("partition", name, "leader", 0, snapshot.taken_at_ms).points
     assert 1 <= len(points) <= 2
+    database.close()
+
+
+def test_what_is_noted_is_in_the_history_with_the_next_tick(tmp_path: Path) -> None:
+    database = open_history("sqlite", tmp_path)
+    writer = HistoryWriter(database)
+    writer.start()
+    monitor = Monitor(small_source(failing=[0]), 0.05, writer)
+    noted = Event(
+        1_790_000_000_000, EventKind.ACTION, "topic", "orders", "ada (operator): elect leaders: done", "2", "1"
+    )
+    monitor.note(noted)
+    asyncio.run(ticking(monitor, lambda: monitor.state().ticks >= 2))
+    writer.close()
+    assert [each for each in HistoryReader(database).events(0, 1 << 50, 100) if each.kind is EventKind.ACTION] == [
+        noted
+    ]
     database.close()
 
 
