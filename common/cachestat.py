@@ -35,7 +35,8 @@ def cachestat(path: Path | str) -> CachedBytes | None:
     try:
         whole, stat = _Range(0, 0), _CacheStat()  # length 0: to the end of the file
         if _libc.syscall(_CACHESTAT, descriptor, ctypes.byref(whole), ctypes.byref(stat), 0):
-            raise OSError(ctypes.get_errno(), "cachestat", str(path))
+            refused = ctypes.get_errno()
+            raise OSError(refused, f"cachestat: {os.strerror(refused)}", str(path))
     finally:
         os.close(descriptor)
     resident, unwritten = int(stat.cache), int(stat.dirty) + int(stat.writeback)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from highwater.common.typed_json import DamagedError, parse_json, read_as
+from .typed_json import DamagedError, parse_json, read_as
 
 SCHEMA: Final = "capacity.ceilings/1"
 PRODUCE: Final = "produce"

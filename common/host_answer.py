@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
-from highwater.common.typed_json import DamagedError, parse_json, read_as
+from .typed_json import DamagedError, parse_json, read_as
 
 SCHEMA: Final = "host.agent/1"
 _FAMILY: Final = "host.agent/"

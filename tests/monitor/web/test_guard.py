@@ -181,7 +181,7 @@ def test_an_endpoint_takes_no_request_that_the_guard_gave_to_another_route() -> 
 
 def test_every_route_that_changes_something_needs_a_login_but_those_before_it() -> None:
     public = {route.path for route in ROUTES if route.role is None}
-    files = {"/static/icon.svg", "/static/monitor.css", "/static/monitor.js"}
+    files = {"/static/chart.css", "/static/icon.svg", "/static/monitor.css", "/static/monitor.js"}
     assert public == {"/login", "/setup", "/healthz", "/readyz"} | files
     assert all(route.role is Role.ADMIN for route in ROUTES if route.path.startswith("/users"))
 
