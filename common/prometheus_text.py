@@ -31,8 +31,7 @@ class Family:
         yield f"# HELP {self.name} {self.help}"
         yield f"# TYPE {self.name} {self.kind}"
         for labels, value in self.samples:
-            shown = ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
-            yield f"{self.name}{{{shown}}} {_number(value)}" if shown else f"{self.name} {_number(value)}"
+            yield f"{self.name}{labels_text(labels)} {_number(value)}"
 
 
 def page_of(families: Iterable[Family]) -> str:
@@ -40,8 +39,11 @@ def page_of(families: Iterable[Family]) -> str:
     return "".join(f"{line}\n" for family in families for line in family.lines())
 
 
-def _escaped(text: object) -> str:
-    return str(text).translate(_ESCAPES)
+def labels_text(labels: Labels) -> str:
+    """`{name="value",…}`, escaped; empty without labels."""
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in labels.items()) + "}"
 
 
 def _number(value: float) -> str:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 from highwater.broker.counters import BOUNDS_MS, Histogram
+from highwater.common.prometheus_text import Labels, labels_text
 
-_ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _NS_PER_MS: Final = 1_000_000
 
-Labels = Mapping[str, object]
 NO_LABELS: Final[Labels] = {}
-
-
-def labels_text(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in labels.items()) + "}"
 
 
 def family(name: str, kind: str, help_text: str, samples: Iterable[tuple[Labels, float]]) -> str:

@@ -11,9 +11,10 @@ from itertools import islice
 from typing import Final
 
 from highwater.broker.counters import BrokerCounters, Histogram, RequestCounters, TopicCounters
-from highwater.broker.metrics.exposition import NO_LABELS, Labels, family, family_samples, histogram_family
+from highwater.broker.metrics.exposition import NO_LABELS, family, family_samples, histogram_family
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
+from highwater.common.prometheus_text import Labels
 
 LINES_PER_PIECE: Final = 1000
 
