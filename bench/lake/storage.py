@@ -116,20 +116,35 @@ def put_in_place(lake: Path, staged: dict[str, Path]) -> None:
 def incoming(lake: Path) -> Iterator[Path]:
     """A folder for files that are being written; one that a killed process left behind is removed by the next."""
     parent = lake / _INCOMING
-    parent.mkdir(exist_ok=True)
-    for other in parent.iterdir():
-        _remove_if_dead(other)
-    folder = parent / uuid.uuid4().hex
-    folder.mkdir()
-    descriptor = os.open(folder / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    folder, descriptor = _locked_folder(parent)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(descriptor)
         with suppress(OSError):
             parent.rmdir()
+
+
+def _locked_folder(parent: Path) -> tuple[Path, int]:
+    """A new folder, and the descriptor of the file in it that is locked for as long as its process lives.
+
+    Another process may take the folder for a dead one until its file is locked, and may remove `parent` while it is
+    empty: a folder that is gone by then is made anew.
+    """
+    while True:
+        with suppress(FileExistsError):
+            parent.mkdir()
+        with suppress(FileNotFoundError):
+            for other in parent.iterdir():
+                _remove_if_dead(other)
+            folder = parent / uuid.uuid4().hex
+            folder.mkdir()
+            descriptor = os.open(folder / _ALIVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if (folder / _ALIVE).exists():
+                return folder, descriptor
+            os.close(descriptor)
 
 
 def _remove_if_dead(folder: Path) -> None:

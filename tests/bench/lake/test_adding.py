@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -109,6 +111,45 @@ def test_several_adders_at_once_add_each_run_once(runs: list[Path], tmp_path: Pa
     assert sorted(outcomes) == ["added"] * 3 + ["there already"] * 6
     assert len(rows(lake, "runs")) == 3
     assert not any((lake / "incoming").glob("*"))
+
+
+@pytest.mark.parametrize("moment", ["before the lock", "before the folder"])
+def test_an_adder_that_clears_up_takes_no_folder_of_another(
+    moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = tmp_path / "lake"
+    Manifest(lake).create()
+    others = 1
+
+    def other_adder() -> None:
+        nonlocal others
+        if others:
+            others = 0
+            with storage.incoming(lake):
+                pass
+
+    if moment == "before the lock":
+        flock = fcntl.flock
+
+        def lock_late(descriptor: int, operation: int) -> None:
+            if operation == fcntl.LOCK_EX:
+                other_adder()
+            flock(descriptor, operation)
+
+        monkeypatch.setattr(fcntl, "flock", lock_late)
+    else:
+        uuid4 = uuid.uuid4
+
+        def name_late() -> uuid.UUID:
+            other_adder()
+            return uuid4()
+
+        monkeypatch.setattr(uuid, "uuid4", name_late)
+    with storage.incoming(lake) as folder:
+        assert not others
+        assert (folder / "alive").is_file()
+        assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+    assert not folder.parent.exists()
 
 
 def test_what_is_damaged_is_named_and_left_out(runs: list[Path], tmp_path: Path) -> None:
