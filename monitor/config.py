@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
 from highwater.common.ceilings import Ceilings, CeilingsError, parse_ceilings
-from highwater.common.nearest import did_you_mean
-from highwater.common.units import BINARY_BYTES, parse_scaled
-from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
+from highwater.common.yaml_nodes import DocumentError, parse, read_text
 from highwater.monitor.alerts.targets import Mail, MailTls, Target, Webhook
+from highwater.monitor.config_file import Part
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
 from highwater.monitor.host_source.settings import HostSettings, tls_of, token_of
+from highwater.monitor.listen import LAST_PORT, Listen, listen_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
-LOOPBACK: Final = "127.0.0.1"
-DEFAULT_PORT: Final = 9644
 _SHORTEST_TICK_S: Final = 1.0
 _LONGEST_TICK_S: Final = 300.0
 _EXAMPLE: Final = "bootstrap_servers: broker1:9092,broker2:9092"
-_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
-_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|keystore\.key", re.IGNORECASE)
-_SECRET_HEADER: Final = re.compile(r"auth|key|password|secret|token", re.IGNORECASE)
-_SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-_SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_LAST_PORT: Final = 65_535
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._:%-]{1,253}")
 _MAIL_PORTS: Final = {MailTls.STARTTLS: 587, MailTls.TLS: 465, MailTls.NONE: 25}
 _Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True)
-class Listen:
-    host: str = LOOPBACK
-    port: int = DEFAULT_PORT
-    """0 for a free one."""
-
-
-@dataclass(frozen=True, slots=True)
 class WebConfig:
-    listen: Listen = Listen()
+    listen: Listen = field(default_factory=Listen)
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     host_names: tuple[str, ...] = ()
@@ -125,15 +108,7 @@ def read_config(path: Path, yaml: Any, environment: Mapping[str, str]) -> Monito
         document = parse(yaml, read_text(path), str(path), _EXAMPLE)
     except DocumentError as error:
         raise SettingsError(str(error)) from None
-    return _config(_Part(document, environment, path.parent))
-
-
-def listen_of(text: str) -> Listen:
-    """Parse `HOST:PORT`, `[::1]:PORT`, `:PORT` or `PORT`. Raises SettingsError."""
-    host, colon, port = text.rpartition(":")
-    if not port.isdecimal() or int(port) > _LAST_PORT or (":" in host and not host.startswith("[")):
-        raise SettingsError(f"{text!r} is not HOST:PORT")
-    return Listen(host.strip("[]") if colon and host else LOOPBACK, int(port))
+    return _config(Part(document, environment, path.parent))
 
 
 def with_options(
@@ -182,153 +157,7 @@ def _check_tls(web: WebConfig) -> None:
             raise SettingsError(f"{file}: no such file")
 
 
-class _Part:
-    """A mapping in the file. All methods raise SettingsError that begins with file, line and key."""
-
-    def __init__(
-        self, document: Document, environment: Mapping[str, str], folder: Path, location: Location = ()
-    ) -> None:
-        self._document = document
-        self._environment = environment
-        self._folder = folder
-        self._location = location
-        value: Any = document.data
-        for key in location:
-            value = value[key]
-        if not isinstance(value, dict):
-            self.fail("", "is not a mapping of keys to values" if value is not None else "has no value")
-        self._value: dict[str, Any] = value
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._value
-
-    def fail(self, key: str, what: str) -> NoReturn:
-        location = (*self._location, key) if key else self._location
-        raise SettingsError(f"{self._document.origin(location)}: {dotted(location)}: {what}")
-
-    def fail_with(self, error: SettingsError) -> NoReturn:
-        raise SettingsError(f"{self._document.origin(self._location)}: {error}") from None
-
-    def check_keys(self, known: Iterable[str]) -> None:
-        known = tuple(known)
-        for key in self._value:
-            if key not in known:
-                self.fail(key, f"unknown key{did_you_mean(key, known) or '; known here: ' + ', '.join(known)}")
-
-    def part(self, key: str) -> _Part | None:
-        return self._inner(key) if key in self._value else None
-
-    def text(self, key: str, default: str = "") -> str:
-        """With values of the environment for `${NAME}`."""
-        if key not in self._value:
-            return default
-        value = self._value[key]
-        if isinstance(value, dict | list):
-            self.fail(key, "is not text")
-        if value is None or value == "":
-            self.fail(key, "has no value")
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        if _SECRET_IN_URL.search(text) and "${" not in text:
-            self.fail(key, "a password does not belong into a file: write ${NAME}, and set NAME in the environment")
-        return _VARIABLE.sub(lambda match: self._variable(key, match[1]), text)
-
-    def texts(self, key: str) -> dict[str, str]:
-        """The mapping under `key`, such as client properties; a secret in it is an error."""
-        inner = self.part(key)
-        if inner is None:
-            return {}
-        for name, value in inner._value.items():
-            is_file = name.endswith((".location", ".file"))
-            if _SECRET_NAME.search(name) and not is_file and "${" not in str(value):
-                inner.fail(name, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
-        return {name: inner.text(name) for name in inner._value}
-
-    def secret(self, key: str) -> str:
-        """A text that must come from the environment."""
-        if key in self and "${" not in str(self._value[key]):
-            self.fail(key, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
-        return self.text(key)
-
-    def headers(self) -> dict[str, str]:
-        """All keys as texts; what a header such as Authorization holds must come from the environment."""
-        return {name: self.secret(name) if _SECRET_HEADER.search(name) else self.text(name) for name in self._value}
-
-    def parts(self, key: str) -> dict[str, _Part]:
-        """The mappings under `key`, by their names."""
-        outer = self.part(key)
-        return {} if outer is None else {str(name): outer._inner(name) for name in outer._value}
-
-    def _inner(self, key: Any) -> _Part:
-        return _Part(self._document, self._environment, self._folder, (*self._location, key))
-
-    def several(self, key: str) -> tuple[str, ...]:
-        value = self._value.get(key, [])
-        if isinstance(value, str):
-            return (value,)
-        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            self.fail(key, "is not a list of texts")
-        return tuple(value)
-
-    def numbers(self, key: str) -> tuple[int, ...]:
-        value = self._value.get(key, [])
-        if not isinstance(value, list) or not all(
-            isinstance(each, int) and not isinstance(each, bool) for each in value
-        ):
-            self.fail(key, "is not a list of whole numbers, such as [1, 2]")
-        return tuple(value)
-
-    def path(self, key: str) -> Path | None:
-        return self._folder / Path(self.text(key)).expanduser() if key in self else None
-
-    def paths(self, key: str) -> tuple[Path, ...]:
-        return tuple(self._folder / Path(each).expanduser() for each in self.several(key))
-
-    def switch(self, key: str, default: bool) -> bool:
-        value = self._value.get(key, default)
-        if not isinstance(value, bool):
-            self.fail(key, f"{value!r} is neither true nor false")
-        return value
-
-    def seconds(self, key: str, default: float) -> float:
-        amount = self._scaled(key, _SECONDS, "a time such as 15s, 5 min, 48h or 30d")
-        return default if amount is None else float(amount)
-
-    def size_bytes(self, key: str, default: int) -> int:
-        amount = self._scaled(key, _SIZES, "a size such as 500 MiB or 4GiB")
-        return default if amount is None else int(amount)
-
-    def listen(self, key: str) -> Listen | None:
-        if key not in self:
-            return None
-        try:
-            return listen_of(self.text(key))
-        except SettingsError as error:
-            self.fail(key, str(error))
-
-    def zookeeper(self, key: str) -> ZooKeeperAddress | None:
-        if key not in self:
-            return None
-        try:
-            return address_of(self.text(key))
-        except SettingsError as error:
-            self.fail(key, str(error))
-
-    def _scaled(self, key: str, units: Mapping[str, int], what: str) -> Decimal | None:
-        if key not in self:
-            return None
-        text = self.text(key)
-        amount = parse_scaled(text, units)
-        if amount is None or amount <= 0:
-            self.fail(key, f"{text!r} is not {what}")
-        return amount
-
-    def _variable(self, key: str, name: str) -> str:
-        if name not in self._environment:
-            self.fail(key, f"the environment variable {name} is not set")
-        return self._environment[name]
-
-
-def _config(root: _Part) -> MonitorConfig:
+def _config(root: Part) -> MonitorConfig:
     root.check_keys(
         (
             *("name", "bootstrap_servers", "client", "tick", "zookeeper", "actions", "messages", "data", "web"),
@@ -357,7 +186,7 @@ def _config(root: _Part) -> MonitorConfig:
     )
 
 
-def _web(part: _Part | None) -> WebConfig:
+def _web(part: Part | None) -> WebConfig:
     if part is None:
         return WebConfig()
     part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies"))
@@ -370,7 +199,7 @@ def _web(part: _Part | None) -> WebConfig:
     )
 
 
-def _history(part: _Part | None) -> HistoryConfig:
+def _history(part: Part | None) -> HistoryConfig:
     default = HistoryConfig()
     if part is None:
         return default
@@ -388,7 +217,7 @@ def _history(part: _Part | None) -> HistoryConfig:
     )
 
 
-def _metrics(part: _Part | None) -> MetricsConfig:
+def _metrics(part: Part | None) -> MetricsConfig:
     if part is None:
         return MetricsConfig()
     part.check_keys(("listen", "token_file", "partitions"))
@@ -399,7 +228,7 @@ def _metrics(part: _Part | None) -> MetricsConfig:
     )
 
 
-def _alerts(part: _Part | None) -> AlertsConfig:
+def _alerts(part: Part | None) -> AlertsConfig:
     if part is None:
         return AlertsConfig()
     part.check_keys(("address", "webhooks", "mail"))
@@ -408,7 +237,7 @@ def _alerts(part: _Part | None) -> AlertsConfig:
     return AlertsConfig((*webhooks, *mails), part.text("address"))
 
 
-def _ceilings(root: _Part, path: Path) -> Ceilings:
+def _ceilings(root: Part, path: Path) -> Ceilings:
     try:
         return parse_ceilings(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
@@ -417,7 +246,7 @@ def _ceilings(root: _Part, path: Path) -> Ceilings:
         root.fail("ceilings", f"{path} {error}")
 
 
-def _host(name: str, part: _Part) -> HostSettings:
+def _host(name: str, part: Part) -> HostSettings:
     part.check_keys(("address", "token_file", "ca", "brokers"))
     address = part.listen("address")
     if address is None:
@@ -433,7 +262,7 @@ def _host(name: str, part: _Part) -> HostSettings:
     return HostSettings(name, address.host, address.port, token, tls, part.numbers("brokers"))
 
 
-def _webhook(name: str, part: _Part) -> Webhook:
+def _webhook(name: str, part: Part) -> Webhook:
     part.check_keys(("url", "headers"))
     headers = part.part("headers")
     try:
@@ -442,13 +271,13 @@ def _webhook(name: str, part: _Part) -> Webhook:
         part.fail_with(error)
 
 
-def _mail(name: str, part: _Part) -> Mail:
+def _mail(name: str, part: Part) -> Mail:
     part.check_keys(("host", "port", "tls", "user", "password", "sender", "recipients"))
     tls = part.text("tls", MailTls.STARTTLS.value)
     if tls not in [each.value for each in MailTls]:
         part.fail("tls", f"{tls!r} is none of {', '.join(each.value for each in MailTls)}")
     port = part.text("port", str(_MAIL_PORTS[MailTls(tls)]))
-    if not port.isdecimal() or not 0 < int(port) <= _LAST_PORT:
+    if not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
         part.fail("port", f"{port!r} is no port")
     for key in ("host", "sender", "recipients"):
         if key not in part:

@@ -11,8 +11,9 @@ from typing import Any, Final
 
 import uvicorn
 
-from highwater.monitor.config import Listen, WebConfig
+from highwater.monitor.config import WebConfig
 from highwater.monitor.errors import SettingsError
+from highwater.monitor.listen import Listen
 from highwater.monitor.metrics_page import CONTENT_TYPE, metrics_page
 from highwater.monitor.serving import Monitor
 

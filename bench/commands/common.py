@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.runs.launchers import LauncherKind, looks_secret
+from highwater.bench.runs.launchers import LauncherKind
+from highwater.common.secret_names import has_secret_word
 
 if TYPE_CHECKING:
     from highwater.bench.results import Calibration, TargetProbe
@@ -116,7 +117,7 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
     for option in options or []:
         key, equals, value = option.partition("=")
         if not (key and equals and value):
-            given = "(a secret)" if looks_secret(option) else repr(option)
+            given = "(a secret)" if has_secret_word(option) else repr(option)
             raise UsageError(f"{name}: {given} is not of the form NAME=VALUE")
         pairs[key] = value
     return pairs

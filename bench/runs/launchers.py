@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 from highwater.bench.errors import UsageError
+from highwater.common.secret_names import has_secret_word
 
 if TYPE_CHECKING:
     from highwater.bench.trials.plan import Plan
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from highwater.spark_loadgen import LoadPlan, LoadResult, ProcessLauncher, Progress, SparkLauncher
 
 _DEFAULT_MASTER: Final = "local[*]"
-# Words that mark a secret in a name or value: those of Spark (spark.redaction.regex), and more.
-_SECRET: Final = re.compile(r"secret|password|passwd|pwd|token|access[.]?key|credential|[.]key\b", re.IGNORECASE)
 _HIDDEN: Final = "(secret)"
 _OPTION: Final = "--spark-conf"
 
@@ -115,14 +113,9 @@ class NoLauncher:
         raise ValueError("a plan of native clients has no load tasks")
 
 
-def looks_secret(setting: str) -> bool:
-    """Whether the name or value of a setting looks like a secret."""
-    return _SECRET.search(setting) is not None
-
-
 def told_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings of a launcher for results, with secrets hidden."""
-    return {name: _HIDDEN if looks_secret(f"{name}={value}") else value for name, value in settings.items()}
+    return {name: _HIDDEN if has_secret_word(f"{name}={value}") else value for name, value in settings.items()}
 
 
 def told_arguments(arguments: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ from highwater.bench.systems.zookeeper import serving, start_zookeeper
 from highwater.bench.user_cache import cache_directory, cached, main_of, need, run_step
 from highwater.bench.workload.values import Scalar
 from highwater.common.ports import free_ports
+from highwater.common.secret_names import is_secret_name
 
 APACHE_KAFKA: Final = "apache-kafka"
 LINES: Final = ("3.9", "4")
@@ -175,8 +176,8 @@ def start_apache_kafka(
 
 def _refuse_unknown(system: StartedSystem, config: Mapping[str, Scalar]) -> None:
     """Apache Kafka starts with a misspelt property as if it were not there; a benchmark must not. Raises UsageError."""
-    secrets = ("password", "key", "jaas", "secret")
-    names = [name for name in config if not any(word in name for word in secrets)]
+    # A broker shows neither what it does not know nor a secret.
+    names = [name for name in config if not is_secret_name(name)]
     for name in BrokerClient(system.bootstrap_servers).unknown_properties(names) if names else ():
         raise UsageError(f"system.config.{name}: {APACHE_KAFKA} {system.version} knows no property of this name")
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from highwater.common.secret_names import is_secret_name
 from highwater.monitor.actions import requests
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, text_of
@@ -22,7 +23,6 @@ SET: Final = "set"
 RESET: Final = "reset to its default"
 OPERATIONS: Final = (SET, RESET)
 _SETTING: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
-_SECRET: Final = re.compile(r"password|secret|token|jaas|credential|keystore\.key", re.IGNORECASE)
 
 
 def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Plan:
@@ -71,7 +71,7 @@ def check_fields(whose: str, name: str, setting: str, operation: str) -> None:
         raise ActionError("All brokers have no name: leave it empty." if name else f"Name the {whose}.")
     if not _SETTING.fullmatch(setting):
         raise ActionError("Name the setting, such as retention.ms.")
-    if _SECRET.search(setting):
+    if is_secret_name(setting):
         raise ActionError(f"{setting} is a secret, which does not go through a page: use the command.")
 
 

@@ -6,6 +6,8 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
+from highwater.common.secret_names import WORDS, is_secret_name
+
 HIDDEN: Final = "(hidden)"
 _KNOWN_ROOTS: Final = frozenset(
     """
@@ -16,14 +18,8 @@ _KNOWN_ROOTS: Final = frozenset(
 )
 _TOKENS: Final = "/delegation_token"
 _CONFIG: Final = "/config"
-_SECRET_KEY: Final = re.compile(
-    r"password|passwd|passphrase|secret|token|jaas|credential|scram|hmac|salt|stored_?key|server_?key|keystore\.key"
-    r"|private|api_?key|access_?key|basic\.auth|auth\.user\.info",
-    re.IGNORECASE,
-)
-"""Of settings, of SCRAM credentials in /config/users, and of values that brokers encrypt in /config/brokers."""
 _SECRET_TEXT: Final = re.compile(
-    r"(?:password|passwd|secret|token|stored_?key|server_?key)[\"']?\s*[=:]|-----BEGIN|LoginModule|[a-z]+://[^/\s:@]*:[^/\s@]+@",
+    rf"(?:{WORDS})[\"']?\s*[=:]|-----BEGIN|LoginModule|[a-z]+://[^/\s:@]*:[^/\s@]+@",
     re.IGNORECASE,
 )
 _ITERATIONS: Final = re.compile(r"(?:^|,)iterations=([0-9]+)")
@@ -92,7 +88,7 @@ def _cleaned(value: Any, hidden: list[str]) -> Any:
 
 
 def _of_key(key: str, value: Any, hidden: list[str]) -> Any:
-    if not _SECRET_KEY.search(key) or value is None or isinstance(value, bool):
+    if not is_secret_name(key) or value is None or isinstance(value, bool):
         return _cleaned(value, hidden)
     hidden.append(key)
     iterations = _ITERATIONS.search(value) if isinstance(value, str) and key.startswith("SCRAM-") else None

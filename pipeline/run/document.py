@@ -10,11 +10,11 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from highwater.common.nearest import did_you_mean
+from highwater.common.secret_names import is_secret_name
 from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
 from highwater.pipeline.errors import SettingsError
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([^}]*)\}")
-_SECRET_NAME: Final = re.compile(r"password|secret|token|jaas|keystore\.key", re.IGNORECASE)
 _SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@$][^/\s@]*@")
 
 
@@ -124,7 +124,7 @@ class Part:
 
     def _refuse_secret(self, key: str) -> None:
         text = self.raw_text(key)
-        if (_SECRET_NAME.search(key) and "${" not in text) or _SECRET_IN_URL.search(text):
+        if (is_secret_name(key) and "${" not in text) or _SECRET_IN_URL.search(text):
             self.fail(key, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
 
     def _filled(self, key: str, text: str) -> str:

@@ -8,16 +8,10 @@ import pytest
 import yaml
 
 from highwater.monitor.alerts.targets import Mail, MailTls, Webhook
-from highwater.monitor.config import (
-    DEFAULT_PORT,
-    Listen,
-    MonitorConfig,
-    listen_of,
-    read_config,
-    with_options,
-)
+from highwater.monitor.config import MonitorConfig, read_config, with_options
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import DAY_MS, HOUR_MS
+from highwater.monitor.listen import DEFAULT_PORT, Listen, listen_of
 
 EVERYTHING = """
 name: orders
