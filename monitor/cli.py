@@ -236,7 +236,8 @@ def list_users(bootstrap: Bootstrap = None, config: ConfigFile = None, data: Dat
     with _reporting(), _users(bootstrap, config, data) as users:
         found = users.users()
         for each in found:
-            typer.echo(f"{each.name}\t{each.role.title}{chr(9) + 'disabled' if each.is_disabled else ''}")
+            notes = ["disabled"] * each.is_disabled + [f"by {each.issuer}"] * bool(each.issuer)
+            typer.echo("\t".join([each.name, each.role.title, *notes]))
         if not found:
             typer.echo("There are no users: `highwater monitor serve` prints a link for the first login.", err=True)
 
@@ -253,7 +254,8 @@ def remove_user(name: Name, bootstrap: Bootstrap = None, config: ConfigFile = No
 def _users(bootstrap: str | None, config: Path | None, data: Path | None) -> Iterator[Users]:
     from highwater.monitor.serve_command import users_of
 
-    users = users_of(_data_config(bootstrap, config, data).folder(os.environ))
+    found = _data_config(bootstrap, config, data)
+    users = users_of(found.folder(os.environ), found.web)
     try:
         yield users
     finally:

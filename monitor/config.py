@@ -16,6 +16,7 @@ from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.kinds import Retention
 from highwater.monitor.host_source.settings import HostSettings, tls_of, token_of
 from highwater.monitor.listen import LAST_PORT, Listen, listen_of
+from highwater.monitor.oidc.settings import OidcSettings, oidc_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
 _SHORTEST_TICK_S: Final = 1.0
@@ -35,6 +36,10 @@ class WebConfig:
     """Further names that browsers call the monitor by."""
     proxies: tuple[str, ...] = ()
     """Addresses of proxies that end TLS, whose headers are trusted."""
+    has_local_users: bool = True
+    """People may log in with a password that the monitor keeps."""
+    oidc: OidcSettings | None = None
+    """The provider that people may log in by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,13 +194,19 @@ def _config(root: Part) -> MonitorConfig:
 def _web(part: Part | None) -> WebConfig:
     if part is None:
         return WebConfig()
-    part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies"))
+    part.check_keys(("listen", "tls_certificate", "tls_key", "host_names", "proxies", "local_users", "oidc"))
+    oidc = part.part("oidc")
+    has_local_users = part.switch("local_users", default=True)
+    if oidc is None and not has_local_users:
+        part.fail("local_users", "without local users and without oidc nobody could log in")
     return WebConfig(
         listen=part.listen("listen") or Listen(),
         tls_certificate=part.path("tls_certificate"),
         tls_key=part.path("tls_key"),
         host_names=part.several("host_names"),
         proxies=part.several("proxies"),
+        has_local_users=has_local_users,
+        oidc=None if oidc is None else oidc_of(oidc),
     )
 
 

@@ -17,12 +17,14 @@ import uvicorn
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.delivery import Deliverer
 from highwater.monitor.alerts.keeper import AlertKeeper
-from highwater.monitor.config import MonitorConfig
+from highwater.monitor.config import MonitorConfig, WebConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.writer import HistoryWriter
 from highwater.monitor.messages.reading import MessageReader
+from highwater.monitor.oidc.login import CALLBACK_PATH, OidcLogin
+from highwater.monitor.oidc.settings import check_extra
 from highwater.monitor.serving import Monitor, Source
 from highwater.monitor.sources import WithZooKeeper, client_of, source_of, zookeeper_of
 from highwater.monitor.users import Users
@@ -72,20 +74,22 @@ async def serve_from(
         await _run(_parts(config, source, environment, stack), listening)
 
 
-def users_of(folder: Path) -> Users:
+def users_of(folder: Path, web: WebConfig) -> Users:
     """Open the users of a data folder, which is made if it is missing. Raises SettingsError."""
+    issuer = "" if web.oidc is None else web.oidc.issuer
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Users(folder / USERS_FILE)
+        return Users(folder / USERS_FILE, issuer=issuer, has_local=web.has_local_users)
     except OSError as error:
         raise SettingsError(f"{folder}: cannot keep users there: {error.strerror or error}") from None
 
 
 def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str], stack: ExitStack) -> _Parts:
     folder = config.folder(environment)
-    users = users_of(folder)
+    oidc = _oidc(config.web)
+    users = users_of(folder, config.web)
     stack.callback(users.close)
-    _check_binding(config, has_users=bool(users.users()))
+    _check_binding(config, has_users=not users.is_empty() or oidc is not None)
     token = _token(config)
     listening = stack.enter_context(bound(config.web.listen, "--listen"))
     writer, reader, notes = _history(config, folder, stack)
@@ -118,6 +122,7 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
         zookeeper=zookeeper,
         actions=actions,
         messages=MessageReader(client_of(config)) if config.has_messages else None,
+        oidc=oidc,
         note=monitor.note,
     )
     app: App = pages
@@ -126,9 +131,12 @@ def _parts(config: MonitorConfig, source: Source, environment: Mapping[str, str]
     servers = [(server_of(app, config.web), listening)]
     lines = [f"monitor of {config.shown_name}: {address}/"]
     first_address = f"{address}/"
-    if not users.users():
+    if users.has_local and users.is_empty():
         first_address = f"{address}/setup?token={users.offer_set_up()}"
         lines.append(f"first login, once, within 15 minutes: {first_address}")
+    if oidc is not None:
+        redirects = ", ".join(f"{each}{CALLBACK_PATH}" for each in _browser_addresses(config.web, listening))
+        lines.append(f"login by {oidc.settings.issuer}, which must allow the redirect to {redirects}")
     if config.metrics.listen is not None:
         own = stack.enter_context(bound(config.metrics.listen, "metrics.listen"))
         metrics = metrics_app(monitor, has_partitions=config.metrics.has_partitions, token=token)
@@ -147,6 +155,23 @@ def _check_binding(config: MonitorConfig, *, has_users: bool) -> None:
         raise SettingsError(
             f"metrics.listen: {metrics.listen.host} can be reached from other hosts: give metrics.token_file too"
         )
+
+
+def _oidc(web: WebConfig) -> OidcLogin | None:
+    if web.oidc is None:
+        return None
+    check_extra()
+    return OidcLogin(web.oidc)
+
+
+def _browser_addresses(web: WebConfig, listening: socket.socket) -> list[str]:
+    """As far as the monitor knows how browsers call it."""
+    host, port = address_of(listening)
+    names = web.host_names or (host,)
+    if web.proxies and web.host_names:
+        return [f"https://{name}" for name in names]
+    scheme = "https" if web.tls_certificate is not None or web.proxies else "http"
+    return [f"{scheme}://{address_text(name, port)}" for name in names]
 
 
 def _token(config: MonitorConfig) -> str | None:

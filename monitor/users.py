@@ -26,7 +26,8 @@ _TOKEN_BYTES: Final = 32
 _SEEN_EVERY_S: Final = 60
 _MOST_AUDIT_ROWS: Final = 100_000
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-_SCHEMA_VERSION: Final = 1
+_NOT_OF_A_NAME: Final = re.compile(r"[^A-Za-z0-9._@-]")
+_SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS user (
   name TEXT PRIMARY KEY, password TEXT NOT NULL, role INTEGER NOT NULL, is_disabled INTEGER NOT NULL,
@@ -41,6 +42,15 @@ CREATE TABLE IF NOT EXISTS audit (
   action TEXT NOT NULL, target TEXT NOT NULL, is_allowed INTEGER NOT NULL
 );
 """
+# Who logs in by OIDC has no password, and is known by these two; a local user has them empty.
+_FROM_1_TO_2: Final = """
+ALTER TABLE user ADD COLUMN issuer TEXT NOT NULL DEFAULT '';
+ALTER TABLE user ADD COLUMN subject TEXT NOT NULL DEFAULT '';
+CREATE UNIQUE INDEX user_of_provider ON user(issuer, subject) WHERE issuer <> '';
+"""
+_COLUMNS: Final = "name, role, is_disabled, changed_s, issuer"
+# A user counts as long as the configuration lets such users in.
+_COUNTS: Final = "(CASE issuer WHEN '' THEN :has_local ELSE issuer = :issuer END)"
 
 
 class UsersError(Exception):
@@ -70,6 +80,8 @@ class User:
     is_disabled: bool
     changed_s: float
     """Unix time of the last change of password, role or state."""
+    issuer: str = ""
+    """The OIDC provider that says who the user is; empty for a local user, who has a password."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +109,22 @@ class AuditEntry:
 class Users:
     """Every method may be called from any thread; only `add`, `password_is` and `set_password` take long (scrypt).
 
-    `now_s` returns Unix time, because sessions outlive a start of the monitor.
+    `now_s` returns Unix time, because sessions outlive a start of the monitor. `issuer` is the OIDC provider whose
+    users may log in, if there is one. Users whom the configuration no longer lets in have no valid session and no say.
     """
 
-    def __init__(self, path: Path, now_s: Callable[[], float] = time.time, cost: Cost | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        now_s: Callable[[], float] = time.time,
+        cost: Cost | None = None,
+        *,
+        issuer: str = "",
+        has_local: bool = True,
+    ) -> None:
         self._now_s = now_s
+        self._issuer = issuer
+        self._has_local = has_local
         self._cost = cost or Cost()
         self._lock = threading.RLock()
         self._set_up: tuple[str, float] | None = None
@@ -119,20 +142,32 @@ class Users:
 
     def users(self) -> list[User]:
         with self._lock:
-            rows = self._connection.execute("SELECT name, role, is_disabled, changed_s FROM user ORDER BY name")
+            rows = self._connection.execute(f"SELECT {_COLUMNS} FROM user ORDER BY name")
             return [_user(row) for row in rows]
 
+    @property
+    def has_local(self) -> bool:
+        """Whether people with a password may log in."""
+        return self._has_local
+
+    def is_empty(self) -> bool:
+        """Whether nobody is known who may log in."""
+        with self._lock:
+            return not self._connection.execute(f"SELECT 1 FROM user WHERE {_COUNTS}", self._who()).fetchone()
+
     def add(self, name: str, password: str, role: Role) -> None:
-        """Raises UsersError for a name that is taken or not allowed, and for a weak password."""
+        """Raises UsersError for a name that is taken or not allowed, for a weak password, and without local users."""
+        if not self._has_local:
+            raise UsersError("Nobody logs in with a password here: the configuration says local_users: false.")
         self._add(name, password, role, only_as_first=False)
 
     def password_is(self, name: str, password: str) -> User | None:
         """The user if name and password are right and the user is not disabled; needs the same time in every case."""
         with self._lock:
             row = self._connection.execute(
-                "SELECT name, role, is_disabled, changed_s, password FROM user WHERE name = ?", (name,)
+                f"SELECT {_COLUMNS}, password FROM user WHERE name = ? AND issuer = '' AND ?", (name, self._has_local)
             ).fetchone()
-        stored = row[4] if row else self._decoy
+        stored = row[5] if row else self._decoy
         with self._hashing:
             right = matches(password, stored)
         if not right or row is None or row[2]:
@@ -147,14 +182,16 @@ class Users:
         return _user(row)
 
     def set_password(self, name: str, password: str) -> None:
-        """Ends the user's sessions."""
+        """Ends the user's sessions. Raises UsersError for a weak password, and for a user of the provider."""
+        self._refuse_of_provider(name)
         self._refuse_weak(password)
         with self._hashing:
             phc = hashed(password, self._cost)
         self._change(name, "password = ?", phc)
 
     def set_role(self, name: str, role: Role) -> None:
-        """Ends the user's sessions. Raises UsersError if nobody would be admin any more."""
+        """Ends the user's sessions. Raises UsersError if nobody would be admin any more, and for a provider's user."""
+        self._refuse_of_provider(name)
         self._change(name, "role = ?", int(role))
 
     def set_disabled(self, name: str, is_disabled: bool) -> None:
@@ -162,11 +199,51 @@ class Users:
         self._change(name, "is_disabled = ?", int(is_disabled))
 
     def remove(self, name: str) -> None:
-        """Raises UsersError if nobody would be admin any more."""
+        """Raises UsersError if nobody would be admin any more; the provider's users come back with their next login."""
         with self._transaction() as connection:
-            if not connection.execute("DELETE FROM user WHERE name = ?", (name,)).rowcount:
+            removed = connection.execute("DELETE FROM user WHERE name = ? RETURNING issuer", (name,)).fetchall()
+            if not removed:
                 raise UsersError(f"There is no user {name!r}.")
-            self._refuse_without_admin(connection)
+            if not removed[0][0]:
+                self._refuse_without_admin(connection)
+
+    # Users of the OIDC provider
+
+    def of_provider(self, subject: str, wanted_name: str, role: Role) -> User | None:
+        """The user whom the provider knows as `subject`, from now on with `role`; None if an admin disabled the user.
+
+        Who is new gets `wanted_name`, or a name like it if somebody else has it, and keeps it.
+        """
+        with self._transaction() as connection:
+            known = connection.execute(
+                f"SELECT {_COLUMNS} FROM user WHERE issuer = ? AND subject = ?", (self._issuer, subject)
+            ).fetchone()
+            if known is not None and known[2]:
+                return None
+            name = known[0] if known is not None else self._free_name(connection, subject, wanted_name)
+            if known is None:
+                connection.execute(
+                    "INSERT INTO user VALUES (?, '', ?, 0, ?, ?, ?)",
+                    (name, int(role), self._now_s(), self._issuer, subject),
+                )
+            elif known[1] != role:
+                connection.execute(
+                    "UPDATE user SET role = ?, changed_s = ? WHERE name = ?", (int(role), self._now_s(), name)
+                )
+            return _user(connection.execute(f"SELECT {_COLUMNS} FROM user WHERE name = ?", (name,)).fetchone())
+
+    def end_sessions_of(self, subject: str) -> None:
+        """Of a user of the provider who has no role any more."""
+        whose = "user = (SELECT name FROM user WHERE issuer = ? AND subject = ?)"
+        with self._transaction() as connection:
+            connection.execute(f"DELETE FROM session WHERE {whose}", (self._issuer, subject))
+
+    def _free_name(self, connection: sqlite3.Connection, subject: str, wanted: str) -> str:
+        """Never that of another user: who may choose a name at the provider must not look like somebody else."""
+        name = _NOT_OF_A_NAME.sub("_", wanted).lstrip("._@-")[:64] or "oidc"
+        if connection.execute("SELECT 1 FROM user WHERE name = ?", (name,)).fetchone():
+            name = f"{name[:47]}.{_sha256(f'{self._issuer} {subject}')[:16]}"
+        return name
 
     # The first login
 
@@ -176,7 +253,7 @@ class Users:
         Raises UsersError if there are users.
         """
         with self._lock:
-            if self.users():
+            if not self.is_empty():
                 raise UsersError("There are users already: log in, or add one with: highwater monitor user add NAME")
             token = secrets.token_urlsafe(_TOKEN_BYTES)
             self._set_up = (_sha256(token), self._now_s() + SET_UP_S)
@@ -184,7 +261,7 @@ class Users:
 
     def is_set_up_offered(self, token: str) -> bool:
         with self._lock:
-            if self._set_up is None or self.users():
+            if self._set_up is None or not self.is_empty():
                 return False
             digest, deadline_s = self._set_up
             return secrets.compare_digest(_sha256(token), digest) and 0 <= deadline_s - self._now_s() <= SET_UP_S
@@ -217,7 +294,7 @@ class Users:
         is_use: a person did something. A page that reads itself again is no use.
         """
         now_s = self._now_s()
-        found = next(iter(self._sessions(now_s, "AND token_sha256 = ?", _sha256(token))), None)
+        found = next(iter(self._sessions(now_s, "AND token_sha256 = :token", token=_sha256(token))), None)
         if found and is_use and now_s - found.seen_s >= _SEEN_EVERY_S:
             # A full disk must not lock out those who look for its reason.
             with suppress(UsersUnwritableError), self._transaction() as connection:
@@ -259,10 +336,12 @@ class Users:
         with self._hashing:
             phc = hashed(password, self._cost)
         with self._transaction() as connection:
-            if only_as_first and connection.execute("SELECT 1 FROM user").fetchone():
+            if only_as_first and not self.is_empty():
                 raise UsersError("Somebody else has made the first user in the meantime.")
             try:
-                connection.execute("INSERT INTO user VALUES (?, ?, ?, 0, ?)", (name, phc, int(role), self._now_s()))
+                connection.execute(
+                    "INSERT INTO user VALUES (?, ?, ?, 0, ?, '', '')", (name, phc, int(role), self._now_s())
+                )
             except sqlite3.IntegrityError:
                 raise UsersError(f"There is a user {name!r} already.") from None
 
@@ -277,24 +356,32 @@ class Users:
             self._refuse_without_admin(connection)
             connection.execute("DELETE FROM session WHERE user = ?", (name,))
 
-    def _sessions(self, now_s: float, which: str, *values: str) -> list[Session]:
+    def _sessions(self, now_s: float, which: str, **values: str) -> list[Session]:
+        bounds = {"idle": now_s - IDLE_S, "absolute": now_s - ABSOLUTE_S, "soon": now_s + _SEEN_EVERY_S}
         with self._lock:
             rows = self._connection.execute(
-                "SELECT name, role, is_disabled, changed_s, token_sha256, created_s, seen_s, address, agent"
-                " FROM session JOIN user ON user = name WHERE NOT is_disabled AND seen_s > ? AND created_s > ?"
+                f"SELECT {_COLUMNS}, token_sha256, created_s, seen_s, address, agent"
+                " FROM session JOIN user ON user = name WHERE NOT is_disabled AND seen_s > :idle"
                 # A clock that was set back must not make a session live longer.
-                f" AND created_s <= ? AND seen_s <= ? {which}",
-                (now_s - IDLE_S, now_s - ABSOLUTE_S, now_s + _SEEN_EVERY_S, now_s + _SEEN_EVERY_S, *values),
+                f" AND created_s > :absolute AND created_s <= :soon AND seen_s <= :soon AND {_COUNTS} {which}",
+                {**bounds, **self._who(), **values},
             ).fetchall()
-        return [Session(row[4], _user(row[:4]), *row[5:]) for row in rows]
+        return [Session(row[5], _user(row[:5]), *row[6:]) for row in rows]
+
+    def _who(self) -> dict[str, str | int]:
+        return {"issuer": self._issuer, "has_local": int(self._has_local)}
+
+    def _refuse_of_provider(self, name: str) -> None:
+        if any(user.name == name and user.issuer for user in self.users()):
+            raise UsersError(f"{name} logs in by OIDC: the provider has the password, and its claims decide the role.")
 
     def _refuse_weak(self, password: str) -> None:
         if problem := password_problem(password):
             raise UsersError(problem)
 
     def _refuse_without_admin(self, connection: sqlite3.Connection) -> None:
-        admins = "SELECT 1 FROM user WHERE role = ? AND NOT is_disabled"
-        if not connection.execute(admins, (int(Role.ADMIN),)).fetchone():
+        admins = f"SELECT 1 FROM user WHERE role = {int(Role.ADMIN)} AND NOT is_disabled AND {_COUNTS}"
+        if not connection.execute(admins, self._who()).fetchone():
             raise UsersError("Nobody would be admin any more. Make somebody else an admin first.")
 
     @contextmanager
@@ -324,10 +411,7 @@ def _opened(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA foreign_keys = ON")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
-            version = _SCHEMA_VERSION
+        version = _upgraded(connection)
     except (OSError, sqlite3.Error) as error:
         raise UsersError(f"{path}: cannot be used as the file of users: {error}") from error
     if version != _SCHEMA_VERSION:
@@ -336,9 +420,29 @@ def _opened(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _user(row: tuple[str, int, int, float]) -> User:
-    name, role, is_disabled, changed_s, *_ = row
-    return User(name, Role(role), bool(is_disabled), changed_s)
+def _upgraded(connection: sqlite3.Connection) -> int:
+    """Return the version of the schema, after an old one was brought to ours; a newer one is left as it is."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        scripts = (_SCHEMA, _FROM_1_TO_2)[version:]
+        # One by one: `executescript` would end the transaction.
+        for statement in ";".join(scripts).split(";"):
+            connection.execute(statement)
+        if scripts:
+            connection.execute(f"PRAGMA user_version = {_SCHEMA_VERSION}")
+            version = _SCHEMA_VERSION
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return int(version)
+
+
+def _user(row: tuple[str, int, int, float, str]) -> User:
+    name, role, is_disabled, changed_s, issuer, *_ = row
+    return User(name, Role(role), bool(is_disabled), changed_s, issuer)
 
 
 def _sha256(token: str) -> str:

@@ -19,6 +19,7 @@ from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.messages.reading import MessageReader
 from highwater.monitor.model import Snapshot
+from highwater.monitor.oidc.login import CALLBACK_PATH, OidcLogin
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web import (
@@ -30,6 +31,7 @@ from highwater.monitor.web import (
     host_pages,
     login_pages,
     message_pages,
+    oidc_pages,
     user_pages,
     zookeeper_pages,
 )
@@ -88,9 +90,17 @@ ACTION_ROUTES: Final = tuple(
 MESSAGE_ROUTES: Final = (Route(message_pages.PATH, Role.OPERATOR, message_pages.form, message_pages.read),)
 
 
+# Before a login, as /login is: what comes there is checked by the state that the browser got from us.
+OIDC_ROUTES: Final = (
+    Route(login_pages.BEGIN_PATH, None, oidc_pages.begin),
+    Route(CALLBACK_PATH, None, oidc_pages.come_back),
+)
+
+
 def routes_of(site: Site) -> tuple[Route, ...]:
     return (
         *ROUTES,
+        *(OIDC_ROUTES if site.oidc is not None else ()),
         *(ACTION_ROUTES if site.actions is not None else ()),
         *(MESSAGE_ROUTES if site.messages is not None else ()),
     )
@@ -107,6 +117,7 @@ def make_app(
     zookeeper: ZooKeeperReader | None = None,
     actions: Actions | None = None,
     messages: MessageReader | None = None,
+    oidc: OidcLogin | None = None,
     note: Callable[[Event], None] = lambda event: None,
 ) -> Starlette:
     """`view` returns the newest snapshot with its figures, and None before the first one."""
@@ -120,6 +131,7 @@ def make_app(
         zookeeper=zookeeper,
         actions=actions,
         messages=messages,
+        oidc=oidc,
         note=note,
     )
     compile_templates()

@@ -146,9 +146,8 @@ class Guard:
         )
 
     async def _form(self, request: Request, owner: str) -> dict[str, str] | Response:
-        scheme = "https" if self._site.settings.is_tls else "http"
-        own_origin = f"{scheme}://{request.headers.get('host', '')}"
-        problem = request_checks.cross_site_problem(request.headers, own_origin)
+        own = request_checks.own_origin(request.headers.get("host", ""), is_tls=self._site.settings.is_tls)
+        problem = request_checks.cross_site_problem(request.headers, own)
         if problem:
             return _refusal(request.scope, 403, "Refused", problem)
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != request_checks.FORM_TYPE:

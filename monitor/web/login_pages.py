@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote
 
 from starlette.responses import Response
 
 from highwater.common.units import wait_text
-from highwater.monitor.users import Session, UsersError
+from highwater.monitor.users import Session, User, UsersError
 from highwater.monitor.web.pages import redirect, render, set_cookie
+from highwater.monitor.web.request_checks import own_origin, own_path
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.throttle import address_key
 
+BEGIN_PATH: Final = "/oidc/login"
 _WRONG: Final = "The name or the password is wrong, or the account is disabled."
+_NO_PASSWORDS: Final = "Nobody logs in with a password here."
 
 
 def login_form(call: Call) -> Response:
@@ -25,6 +28,8 @@ def login_form(call: Call) -> Response:
 
 def login(call: Call) -> Response:
     name, wanted = call.form.get("name", "")[:200], call.form.get("next", "/")
+    if not call.site.users.has_local:
+        return _login_page(call, wanted, _NO_PASSWORDS, 403)
     wait_s = _wait_s(call, name)
     if wait_s:
         call.site.users.record(name, call.address, "login throttled", is_allowed=False)
@@ -38,9 +43,15 @@ def login(call: Call) -> Response:
     _forget_tries(call, name)
     if call.session is not None:
         call.site.users.end_session(call.session.id)
-    token = call.site.users.open_session(user, call.address, call.agent)
+    response = let_in(call, user, wanted)
     call.site.users.record(user.name, call.address, "login")
-    response = redirect(_own_path(wanted))
+    return response
+
+
+def let_in(call: Call, user: User, wanted: str) -> Response:
+    """With a session of its own, so that a cookie from before the login is worth nothing."""
+    token = call.site.users.open_session(user, call.address, call.agent)
+    response = redirect(own_path(wanted))
     set_cookie(call, response, call.site.settings.session_cookie, token)
     response.delete_cookie(call.site.settings.visitor_cookie, path="/", secure=call.site.settings.is_tls)
     return response
@@ -50,7 +61,8 @@ def logout(call: Call) -> Response:
     session = _session(call)
     call.site.users.end_session(session.id)
     call.site.users.record(session.user.name, call.address, "logout")
-    response = redirect("/login")
+    # The provider has a session of its own, which the page then offers to end.
+    response = redirect("/login?ended=oidc" if session.user.issuer else "/login")
     response.delete_cookie(call.site.settings.session_cookie, path="/", secure=call.site.settings.is_tls)
     return response
 
@@ -124,8 +136,25 @@ def _session(call: Call) -> Session:
 
 
 def _login_page(call: Call, wanted: str, problem: str = "", status: int = 200) -> Response:
-    is_new = not call.site.users.users()
-    return render(call, "login.html.j2", "Log in", status, next=wanted, problem=problem, is_new=is_new)
+    is_new = call.site.users.has_local and call.site.users.is_empty()
+    oidc = call.site.oidc
+    return render(
+        call,
+        "login.html.j2",
+        "Log in",
+        status,
+        next=wanted,
+        problem=problem,
+        is_new=is_new,
+        has_local=call.site.users.has_local,
+        oidc_name="" if oidc is None else oidc.settings.shown_name,
+        oidc_address=f"{BEGIN_PATH}?next={quote(own_path(wanted))}",
+        end_address=oidc.end_address(origin(call)) if oidc is not None and call.query.get("ended") == "oidc" else "",
+    )
+
+
+def origin(call: Call) -> str:
+    return own_origin(call.headers.get("host", ""), is_tls=call.site.settings.is_tls)
 
 
 def _too_many(call: Call, wanted: str, wait_s: float) -> Response:
@@ -148,16 +177,6 @@ def _forget_tries(call: Call, name: str) -> None:
     """Who knows one password may try others from the same address: only this try of the address is taken back."""
     call.site.accounts.forget(name)
     call.site.addresses.take_back(address_key(call.address))
-
-
-def _own_path(wanted: str) -> str:
-    """`wanted` if it is a path of this site: browsers read `//host` and `/\\host` as another host."""
-    try:
-        parts = urlsplit(wanted)
-    except ValueError:
-        return "/"
-    is_own = wanted.startswith("/") and not wanted.startswith("//") and not (parts.scheme or parts.netloc)
-    return wanted if is_own and "\\" not in wanted and wanted.isprintable() else "/"
 
 
 def _is_loopback(address: str) -> bool:

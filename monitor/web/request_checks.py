@@ -6,7 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 from typing import Final
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 LARGEST_FORM_BYTES: Final = 16 * 1024
 _MOST_FIELDS: Final = 50
@@ -23,6 +23,21 @@ def host_name(host: str) -> str:
 def is_our_host(host: str, names: Iterable[str]) -> bool:
     """False for a name that somebody else made point to our address (DNS rebinding)."""
     return host_name(host) in names
+
+
+def own_origin(host: str, *, is_tls: bool) -> str:
+    """Of the monitor as this browser calls it; `host` was checked by `is_our_host`."""
+    return f"{'https' if is_tls else 'http'}://{host}"
+
+
+def own_path(wanted: str) -> str:
+    """`wanted` if it is a path of this site, else `/`: browsers read `//host` and `/\\host` as another host."""
+    try:
+        parts = urlsplit(wanted)
+    except ValueError:
+        return "/"
+    is_own = wanted.startswith("/") and not wanted.startswith("//") and not (parts.scheme or parts.netloc)
+    return wanted if is_own and "\\" not in wanted and wanted.isprintable() else "/"
 
 
 def cross_site_problem(headers: Mapping[str, str], own_origin: str) -> str:

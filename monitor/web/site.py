@@ -14,6 +14,7 @@ from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.messages.reading import MessageReader
 from highwater.monitor.model import Snapshot
+from highwater.monitor.oidc.login import OidcLogin
 from highwater.monitor.state import MonitorState
 from highwater.monitor.users import Users
 from highwater.monitor.web.throttle import ACCOUNT, ADDRESS, Throttle
@@ -72,6 +73,8 @@ class Site:
     """None without the switch: then the routes of actions do not exist."""
     messages: MessageReader | None = None
     """None without the switch: then the route of the message viewer does not exist."""
+    oidc: OidcLogin | None = None
+    """None without a provider: then the routes of its login do not exist."""
     note: Callable[[Event], None] = lambda event: None
     """Writes down what somebody did by the monitor, for the history."""
     accounts: Throttle = field(default_factory=lambda: Throttle(ACCOUNT))

@@ -80,6 +80,7 @@ def _page(call: Call, problem: str = "", status: int = 200) -> Response:
         "Users",
         status,
         users=users.users(),
+        has_local=users.has_local,
         sessions=users.sessions(),
         audit=users.audit(100),
         roles=[role.title for role in Role],

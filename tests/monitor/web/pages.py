@@ -17,6 +17,7 @@ from highwater.monitor.events import Event
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.model import Snapshot
+from highwater.monitor.oidc.login import OidcLogin
 from highwater.monitor.passwords import Cost
 from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
@@ -73,6 +74,8 @@ def web_app(
     view: tuple[Snapshot, Figures] | None = None,
     actions: Any = None,
     messages: Any = None,
+    oidc: Callable[[Clock], OidcLogin] | None = None,
+    has_local: bool = True,
     note: Callable[[Event], None] = lambda event: None,
 ) -> Iterator[Web]:
     """With one user of each role, whose name is the role's. `shape=None`: before the first snapshot.
@@ -81,9 +84,13 @@ def web_app(
     """
     folder.mkdir(exist_ok=True)
     clock = Clock()
+    login = None if oidc is None else oidc(clock)
     users = Users(folder / "users.db", clock, CHEAP)
     for role in Role:
         users.add(role.title, PASSWORD, role)
+    if login is not None:
+        users.close()
+        users = Users(folder / "users.db", clock, CHEAP, issuer=login.settings.issuer, has_local=has_local)
     settings = Settings(monotonic_s=clock, now_ms=lambda: int(clock.now_s * 1000))
     shown = view or (None if shape is None else seen(shape))
     try:
@@ -96,6 +103,7 @@ def web_app(
             zookeeper=zookeeper,
             actions=actions,
             messages=messages,
+            oidc=login,
             note=note,
         )
         yield Web(users, clock, TestClient(app, ORIGIN), settings)

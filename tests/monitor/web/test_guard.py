@@ -11,13 +11,16 @@ import pytest
 from starlette.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
+from highwater.monitor.oidc.login import CALLBACK_PATH, OidcLogin
 from highwater.monitor.users import Role
-from highwater.monitor.web.app import ROUTES
+from highwater.monitor.web.app import OIDC_ROUTES, ROUTES
 from highwater.monitor.web.guard import CALL, accept
 from highwater.monitor.web.routing import Route
-from tests.monitor.web.pages import ORIGIN, Web, form_token, web_app
+from tests.monitor.oidc.provider import SETTINGS, FakeProvider
+from tests.monitor.web.pages import ORIGIN, Clock, Web, form_token, web_app
 
 WHO = (None, *Role)
+EVERY: Final = (*ROUTES, *OIDC_ROUTES)
 ODD_SPELLINGS: Final[dict[str, Callable[[str], str]]] = {
     "two slashes at the start": lambda path: "/" + path,
     "two slashes inside": lambda path: path.replace("/", "//"),
@@ -40,7 +43,10 @@ ODD_SPELLINGS: Final[dict[str, Callable[[str], str]]] = {
 
 @pytest.fixture(scope="module")
 def web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Web]:
-    with web_app(tmp_path_factory.mktemp("web")) as made:
+    def oidc(clock: Clock) -> OidcLogin:
+        return OidcLogin(SETTINGS, clock, clock, FakeProvider(clock))
+
+    with web_app(tmp_path_factory.mktemp("web"), oidc=oidc) as made:
         yield made
 
 
@@ -58,7 +64,7 @@ def ids(route: Route) -> str:
 
 
 @pytest.mark.parametrize("who", WHO, ids=lambda who: who.title if who else "nobody")
-@pytest.mark.parametrize("route", ROUTES, ids=ids)
+@pytest.mark.parametrize("route", EVERY, ids=ids)
 def test_a_page_is_for_those_who_have_its_role(
     web: Web, browsers: dict[Role | None, TestClient], route: Route, who: Role | None
 ) -> None:
@@ -68,7 +74,7 @@ def test_a_page_is_for_those_who_have_its_role(
             assert answer.status_code == 405
         elif may(who, route):
             # Pages of one thing need its name: without it they say that it does not exist.
-            assert answer.status_code in (200, 303, 404) or route.path == "/readyz"
+            assert answer.status_code in (200, 303, 404) or route.path in ("/readyz", CALLBACK_PATH)
             assert "No such page" not in answer.text
             assert "/login" not in answer.headers.get("location", "")
         elif who is None and not route.is_for_programs:
@@ -79,7 +85,7 @@ def test_a_page_is_for_those_who_have_its_role(
 
 
 @pytest.mark.parametrize("who", WHO, ids=lambda who: who.title if who else "nobody")
-@pytest.mark.parametrize("route", ROUTES, ids=ids)
+@pytest.mark.parametrize("route", EVERY, ids=ids)
 def test_a_form_is_for_those_who_have_its_role(
     web: Web, browsers: dict[Role | None, TestClient], route: Route, who: Role | None
 ) -> None:
@@ -100,7 +106,7 @@ def test_a_form_is_for_those_who_have_its_role(
 def test_other_methods_are_refused_everywhere(
     browsers: dict[Role | None, TestClient], who: Role | None, method: str
 ) -> None:
-    for route in ROUTES:
+    for route in EVERY:
         answer = browsers[who].request(method, route.path)
         assert answer.status_code == 405, route.path
         assert answer.headers["allow"] == ", ".join(route.methods)
@@ -111,9 +117,9 @@ def test_other_methods_are_refused_everywhere(
 def test_another_spelling_of_a_path_is_no_page(
     browsers: dict[Role | None, TestClient], who: Role | None, spelling: str
 ) -> None:
-    for route in ROUTES:
+    for route in EVERY:
         odd = ODD_SPELLINGS[spelling](route.path)
-        if odd == route.path or odd.encode() in (each.path.encode() for each in ROUTES):
+        if odd == route.path or odd.encode() in (each.path.encode() for each in EVERY):
             continue
         for method in ("GET", "HEAD", "POST", "OPTIONS"):
             status, body = raw_request(browsers[who], method, odd)
@@ -180,9 +186,9 @@ def test_an_endpoint_takes_no_request_that_the_guard_gave_to_another_route() -> 
 
 
 def test_every_route_that_changes_something_needs_a_login_but_those_before_it() -> None:
-    public = {route.path for route in ROUTES if route.role is None}
+    public = {route.path for route in EVERY if route.role is None}
     files = {"/static/chart.css", "/static/icon.svg", "/static/monitor.css", "/static/monitor.js"}
-    assert public == {"/login", "/setup", "/healthz", "/readyz"} | files
+    assert public == {"/login", "/setup", "/healthz", "/readyz", "/oidc/login", "/oidc/callback"} | files
     assert all(route.role is Role.ADMIN for route in ROUTES if route.path.startswith("/users"))
 
 

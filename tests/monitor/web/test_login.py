@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from highwater.monitor.users import ABSOLUTE_S, IDLE_S, SET_UP_S, Role, Users
 from highwater.monitor.web.app import make_app
-from highwater.monitor.web.login_pages import _own_path
+from highwater.monitor.web.request_checks import own_path
 from highwater.monitor.web.site import Settings, bind_problem
 from tests.monitor.web.pages import CHEAP, ORIGIN, PASSWORD, Clock, Web, form_token, log_in, web_app
 
@@ -41,7 +41,7 @@ def test_a_login_leads_to_the_page_that_was_asked_for(web: Web) -> None:
     ["//evil.example", "https://evil.example", "/\\evil.example", "\\\\evil", "evil", "", "/\t/evil", "/\n/e", "///e"],
 )
 def test_a_login_leads_to_no_other_site(elsewhere: str) -> None:
-    assert _own_path(elsewhere) == "/"
+    assert own_path(elsewhere) == "/"
 
 
 def test_the_cookie_is_for_this_host_and_not_for_scripts(web: Web) -> None:

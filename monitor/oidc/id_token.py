@@ -1,0 +1,117 @@
+"""Who a person is, by an ID token: signature, issuer, receiver, times and nonce."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from highwater.monitor.oidc.refusal import Refusal, provider_fault
+from highwater.monitor.oidc.roles import Claims
+
+CLOCK_SKEW_S: Final = 60
+"""How far the clocks of provider and monitor may differ."""
+OLDEST_S: Final = 600
+"""A token is made when a person comes back from the provider: an older one is of another login."""
+_LONGEST_SUBJECT: Final = 255
+_SMALLEST_RSA_BITS: Final = 2048
+_LONGEST_HEADER_BYTES: Final = 8192  # some providers put their certificates there
+# By algorithm: type and curve of its key. Asymmetric ones alone: with HS256, who has the public key could sign.
+_KEYS: Final[Mapping[str, tuple[str, str]]] = {
+    **{f"{family}{bits}": ("RSA", "") for family in ("RS", "PS") for bits in (256, 384, 512)},
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "Ed25519": ("OKP", "Ed25519"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a token must say to be the answer to this login."""
+
+    issuer: str
+    client_id: str
+    nonce: str
+
+
+class UnknownKey:
+    """The token is of a key that is not in the set: perhaps the provider has a new one since."""
+
+
+def claims_of(
+    token: str, keys: Sequence[Mapping[str, Any]], expected: Expected, now_s: float
+) -> Claims | Refusal | UnknownKey:
+    """The claims of a token that can be believed."""
+    from joserfc import jwk, jws, jwt
+    from joserfc.errors import JoseError
+
+    registry = jws.JWSRegistry(algorithms=list(_KEYS), strict_check_header=False)
+    registry.max_header_length = _LONGEST_HEADER_BYTES
+    try:
+        header = jws.extract_compact(token.encode(), registry=registry).headers()
+    except (JoseError, ValueError, TypeError):
+        return provider_fault("The provider's ID token is no signed JSON Web Token.")
+    algorithm = header.get("alg")
+    if not isinstance(algorithm, str) or algorithm not in _KEYS:
+        return provider_fault(f"The ID token is not signed by one of {', '.join(_KEYS)}, which alone are accepted.")
+    fitting = [key for key in keys if _fits(key, algorithm, header.get("kid"))]
+    if not fitting:
+        return UnknownKey()
+    for each in fitting:
+        try:
+            key = jwk.JWKRegistry.import_key(dict(each))
+            if isinstance(key, jwk.RSAKey) and key.public_key.key_size < _SMALLEST_RSA_BITS:
+                continue
+            claims = jwt.decode(token, key, registry=registry).claims
+        except (JoseError, ValueError, TypeError):
+            continue
+        return _problem(claims, expected, now_s) or claims
+    return provider_fault("The signature of the ID token is not that of the provider.")
+
+
+def _fits(key: Mapping[str, Any], algorithm: str, key_id: Any) -> bool:
+    kind, curve = _KEYS[algorithm]
+    return (
+        key.get("kty") == kind
+        and (not curve or key.get("crv") == curve)
+        and key.get("use", "sig") == "sig"
+        and key.get("alg", algorithm) == algorithm
+        and (key_id is None or key.get("kid") in (None, key_id))
+    )
+
+
+def _problem(claims: Claims, expected: Expected, now_s: float) -> Refusal | None:
+    subject, nonce, party = claims.get("sub"), claims.get("nonce"), claims.get("azp")
+    receivers = claims.get("aud")
+    receivers = [receivers] if isinstance(receivers, str) else receivers
+    if claims.get("iss") != expected.issuer:
+        return provider_fault("The ID token is of another issuer.")
+    if not isinstance(receivers, list) or expected.client_id not in receivers:
+        return provider_fault("The ID token is for another client.")
+    if party not in (None, expected.client_id) or (len(receivers) > 1 and party is None):
+        return provider_fault("The ID token is for several clients, and was not made for this one.")
+    if not isinstance(nonce, str) or not hmac.compare_digest(nonce.encode(), expected.nonce.encode()):
+        return provider_fault("The ID token is the answer to another login.")
+    if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT:
+        return provider_fault("The ID token does not say who the person is.")
+    return _problem_of_times(claims, now_s)
+
+
+def _problem_of_times(claims: Claims, now_s: float) -> Refusal | None:
+    ends, made, begins = _time(claims, "exp"), _time(claims, "iat"), _time(claims, "nbf")
+    if ends is None or made is None or ("nbf" in claims and begins is None):
+        return provider_fault("The ID token does not say when it was made and when it ends.")
+    hint = "compare the clocks of this host and of the provider"
+    if now_s - ends >= CLOCK_SKEW_S or now_s - made > OLDEST_S + CLOCK_SKEW_S:
+        return provider_fault(f"The ID token is too old: {hint}.")
+    if max(made, begins or made) - now_s > CLOCK_SKEW_S:
+        return provider_fault(f"The ID token is of the future: {hint}.")
+    return None
+
+
+def _time(claims: Claims, name: str) -> float | None:
+    """Unix time in seconds; None if there is none."""
+    value = claims.get(name)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 2**53 else None
