@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.common.prometheus_text import COUNTER, GAUGE, Family, page_of
 from highwater.monitor.figures.cluster import Figures
-from highwater.monitor.figures.rows import LagVerdict, Level
+from highwater.monitor.figures.rows import LagVerdict, Level, TransactionVerdict
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 
@@ -29,6 +29,7 @@ def metrics_page(
         families += _cluster(snapshot, figures)
         families += _topics(snapshot, figures, has_partitions)
         families += _groups(snapshot, figures, has_partitions)
+        families += _transactions(figures)
     families += _own(view, state, now_ms)
     return page_of(families)
 
@@ -155,6 +156,17 @@ def _group_partitions(cluster: Mapping[str, str], figures: Figures) -> Iterable[
             member = {"member_host": each.host, "client_id": each.client_id}
             lag_s.add(seconds, **cluster, group=name, topic=each.topic, partition=each.partition, **member)
     return offset, lag, lag_s
+
+
+def _transactions(figures: Figures) -> Iterable[Family]:
+    start = "highwater_monitor_"
+    counts = Family(f"{start}open_transactions", GAUGE, "Transactions open in a partition for long, by verdict.")
+    oldest = Family(f"{start}oldest_transaction_seconds", GAUGE, "Age of the oldest transaction that is open for long.")
+    for verdict in TransactionVerdict:
+        rows = [row for row in figures.transactions if row.verdict is verdict]
+        counts.add(len(rows), verdict=verdict.value)
+        oldest.add(max((row.age_ms / 1000 for row in rows), default=0), verdict=verdict.value)
+    return counts, oldest
 
 
 def _own(view: tuple[Snapshot, Figures] | None, state: MonitorState, now_ms: int) -> Iterable[Family]:

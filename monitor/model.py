@@ -165,16 +165,31 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
-    """An active producer of a partition, from DescribeProducers."""
+class OpenTransaction:
+    """A transaction that is open in a partition, and what its coordinator says of it."""
 
     topic: str
     partition: int
+    start_offset: int
     producer_id: int
     producer_epoch: int
-    last_sequence: int
-    last_timestamp_ms: int
-    transaction_start_offset: int | None = None
+    last_written_ms: int
+    """Unix time of its newest record there, as that record says."""
+    is_known: bool | None
+    """Whether a coordinator has this partition in a transaction of this producer; None if not all of them said so."""
+    transactional_id: str = ""
+    """Empty if no coordinator knows the producer."""
+    coordinator: int | None = None
+    """Node id."""
+    state: str = ""
+    """As Kafka writes it, such as Ongoing or PrepareCommit."""
+    timeout_ms: int | None = None
+    started_ms: int | None = None
+    """Unix time by the coordinator's clock."""
+
+    @property
+    def key(self) -> TopicPartition:
+        return (self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +274,8 @@ class Snapshot:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     reassigning: frozenset[TopicPartition] = frozenset()
+    transactions: tuple[OpenTransaction, ...] = ()
+    """Of partitions whose last stable offset stands still for long, in the order of partition and start offset."""
     hosts: Mapping[str, Host] = field(default_factory=dict)
     """By name, in the order of the configuration."""
     sources: Mapping[str, SourceState] = field(default_factory=dict)

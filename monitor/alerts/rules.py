@@ -11,6 +11,7 @@ from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import BrokerFigures, FindingKind, GroupFigures, Level
 
 _MINUTE_MS: Final = 60_000
+_SEEN_MS: Final = 5 * _MINUTE_MS
 
 Over = Callable[[Figures, str], str | None]
 """Takes the figures and the finding's subject, when the finding is no longer there. Returns the reason to close in one
@@ -71,7 +72,10 @@ def _directory(row: BrokerFigures) -> str | None:
 
 
 def _hangs_no_longer(figures: Figures, subject: str) -> str | None:
-    return None if figures.totals.health.unknown_offsets else "No transaction hangs any longer."
+    # A monitor that was just started has yet to see what stands still.
+    if figures.window_ms < _SEEN_MS or figures.totals.health.unknown_offsets:
+        return None
+    return "It hangs no longer." if subject else "No such transaction is seen any longer."
 
 
 def _writable_again(figures: Figures, subject: str) -> str | None:

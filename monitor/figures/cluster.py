@@ -32,9 +32,10 @@ from highwater.monitor.figures.rows import (
     PartitionFigures,
     TopicFigures,
     Totals,
+    TransactionFigures,
 )
 from highwater.monitor.figures.topics import UNREAD, Context, holdings_of, partition_figures, readings_of, topic_figures
-from highwater.monitor.figures.transactions import hanging
+from highwater.monitor.figures.transactions import hanging, transaction_figures
 from highwater.monitor.model import Snapshot
 
 
@@ -66,6 +67,8 @@ class Figures:
     groups: Mapping[str, GroupFigures]
     group_partitions: Mapping[str, tuple[GroupPartitionFigures, ...]]
     """By group, in the order of topic and partition."""
+    transactions: tuple[TransactionFigures, ...] = ()
+    """Open for long, in the order of partition and start offset."""
     hosts: Mapping[str, HostFigures] = field(default_factory=dict)
     headroom: tuple[Headroom, ...] = ()
     """By broker and resource; empty without hosts and without ceilings."""
@@ -87,12 +90,14 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
     newest = memory.newest
     alive = sum(broker.is_alive for broker in newest.brokers.values())
     default = default_min_isr(newest)
+    undecided = memory.undecided.by_partition
+    transactions = transaction_figures(newest, undecided)
     context = Context(
         memory=memory,
         rate=produced_per_s(memory),
         live_brokers=alive,
         default_min_isr=default,
-        hanging=hanging(memory.undecided, newest),
+        hanging=hanging(transactions, undecided, newest),
         reassigning=newest.reassigning,
     )
     partitions = {name: partition_figures(topic, context) for name, topic in newest.topics.items()}
@@ -109,7 +114,7 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
     brokers = {node_id: broker_figures(broker, memory, tallies) for node_id, broker in newest.brokers.items()}
     totals = _totals(newest, topics, brokers, groups)
     tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
-    found = findings(newest, totals, brokers, topics, groups, tick_ms)
+    found = findings(newest, totals, brokers, topics, groups, transactions, tick_ms)
     level, sentence = verdict(newest, totals, found)
     hosts = {name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()}
     return Figures(
@@ -128,6 +133,7 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
         partitions=partitions,
         groups=groups,
         group_partitions=group_partitions,
+        transactions=transactions,
         hosts=hosts,
         headroom=headroom_of(newest, brokers, partitions, hosts, ceilings),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text, percent_text, plural, wait_text
 from highwater.monitor.figures.brokers import DISK_ERROR_PERCENT, DISK_WARN_PERCENT
 from highwater.monitor.figures.rows import (
@@ -16,6 +17,7 @@ from highwater.monitor.figures.rows import (
     Level,
     TopicFigures,
     Totals,
+    TransactionFigures,
 )
 from highwater.monitor.model import Snapshot, SourceState
 
@@ -42,6 +44,7 @@ def findings(
     brokers: Mapping[int, BrokerFigures],
     topics: Mapping[str, TopicFigures],
     groups: Mapping[str, GroupFigures],
+    transactions: Sequence[TransactionFigures],
     tick_ms: int,
 ) -> tuple[Finding, ...]:
     """Return all findings, the worst first. `tick_ms` is the time since the tick before, 0 in the first one."""
@@ -49,6 +52,7 @@ def findings(
         *_of_sources(snapshot, tick_ms),
         *_of_controller(snapshot),
         *_of_partitions(totals, topics),
+        *_of_transactions(totals, topics, transactions),
         *(finding for row in brokers.values() for finding in _of_broker(snapshot, row)),
         *(finding for row in groups.values() for finding in _of_group(row)),
     ]
@@ -162,12 +166,6 @@ def _of_partitions(totals: Totals, topics: Mapping[str, TopicFigures]) -> Iterat
             "fewer replicas in sync than min.insync.replicas: writes with acks=all are rejected there",
         ),
         (FindingKind.UNDER_REPLICATED, Level.WARN, "under_replicated", "replicas out of sync"),
-        (
-            FindingKind.HANGING_TRANSACTION,
-            Level.WARN,
-            "hanging_transactions",
-            "a hanging transaction: readers of committed data read no further there",
-        ),
     )
     for kind, level, name, what in kinds:
         count: int = getattr(health, name)
@@ -176,6 +174,34 @@ def _of_partitions(totals: Totals, topics: Mapping[str, TopicFigures]) -> Iterat
             verb = "has" if count == 1 else "have"
             sentence = f"{plural(count, 'partition')} {verb} {what} ({_named(where, 'topic')})."
             yield Finding(kind, level, "", sentence, count)
+
+
+def _of_transactions(
+    totals: Totals, topics: Mapping[str, TopicFigures], transactions: Sequence[TransactionFigures]
+) -> Iterator[Finding]:
+    """One for each transaction, however many partitions it is open in, and one for the partitions that name none."""
+    bad = [row for row in transactions if row.verdict.is_bad]
+    by_producer: dict[tuple[int, int], list[TransactionFigures]] = {}
+    for row in bad:
+        by_producer.setdefault((row.producer_id, row.producer_epoch), []).append(row)
+    for (producer_id, epoch), rows in by_producer.items():
+        worst = max(rows, key=lambda row: (row.verdict.rank, len(row.groups), row.age_ms))
+        sentence = worst.sentence
+        if len(rows) > 1:
+            sentence += f" It is open in {plural(len(rows) - 1, 'more partition')}."
+        if worst.command:
+            sentence += f" This ends it in {partition_name(*worst.key)}: {worst.command}"
+        subject = f"transaction of producer {producer_id}, epoch {epoch}"
+        yield Finding(FindingKind.HANGING_TRANSACTION, worst.verdict.level, subject, sentence, worst.age_ms)
+    unnamed = totals.health.hanging_transactions - len({row.key for row in bad})
+    if unnamed > 0:
+        where = [row.name for row in topics.values() if row.health.hanging_transactions]
+        verb = "has" if unnamed == 1 else "have"
+        sentence = (
+            f"{plural(unnamed, 'partition')} {verb} a hanging transaction: readers of committed data read no further "
+            f"there ({_named(where, 'topic')})."
+        )
+        yield Finding(FindingKind.HANGING_TRANSACTION, Level.WARN, "", sentence, unnamed)
 
 
 def _of_broker(snapshot: Snapshot, row: BrokerFigures) -> Iterator[Finding]:

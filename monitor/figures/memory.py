@@ -16,6 +16,7 @@ from typing import Final
 from highwater.common.host_answer import HostAnswer
 from highwater.common.topic_partition import TopicPartition
 from highwater.monitor.model import Broker, Group, Host, Snapshot, Topic
+from highwater.monitor.undecided import UndecidedPartitions
 
 WINDOW_MS: Final = 30 * 60 * 1000
 # Younger ticks are all kept, so that commits of every few seconds are seen; of older ones, one in each minute.
@@ -51,14 +52,6 @@ class Starts:
     offsets: array[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Undecided:
-    """A last stable offset below the end offset, and since when it stands still."""
-
-    stable_offset: int
-    since_ms: int
-
-
 Points = deque[tuple[int, float]]
 """Monotonic milliseconds and values, the oldest first."""
 
@@ -88,7 +81,7 @@ class Memory:
         """By series of a group on a partition, likewise."""
         self.starts: list[Starts] = []
         """The oldest first."""
-        self.undecided: dict[TopicPartition, Undecided] = {}
+        self.undecided = UndecidedPartitions()
         self.usable_bytes: dict[tuple[int, str], Points] = {}
         """By broker and path of the log directory."""
         self.counters: dict[tuple[int, str], Points] = {}
@@ -114,7 +107,7 @@ class Memory:
         if self._newest is not None and snapshot.at_ms < self._newest.at_ms:
             raise ValueError(f"tick {snapshot.number} is older than tick {self._newest.number}")
         self._add_series(snapshot)
-        self._add_undecided(snapshot)
+        self.undecided.add(snapshot.topics, snapshot.at_ms)
         for broker in snapshot.brokers.values():
             self._add_gauges(broker, snapshot.at_ms)
         self._add_memberless(snapshot)
@@ -209,24 +202,6 @@ class Memory:
             if before is not None and before.topic_id and topic.topic_id and before.topic_id != topic.topic_id:
                 for partition in before.partitions:
                     self._serial.by_partition.pop(partition.key, None)
-                    self.undecided.pop(partition.key, None)
-
-    def _add_undecided(self, snapshot: Snapshot) -> None:
-        kept: dict[TopicPartition, Undecided] = {}
-        for topic in snapshot.topics.values():
-            for partition in topic.partitions:
-                stable, end = partition.last_stable_offset, partition.end_offset
-                if stable is not None and end is not None and stable >= end:
-                    continue
-                before = self.undecided.get(partition.key)
-                if stable is None or end is None:
-                    if before is not None:
-                        kept[partition.key] = before
-                elif before is not None and before.stable_offset == stable:
-                    kept[partition.key] = before
-                else:
-                    kept[partition.key] = Undecided(stable, snapshot.at_ms)
-        self.undecided = kept
 
     def _add_gauges(self, broker: Broker, at_ms: int) -> None:
         for directory in broker.directories:

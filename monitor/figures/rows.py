@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from highwater.common.topic_partition import TopicPartition
+
 
 class Level(Enum):
     """How bad something is. The order is that of `rank`."""
@@ -105,7 +107,7 @@ class Health(NamedTuple):
     unknown_offsets: int = 0
     """Their end offset is not known: the leader did not answer, or there is none."""
     hanging_transactions: int = 0
-    """Partitions whose last stable offset has not moved for `transactions.hanging_after_ms`."""
+    """Partitions with a transaction that nobody ends, or that is late: `transactions.hanging`."""
 
 
 class PartitionFigures(NamedTuple):
@@ -130,7 +132,7 @@ class PartitionFigures(NamedTuple):
     undecided_offsets: int | None
     """End offset minus last stable offset: what readers of committed data cannot read yet."""
     hanging_ms: int | None
-    """How long the last stable offset stands still while it is below the end offset; None if it does not hang."""
+    """For how long a transaction that hangs or is late is open there; None if none does."""
 
 
 class TopicFigures(NamedTuple):
@@ -282,6 +284,67 @@ class GroupFigures(NamedTuple):
     level: Level
     sentence: str
     """Of the worst partition, with a count of the others."""
+
+
+class TransactionVerdict(Enum):
+    OPEN = "open"
+    """Within its time: what should end it will."""
+    UNKNOWN = "not known"
+    """Older than a transaction may get, and not all coordinators said whether they know it."""
+    LATE = "late"
+    """Its coordinator knows it, and should have ended it."""
+    HANGING = "hanging"
+    """No coordinator knows it, and it is older than a transaction may get: nobody ends it."""
+
+    rank: int
+    """0 for OPEN to 3 for HANGING."""
+
+    @property
+    def is_bad(self) -> bool:
+        return self in (TransactionVerdict.LATE, TransactionVerdict.HANGING)
+
+    @property
+    def level(self) -> Level:
+        if self is TransactionVerdict.UNKNOWN:
+            return Level.UNKNOWN
+        return Level.WARN if self.is_bad else Level.OK
+
+
+for _rank, _transaction_verdict in enumerate(TransactionVerdict):
+    _transaction_verdict.rank = _rank
+
+
+class TransactionFigures(NamedTuple):
+    """A transaction that is open in a partition for long."""
+
+    topic: str
+    partition: int
+    transactional_id: str
+    """Empty if no coordinator knows its producer."""
+    producer_id: int
+    producer_epoch: int
+    coordinator: int | None
+    """Node id."""
+    state: str
+    """That the coordinator says; empty if it does not know it."""
+    start_offset: int
+    since_ms: int
+    """Unix time: its start by its coordinator, else its last record there, or when the monitor saw it first."""
+    age_ms: int
+    timeout_ms: int | None
+    """Its own; None if no coordinator knows it."""
+    held_up_offsets: int | None
+    """From its first record to the end."""
+    groups: tuple[str, ...]
+    """That stand there."""
+    verdict: TransactionVerdict
+    sentence: str
+    command: str
+    """That ends it; empty unless the verdict is HANGING."""
+
+    @property
+    def key(self) -> TopicPartition:
+        return (self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ class Part(Enum):
     CONFIGS = "kafka settings"
     MOVES = "kafka reassignments"
     CONTROLLER = "kafka controller"
+    TRANSACTIONS = "kafka transactions"
 
 
 _RIGHTS: Final = {

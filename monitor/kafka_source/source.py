@@ -26,8 +26,11 @@ from highwater.monitor.kafka_source.groups import (
 from highwater.monitor.kafka_source.log_dirs import LogDirs, describe_log_dirs
 from highwater.monitor.kafka_source.metadata import BrokerRow, ClusterRow, metadata
 from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST, ListedOffsets, list_offsets, offset_fetch
+from highwater.monitor.kafka_source.open_transactions import OpenTransactions
 from highwater.monitor.kafka_source.parts import Part, PartLife, Tick, now_ms, refusal
+from highwater.monitor.kafka_source.transactions import MOST_PARTITIONS
 from highwater.monitor.model import ConfigValue, Group, Snapshot
+from highwater.monitor.undecided import UndecidedPartitions
 
 Answer = TypeVar("Answer")
 
@@ -37,6 +40,8 @@ _SELDOM: Final = 4
 """In ticks: how often log directories and moves are asked for, and the metadata of a large cluster."""
 _LARGE_TOPICS: Final = 5000
 _CONFIGS_MS: Final = 5 * 60 * 1000
+STANDING_MS: Final = 60 * 1000
+"""A last stable offset that stands still for longer makes the collector ask for the transactions of its partition."""
 _MEMBERLESS: Final = ("Empty", "Dead")
 _RESOURCES_AT_ONCE: Final = 500
 """A broker works at a request for settings without a break."""
@@ -46,7 +51,9 @@ _NOTHING: Final = ClusterRow("", -1, [], [])
 class KafkaSource:
     """One cluster. Belongs to one event loop."""
 
-    def __init__(self, cluster: str, settings: ClientSettings, tick_s: float = 15.0) -> None:
+    def __init__(
+        self, cluster: str, settings: ClientSettings, tick_s: float = 15.0, standing_ms: int = STANDING_MS
+    ) -> None:
         self._cluster = cluster
         self._tick_s = tick_s
         self._timeout_s = tick_s / _BROKER_SHARE
@@ -66,6 +73,9 @@ class KafkaSource:
         self._quorum: Quorum | None = None
         self._failed: frozenset[int] = frozenset()
         self._groups: dict[str, Group] = {}
+        self._standing_ms = standing_ms
+        self._undecided = UndecidedPartitions()
+        self._transactions = OpenTransactions()
 
     async def snapshot(self, number: int) -> Snapshot:
         """Ask the cluster. What it does not say is None, with the reason in the states of the sources."""
@@ -195,7 +205,7 @@ class KafkaSource:
         return None if ends is None else LeaderOffsets(at_ms, ends, starts or {}, stable or {})
 
     async def _ask_the_rest(self, tick: Tick, is_seldom: bool) -> None:
-        asked: list[Awaitable[None]] = []
+        asked: list[Awaitable[None]] = [self._ask_transactions(tick, is_seldom)]
         if is_seldom:
             asked += [self._ask_log_dirs(tick, node_id) for node_id in self._alive]
             asked += [self._ask_moves(tick), self._ask_quorum(tick)]
@@ -219,6 +229,15 @@ class KafkaSource:
             tick.fail(Part.MOVES, f"the controller does not list moves: {refusal(found.error_code, found.message)}")
         elif found is not None:
             self._moving = found.partitions
+
+    async def _ask_transactions(self, tick: Tick, is_seldom: bool) -> None:
+        """By the offsets of the tick before: a partition that stands still for a minute can wait for one more tick."""
+        assert self._metadata is not None
+        standing = self._undecided.standing_since(tick.at_ms - self._standing_ms, MOST_PARTITIONS)
+        if not standing:
+            self._transactions.forget(self._lives)
+        elif is_seldom or not self._transactions.asked.issuperset(standing):
+            await self._transactions.ask(tick, self._metadata, self._alive, standing)
 
     async def _ask_quorum(self, tick: Tick) -> None:
         """Only of clusters without ZooKeeper: Metadata of the others names the controller."""
@@ -282,6 +301,8 @@ class KafkaSource:
         for (kind, name), config in self._configs.items():
             configs[kind][name] = config
         controller = cluster.controller if self._quorum is None else self._quorum.leader
+        topics = assembling.topics_of(cluster, offsets, self._replicas, configs[TOPIC])
+        self._undecided.add(topics, tick.at_ms)
         return Snapshot(
             cluster=self._cluster,
             number=number,
@@ -291,9 +312,10 @@ class KafkaSource:
             controller=controller if controller is not None and controller >= 0 else None,
             controller_epoch=None if self._quorum is None else self._quorum.epoch,
             brokers=assembling.brokers_of(self._known, self._alive, tick.failed, self._log_dirs, configs[BROKER]),
-            topics=assembling.topics_of(cluster, offsets, self._replicas, configs[TOPIC]),
+            topics=topics,
             groups=self._groups,
             reassigning=self._moving,
+            transactions=self._transactions.found,
             sources=tick.states(self._lives),
         )
 

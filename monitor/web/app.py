@@ -53,6 +53,7 @@ ROUTES: Final = (
     Route("/broker", Role.VIEWER, cluster_pages.broker),
     Route("/topics", Role.VIEWER, cluster_pages.topics),
     Route("/topic", Role.VIEWER, cluster_pages.topic),
+    Route("/transactions", Role.VIEWER, cluster_pages.transactions),
     Route("/groups", Role.VIEWER, cluster_pages.groups),
     Route("/group", Role.VIEWER, cluster_pages.group),
     Route("/hosts", Role.VIEWER, host_pages.hosts),

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from highwater.monitor.figures.distribution import FORMULAS
 from highwater.monitor.figures.headroom import least_of
 from highwater.monitor.figures.rows import Level
+from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
 from highwater.monitor.web import action_pages, commands, history_charts, message_pages
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
@@ -28,9 +29,11 @@ from highwater.monitor.web.topic_tables import (
     partitions_table,
     topics_table,
 )
+from highwater.monitor.web.transaction_tables import commands_of, topic_transactions_table, transactions_table
 
 _MOST_MATRIX_CELLS: Final = 3000
 _WORST: Final = 5
+_TRANSACTIONS: Final = Part.TRANSACTIONS.value
 
 
 @of_cluster("/")
@@ -64,6 +67,22 @@ def brokers(call: Call, seen: Seen) -> Response:
 @of_cluster("/topics")
 def topics(call: Call, seen: Seen) -> Response:
     return _table_page(call, seen, topics_table(seen.figures), "/topics")
+
+
+@of_cluster("/transactions")
+def transactions(call: Call, seen: Seen) -> Response:
+    view = arrange(transactions_table(seen.figures), call.query)
+    source = seen.snapshot.sources.get(_TRANSACTIONS)
+    return render_cluster(
+        call,
+        seen,
+        "transactions.html.j2",
+        "Open transactions",
+        "/transactions",
+        view=view,
+        commands=commands_of(view.shown),
+        problem=source.error.rstrip(".") if source is not None else "",
+    )
 
 
 @of_cluster("/groups")
@@ -133,6 +152,7 @@ def topic(call: Call, seen: Seen) -> Response:
         partitions=arrange(partitions_table(found, seen.figures), call.query, "partitions."),
         config=arrange(config, call.query, "config."),
         groups=arrange(topic_groups_table(name, seen.figures), call.query, "groups."),
+        transactions=arrange(topic_transactions_table(name, seen.figures), call.query, "transactions."),
         commands=commands.of_topic(call.site.settings.bootstrap, name),
         actions=action_pages.of_topic(call, name),
         messages=message_pages.address_of(call, name),

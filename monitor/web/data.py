@@ -26,6 +26,7 @@ from highwater.monitor.web.pages import Seen, of_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Table, arrange, as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table, partitions_table, topics_table
+from highwater.monitor.web.transaction_tables import topic_transactions_table, transactions_table
 from highwater.monitor.web.zookeeper_tables import servers_table
 
 Maker = Callable[[Call, Seen], Table[Any] | None]
@@ -46,6 +47,11 @@ def _topic_config(call: Call, seen: Seen) -> Table[Any] | None:
 def _topic_groups(call: Call, seen: Seen) -> Table[Any] | None:
     name = call.query.get("name", "")
     return topic_groups_table(name, seen.figures) if name in seen.snapshot.topics else None
+
+
+def _topic_transactions(call: Call, seen: Seen) -> Table[Any] | None:
+    name = call.query.get("name", "")
+    return topic_transactions_table(name, seen.figures) if name in seen.snapshot.topics else None
 
 
 def _group_partitions(call: Call, seen: Seen) -> Table[Any] | None:
@@ -106,6 +112,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "topic/config": _topic_config,
     "topic/groups": _topic_groups,
     "topic/partitions": _partitions,
+    "topic/transactions": _topic_transactions,
     "headroom": lambda call, seen: headroom_table(seen),
     "host/brokers": _host_rows(host_brokers_table),
     "host/directories": _host_answer(host_directories_table),
@@ -113,6 +120,7 @@ TABLES: Final[Mapping[str, Maker]] = {
     "host/drift": _host_answer(host_drift_table),
     "hosts": lambda call, seen: hosts_table(seen),
     "topics": lambda call, seen: topics_table(seen.figures),
+    "transactions": lambda call, seen: transactions_table(seen.figures),
     "zookeeper/servers": lambda call, seen: servers_table(seen.snapshot),
 }
 

@@ -21,6 +21,7 @@ from highwater.monitor.model import (
     GroupState,
     LogDirectory,
     Member,
+    OpenTransaction,
     Partition,
     Snapshot,
     SourceState,
@@ -120,6 +121,46 @@ def group(
     )
 
 
+def open_transaction(
+    topic: str = "orders",
+    number: int = 0,
+    *,
+    start: int = 500,
+    producer: int = 4711,
+    written_ms: int = UNIX_START_MS,
+    known: bool | None = False,
+    name: str = "",
+    state: str = "",
+    timeout_ms: int | None = None,
+    started_ms: int | None = None,
+) -> OpenTransaction:
+    """One that no coordinator knows, unless `known` says otherwise."""
+    coordinator = 2 if name else None
+    return OpenTransaction(
+        topic, number, start, producer, 3, written_ms, known, name, coordinator, state, timeout_ms, started_ms
+    )
+
+
+def with_transactions(one: Snapshot) -> Snapshot:
+    """Open for an hour in some partitions, with hostile names; each second one is known to its coordinator."""
+    partitions = [each for topic in one.topics.values() for each in topic.partitions]
+    made = [
+        open_transaction(
+            *each.key,
+            start=each.last_stable_offset or 0,
+            producer=4711 + number,
+            written_ms=one.taken_at_ms - 3_600_000,
+            known=bool(number % 2),
+            name=HOSTILE_NAMES[number],
+            state="PrepareCommit",
+            timeout_ms=60_000,
+            started_ms=one.taken_at_ms - 3_600_000 if number % 2 else None,
+        )
+        for number, each in enumerate(partitions[: len(HOSTILE_NAMES)])
+    ]
+    return replace(one, transactions=tuple(made))
+
+
 def snapshot(
     *,
     number: int = 0,
@@ -127,6 +168,7 @@ def snapshot(
     brokers: Iterable[Broker] | int = 3,
     topics: Iterable[Topic] = (),
     groups: Iterable[Group] = (),
+    transactions: Iterable[OpenTransaction] = (),
     controller: int | None = 0,
     error: str = "",
 ) -> Snapshot:
@@ -144,6 +186,7 @@ def snapshot(
         brokers={node.node_id: node for node in nodes},
         topics={one.name: one for one in topics},
         groups={one.name: one for one in groups},
+        transactions=tuple(transactions),
         sources={
             "kafka": SourceState(
                 "kafka", UNIX_START_MS + at, error, requests=12, received_bytes=9_000, duration_ms=80.0

@@ -96,8 +96,8 @@ class FakeCluster:
 
 
 @contextmanager
-def fake_cluster(count: int = 2) -> Iterator[FakeCluster]:
-    cluster = FakeCluster()
+def fake_cluster(count: int = 2, made: FakeCluster | None = None) -> Iterator[FakeCluster]:
+    cluster = made or FakeCluster()
     with ExitStack() as stack:
         for node_id in range(count):
 

@@ -23,7 +23,7 @@ from highwater.monitor.users import Role, Users
 from highwater.monitor.web.app import make_app
 from highwater.monitor.web.site import Settings, ZooKeeperReader
 from tests.monitor.agents import with_hostile_host, with_hosts
-from tests.monitor.clusters import HOSTILE_NAMES, SMALL, UNIX_START_MS, Shape, window
+from tests.monitor.clusters import HOSTILE_NAMES, SMALL, UNIX_START_MS, Shape, window, with_transactions
 
 PASSWORD = "correct horse battery"  # noqa: S105 - of tests
 CHEAP = Cost(log2_n=4, r=8, p=1)
@@ -56,11 +56,12 @@ class Web:
 
 
 def seen(shape: Shape) -> tuple[Snapshot, Figures]:
-    """With three hosts, whose names are odd in a hostile shape."""
+    """With three hosts, whose names are odd in a hostile shape, which has open transactions too."""
     names = ("h1", "h2", HOSTILE_NAMES[0]) if shape.hostile else ("h1", "h2", "h3")
     snapshots = with_hosts(window(shape), *names)
     if shape.hostile:
         snapshots = with_hostile_host(snapshots, HOSTILE_NAMES[0])
+        snapshots[-1] = with_transactions(snapshots[-1])
     return snapshots[-1], derive(snapshots)
 
 
