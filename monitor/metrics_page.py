@@ -9,6 +9,7 @@ from typing import Final
 from highwater.common.prometheus_text import COUNTER, GAUGE, Family, page_of
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import LagVerdict, Level, TransactionVerdict
+from highwater.monitor.host_metrics import headroom_families, host_families
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
 
@@ -30,6 +31,8 @@ def metrics_page(
         families += _topics(snapshot, figures, has_partitions)
         families += _groups(snapshot, figures, has_partitions)
         families += _transactions(figures)
+        families += host_families(snapshot, figures)
+        families += headroom_families(figures.headroom)
     families += _own(view, state, now_ms)
     return page_of(families)
 

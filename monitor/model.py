@@ -16,6 +16,8 @@ from highwater.common.host_answer import HostAnswer
 from highwater.common.topic_partition import TopicPartition
 
 NO_LEADER: Final = -1
+HOST_SOURCE: Final = "host "
+"""Before the name of a host, in the name of its source."""
 
 
 @dataclass(frozen=True, slots=True)

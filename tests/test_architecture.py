@@ -151,6 +151,7 @@ SANS_IO = (
     "monitor/alerts/saving.py",
     "monitor/figures",
     "monitor/history/kinds.py",
+    "monitor/host_metrics.py",
     "monitor/host_source/joining.py",
     "monitor/history/rows.py",
     "monitor/history/tick.py",

@@ -8,6 +8,7 @@ from typing import Final
 
 from highwater.common.units import percent_text
 from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.hosts import HostFigures
 from highwater.monitor.figures.rows import BrokerFigures, FindingKind, GroupFigures, Level
 
 _MINUTE_MS: Final = 60_000
@@ -58,6 +59,38 @@ def _broker(figures: Figures, subject: str) -> BrokerFigures | None:
     # A log directory's subject is `broker 3 /var/lib/log`.
     number = subject.removeprefix("broker ").partition(" ")[0]
     return figures.brokers.get(int(number)) if number.isdecimal() else None
+
+
+def _of_host(sentence: Callable[[HostFigures], str | None]) -> Over:
+    def over(figures: Figures, subject: str) -> str | None:
+        row = figures.hosts.get(subject.removeprefix("host "))
+        return "The host is no longer in the configuration." if row is None else sentence(row)
+
+    return over
+
+
+def _as_tuned(row: HostFigures) -> str | None:
+    if row.drifted is None:
+        return None
+    return "All settings are as applied again." if row.is_tuned else "No profile is applied on it any more."
+
+
+def _headroom(figures: Figures, subject: str) -> str | None:
+    broker = _broker(figures, subject)
+    if broker is None:
+        return "The broker is no longer part of the cluster."
+    resource = subject.removeprefix(f"broker {broker.node_id} ")
+    rows = [row for row in figures.headroom if (row.broker_id, row.resource) == (broker.node_id, resource)]
+    if not figures.headroom:
+        return "Neither hosts nor ceilings are in the configuration."
+    for row in rows:
+        if row.stale:
+            return f"The figure is grey now: {row.sentence}."
+        if row.ratio is not None:
+            return f"{row.sentence}."
+        if row.demand is not None:
+            return f"There is no figure any more: {row.sentence}."
+    return None
 
 
 def _disk(row: BrokerFigures) -> str | None:
@@ -120,6 +153,11 @@ RULES: Final[Mapping[FindingKind, Rule]] = {
         Rule(FindingKind.HANGING_TRANSACTION, _MINUTE_MS, 2 * _MINUTE_MS, _hangs_no_longer),
         # A restart of one broker after the other makes replicas fall behind and catch up.
         Rule(FindingKind.UNDER_REPLICATED, 5 * _MINUTE_MS, 2 * _MINUTE_MS, _nothing("All replicas are in sync again.")),
+        # A burst is no lack of headroom.
+        Rule(FindingKind.HEADROOM_LOW, 5 * _MINUTE_MS, 10 * _MINUTE_MS, _headroom),
+        # While settings are applied, some of them are as they were before.
+        Rule(FindingKind.TUNING_DRIFT, 2 * _MINUTE_MS, _MINUTE_MS, _of_host(_as_tuned)),
+        Rule(FindingKind.HOST_SILENT, _MINUTE_MS, _MINUTE_MS, _of_host(lambda row: "It answers again.")),
         Rule(FindingKind.SOURCE_SILENT, _MINUTE_MS, _MINUTE_MS, _nothing("It answers again.")),
     )
 }

@@ -18,6 +18,7 @@ from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
 from highwater.monitor.figures.headroom import Headroom, headroom_of
 from highwater.monitor.figures.health import HealthCount, default_min_isr
+from highwater.monitor.figures.host_findings import findings_of_headroom, findings_of_hosts
 from highwater.monitor.figures.hosts import HostFigures, host_figures
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.figures.rates import consumed_per_s, produced_per_s
@@ -114,9 +115,11 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
     brokers = {node_id: broker_figures(broker, memory, tallies) for node_id, broker in newest.brokers.items()}
     totals = _totals(newest, topics, brokers, groups)
     tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
-    found = findings(newest, totals, brokers, topics, groups, transactions, tick_ms)
-    level, sentence = verdict(newest, totals, found)
     hosts = {name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()}
+    left = headroom_of(newest, brokers, partitions, hosts, ceilings)
+    of_hosts = (*findings_of_hosts(newest), *findings_of_headroom(left))
+    found = findings(newest, totals, brokers, topics, groups, transactions, tick_ms, of_hosts)
+    level, sentence = verdict(newest, totals, found)
     return Figures(
         cluster=newest.cluster,
         number=newest.number,
@@ -135,7 +138,7 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
         group_partitions=group_partitions,
         transactions=transactions,
         hosts=hosts,
-        headroom=headroom_of(newest, brokers, partitions, hosts, ceilings),
+        headroom=left,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from highwater.common.topic_partition import partition_name
@@ -19,7 +19,7 @@ from highwater.monitor.figures.rows import (
     Totals,
     TransactionFigures,
 )
-from highwater.monitor.model import Snapshot, SourceState
+from highwater.monitor.model import HOST_SOURCE, Snapshot, SourceState
 
 # Closing needs more than opening, so that a value at the limit does not open and close an alert again and again.
 DISK_NEAR_PERCENT: Final = 17.0
@@ -46,6 +46,7 @@ def findings(
     groups: Mapping[str, GroupFigures],
     transactions: Sequence[TransactionFigures],
     tick_ms: int,
+    of_hosts: Iterable[Finding] = (),
 ) -> tuple[Finding, ...]:
     """Return all findings, the worst first. `tick_ms` is the time since the tick before, 0 in the first one."""
     found = [
@@ -55,6 +56,7 @@ def findings(
         *_of_transactions(totals, topics, transactions),
         *(finding for row in brokers.values() for finding in _of_broker(snapshot, row)),
         *(finding for row in groups.values() for finding in _of_group(row)),
+        *of_hosts,
     ]
     return tuple(sorted(found, key=_badness))
 
@@ -116,13 +118,18 @@ def _of_sources(snapshot: Snapshot, tick_ms: int) -> Iterator[Finding]:
         if not _is_silent(snapshot, source, tick_ms):
             continue
         level = Level.ERROR if source.name == KAFKA else Level.WARN
+        is_host = source.name.removeprefix(HOST_SOURCE) in snapshot.hosts
+        what = f"H{source.name[1:]}" if is_host else f"Source {source.name}"
         if source.as_of_ms is None:
             since = "It has never answered, so nothing of it is known."
         else:
             age = wait_text(max(0, snapshot.taken_at_ms - source.as_of_ms) / 1000)
             since = f"What is shown of it is {age} old."
-        sentence = f"Source {source.name} does not answer: {_clause(source.error)} {since}"
-        yield Finding(FindingKind.SOURCE_SILENT, level, f"source {source.name}", sentence)
+        sentence = f"{what} does not answer: {_clause(source.error)} {since}"
+        kind, subject = (
+            (FindingKind.HOST_SILENT, source.name) if is_host else (FindingKind.SOURCE_SILENT, f"source {source.name}")
+        )
+        yield Finding(kind, level, subject, sentence)
 
 
 def _is_silent(snapshot: Snapshot, source: SourceState, tick_ms: int) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from highwater.common.host_answer import BrokerProcess, HostAnswer
+from highwater.common.host_answer import BrokerProcess, HostAnswer, Tuning
 from highwater.common.units import percent_text, plural, wait_text
 from highwater.monitor.figures.memory import BYTES_IN, BYTES_OUT
 from highwater.monitor.figures.rows import Level
@@ -55,6 +55,8 @@ class HostFigures:
     is_tuned: bool | None
     """All that was applied is as it was applied; None if nothing is applied, or it is not known."""
     brokers: tuple[int, ...]
+    drifted: int | None = None
+    """Settings that are not as they were applied; None if that is not known now."""
     cpu_ratio: float | None = None
     """Of all CPUs, of the last minute."""
     steal_ratio: float | None = None
@@ -101,6 +103,7 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
         sentence=sentence,
         is_tuned=None if answer.tuning is None or not answer.tuning.profile else not answer.tuning.drift,
         brokers=host.brokers,
+        drifted=None if answer.tuning is None or is_old(host, snapshot.taken_at_ms) else len(answer.tuning.drift),
         cpu_ratio=_share(first, answer, lambda one: one.cpu.busy_s),
         steal_ratio=_share(first, answer, lambda one: one.cpu.steal_s),
         io_wait_ratio=_per_s(first, answer, lambda one: one.pressure_s.get("io_some")),
@@ -124,6 +127,18 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
     )
 
 
+def is_old(host: Host, taken_at_ms: int) -> bool:
+    """It has not answered for so long that what it said is no answer to how it is now."""
+    return bool(host.error) and taken_at_ms - (host.as_of_ms or 0) > _OLD_AFTER_MS
+
+
+def drift_sentence(tuning: Tuning) -> str:
+    """The first setting that is not as applied and how many more there are, without a full stop."""
+    more = len(tuning.drift) - 1
+    rest = f"; {plural(more, 'more setting')} {'is' if more == 1 else 'are'} not as applied" if more else ""
+    return f"{tuning.drift[0].sentence}{rest}"
+
+
 def verdict(rows: Sequence[HostFigures]) -> tuple[Level, str]:
     """The level and the sentence of all hosts together, the worst named first. Raises ValueError without a row."""
     level = max((row.level for row in rows), key=lambda each: each.rank)
@@ -144,14 +159,12 @@ def _tuned(rows: Sequence[HostFigures]) -> str:
 
 
 def _judge(host: Host, answer: HostAnswer, unwritten_ratio: float | None, snapshot: Snapshot) -> tuple[Level, str]:
-    age_ms = snapshot.taken_at_ms - (host.as_of_ms or 0)
-    if host.error and age_ms > _OLD_AFTER_MS:
+    if is_old(host, snapshot.taken_at_ms):
+        age_ms = snapshot.taken_at_ms - (host.as_of_ms or 0)
         return Level.UNKNOWN, f"What is shown is {wait_text(age_ms / 1000)} old: {host.error}."
     tuning = answer.tuning
     if tuning is not None and tuning.drift:
-        more = len(tuning.drift) - 1
-        rest = f"; {plural(more, 'more setting')} {'is' if more == 1 else 'are'} not as applied" if more else ""
-        return Level.WARN, f"{tuning.drift[0].sentence}{rest}."
+        return Level.WARN, f"{drift_sentence(tuning)}."
     if tuning is not None and tuning.interrupted:
         return Level.WARN, f"A change of its tuning was interrupted: {tuning.interrupted}."
     if unwritten_ratio is not None and unwritten_ratio >= UNWRITTEN_WARN_RATIO:

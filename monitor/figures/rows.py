@@ -47,6 +47,11 @@ class FindingKind(Enum):
     LAG = "lag"
     HANGING_TRANSACTION = "hanging-transaction"
     UNDER_REPLICATED = "under-replicated"
+    HEADROOM_LOW = "headroom-low"
+    """A broker nears what was measured to be possible on such a host."""
+    TUNING_DRIFT = "tuning-drift"
+    """A host is no longer tuned as it was."""
+    HOST_SILENT = "host-silent"
     SOURCE_SILENT = "source-silent"
 
 

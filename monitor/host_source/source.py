@@ -12,13 +12,12 @@ from highwater.common.host_answer import AnswerError, HostAnswer, parse_answer
 from highwater.monitor.host_source.asking import AskError, ask
 from highwater.monitor.host_source.joining import with_hosts
 from highwater.monitor.host_source.settings import HostSettings
-from highwater.monitor.model import Host, Snapshot, SourceState
+from highwater.monitor.model import HOST_SOURCE, Host, Snapshot, SourceState
 from highwater.monitor.serving import Source
 
 LONGEST_S: Final = 10.0
 _FIRST_WAIT_S: Final = 1.0
 """The first snapshot waits so long for hosts, so that its page has them."""
-_SOURCE: Final = "host "
 
 
 @dataclass(slots=True)
@@ -92,7 +91,7 @@ class WithHosts:
                     wanted_brokers=settings.brokers,
                 )
             )
-            name = _SOURCE + settings.name
+            name = HOST_SOURCE + settings.name
             sources[name] = SourceState(
                 name, each.as_of_ms, each.error, each.requests, each.received_bytes, each.duration_ms
             )

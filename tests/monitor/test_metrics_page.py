@@ -7,11 +7,16 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from highwater.monitor.figures.cluster import derive
+from highwater.common.ceilings import PRODUCE
+from highwater.monitor.figures.cluster import Figures, derive
+from highwater.monitor.figures.headroom import CPU, Headroom
 from highwater.monitor.history.writer import HistoryState
 from highwater.monitor.metrics_page import metrics_page
+from highwater.monitor.model import Snapshot
 from highwater.monitor.state import Cost, MonitorState
 from tests.monitor import clusters
+from tests.monitor.agents import DRIFT, TUNING, with_hosts
+from tests.monitor.figures.test_headroom import MEASURED
 from tests.promtool import promtool
 
 STATE = MonitorState(
@@ -89,4 +94,56 @@ def test_promtool_takes_the_page() -> None:
     complaints = [
         line for line in (done.stdout + done.stderr).splitlines() if not line.startswith(GIVEN_NAMES) and line.strip()
     ]
+    assert complaints == []
+
+
+def host_view() -> tuple[Snapshot, Figures]:
+    hosts = with_hosts(clusters.window(), "h1", "h2", "h3", tuning=replace(TUNING, drift=(DRIFT,)))
+    silent = replace(hosts[-1].hosts["h3"], error="refused", as_of_ms=hosts[-1].taken_at_ms - 300_000)
+    hosts[-1] = replace(hosts[-1], hosts={**hosts[-1].hosts, "h3": silent})
+    return hosts[-1], derive(hosts, [MEASURED])
+
+
+def test_hosts_and_headroom_are_those_of_the_pages() -> None:
+    snapshot, figures = host_view()
+    found = samples(metrics_page((snapshot, figures), STATE, snapshot.taken_at_ms))
+
+    def value(name: str, **labels: object) -> float | None:
+        return found.get((f"highwater_monitor_{name}", frozenset((key, str(each)) for key, each in labels.items())))
+
+    assert [value("host_up", host=name) for name in ("h1", "h2", "h3")] == [1, 1, 0]
+    row = figures.hosts["h1"]
+    assert value("host_as_tuned", host="h1") == 0
+    assert value("host_drifted_settings", host="h1") == 1
+    assert value("host_cpu_ratio", host="h1") == row.cpu_ratio == 0.5
+    assert value("host_disk_busy_ratio", host="h1", device="sda") == row.busiest_disk_ratio
+    assert value("host_broker", host="h1", broker=0) == 1
+    answer = snapshot.hosts["h1"].answer
+    assert answer is not None
+    assert value("host_network_sent_bytes_total", host="h1") == answer.network.sent_bytes
+    assert value("host_cpu_seconds_total", host="h1") == answer.cpu.busy_s
+    assert value("broker_cache_served_ratio", host="h1", broker=0) == row.processes[0].cache_served_ratio
+    of_h3 = {name for name, labels in found if ("host", "h3") in labels}
+    assert of_h3 == {"highwater_monitor_host_up"}
+    headroom = {(each.broker_id, each.resource): each for each in figures.headroom}
+    assert value("headroom_ratio", broker=0, resource=CPU) == headroom[0, CPU].ratio == 0.5
+    assert value("headroom_stale", broker=0, resource=CPU) == 0
+    assert value("ceiling_bytes_per_second", broker=0, resource=PRODUCE) == 200e6
+    assert value("demand_bytes_per_second", broker=0, resource=CPU) is None
+
+
+def test_a_grey_figure_has_no_ratio() -> None:
+    snapshot, figures = host_view()
+    grey = Headroom(1, PRODUCE, 0.1, 1.0, 2.0, stale=("another kernel",))
+    found = samples(metrics_page((snapshot, replace(figures, headroom=(grey,))), STATE, snapshot.taken_at_ms))
+    names = {name for name, labels in found if ("resource", PRODUCE) in labels}
+    assert "highwater_monitor_headroom_ratio" not in names
+    assert "highwater_monitor_headroom_stale" in names
+
+
+def test_promtool_takes_the_series_of_hosts() -> None:
+    snapshot, figures = host_view()
+    text = metrics_page((snapshot, figures), STATE, snapshot.taken_at_ms)
+    done = promtool("check", "metrics", given=text)
+    complaints = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("highwater_")]
     assert complaints == []

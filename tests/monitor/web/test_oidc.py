@@ -69,7 +69,7 @@ def is_logged_in(browser: TestClient) -> bool:
 
 
 def sentence(answer: httpx2.Response) -> str:
-    found = re.search(r'<p role="alert">(.*?)</p>', answer.text)
+    found = re.search(r'<p class="lead" role="alert">(.*?)</p>', answer.text)
     assert found, answer.text
     return found[1]
 
