@@ -1,6 +1,7 @@
 """Times pages of a whole monitor process over a made-up large cluster, and its memory, while it ticks.
 
     python -m highwater.bench.development.monitor_process --ticks 130 [--tick-s 15] [--topics N] [--partitions N]
+    python -m highwater.bench.development.monitor_process --figures 7 [--before FOLDER]
 
 A process of its own serves as `monitor serve` does: login, history in SQLite, alerts, /metrics. Its snapshots are made
 up, which stands for the work with the answers of brokers. 120 ticks of 15 seconds fill the half hour that figures
@@ -8,7 +9,11 @@ remember. With `--tick-s 1` a tick begins as soon as the one before is over: eve
 and the history falls behind. One reader asks for one page after the other over HTTP.
 
 Printed are median and 99th percentile of each page, the time of a tick, and the memory of the process. Exit status 1: a
-page takes 200 ms or longer at the 99th percentile, or the process has more than 500 MiB at the end.
+page takes 200 ms or longer at the 99th percentile, or the process had 500 MiB or more at any time.
+
+`--figures` is about the CPU time of the figures alone, after half an hour of ticks. `--before` names a checkout of
+another version (`git worktree add`) that has this benchmark too: the versions take turns, tick by tick. Exit status 1:
+the figures of a tick take one second or longer in the median.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ import sys
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -36,14 +41,19 @@ from rich.console import Console
 from rich.table import Table
 
 from highwater.bench.development.monitor_pages import PAGES, percentile
-from highwater.common.units import count_text, significant, size_text
+from highwater.common.units import count_text, percent_text, plural, ratio_text, significant, size_text
 from highwater.monitor.config import read_config
+from highwater.monitor.figures.cluster import figures
+from highwater.monitor.figures.memory import FULL_MS, SPARSE_MS, WINDOW_MS, Memory
+from highwater.monitor.garbage import GarbageKeeper
 from highwater.monitor.model import Snapshot
 from highwater.monitor.serve_command import serve_from
-from tests.monitor.clusters import LARGE, Shape, endless
+from highwater.tuning.facts import collect
+from tests.monitor.clusters import LARGE, TICK_MS, Shape, endless
 
 _PAGE_MS: Final = 200.0
 _MEMORY_BYTES: Final = 500 << 20
+_FIGURES_S: Final = 1.0
 _START_S: Final = 300.0
 _PASSWORD: Final = "of no worth to anybody"  # noqa: S105 - of a user who exists for this benchmark
 
@@ -71,12 +81,20 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=LARGE.topics)
     parser.add_argument("--partitions", type=int, default=LARGE.partitions)
     parser.add_argument("--groups", type=int, default=LARGE.groups)
+    parser.add_argument("--figures", type=int, default=0, metavar="TICKS")
+    parser.add_argument("--before", type=Path, metavar="FOLDER")
     parser.add_argument("--serve", metavar="FILE", help=argparse.SUPPRESS)
+    parser.add_argument("--answer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     shape = replace(LARGE, topics=options.topics, partitions=options.partitions, groups=options.groups)
     if options.serve:
         asyncio.run(serve_from(MadeUp(shape), read_config(Path(options.serve), yaml, {}), {}))
         return
+    if options.answer:
+        _answer(shape)
+        return
+    if options.figures:
+        sys.exit(_compared(options.figures, options.before))
     with (
         tempfile.TemporaryDirectory(prefix="highwater-monitor-process-") as folder,
         _serving(Path(folder), options.tick_s) as child,
@@ -180,35 +198,136 @@ def _measured(child: Child, ticks: int, partitions: str) -> int:
     times: dict[str, list[float]] = {address: [] for address in PAGES}
     tick_s: list[float] = []
     done = 1.0
+    began_s = time.monotonic()
     while done < ticks:
         for address, samples in times.items():
-            began_s = time.perf_counter()
+            asked_s = time.perf_counter()
             child.get(address)
-            samples.append(1000 * (time.perf_counter() - began_s))
+            samples.append(1000 * (time.perf_counter() - asked_s))
         newest = child.figure("highwater_monitor_ticks_total")
         if newest > done:
             done = newest
             tick_s.append(child.figure("highwater_monitor_tick_seconds"))
-    memory = child.process.memory_info().rss
-    return _printed(times, tick_s, memory, partitions)
-
-
-def _printed(times: dict[str, list[float]], tick_s: Sequence[float], rss_bytes: int, partitions: str) -> int:
-    table = Table("address", "median ms", "p99 ms", "longest ms")
-    slow = 0
-    for address, samples in times.items():
-        p99 = percentile(samples, 0.99)
-        slow += p99 >= _PAGE_MS
-        table.add_row(address, *(significant(each) for each in (statistics.median(samples), p99, max(samples))))
+    table, slow = _page_table(times)
+    peak_bytes = _peak_bytes(child.process.pid)
     console = Console()
     console.print(table)
-    rounds = count_text(len(next(iter(times.values()))))
-    middle = significant(statistics.median(tick_s))
+    rounds, seen = count_text(len(next(iter(times.values())))), count_text(len(tick_s))
+    busy = percent_text(min(1.0, sum(tick_s) / (time.monotonic() - began_s)))
+    memory = f"{size_text(child.process.memory_info().rss)}, at most {size_text(peak_bytes)} at any time"
     console.print(
-        f"{rounds} rounds over {partitions} partitions, {count_text(len(tick_s))} ticks seen: {middle} s each, with "
-        f"the making of the snapshot; resident memory {size_text(rss_bytes)}"
+        f"{rounds} rounds over {partitions} partitions, on {_host()}. {seen} ticks seen: "
+        f"{significant(statistics.median(tick_s))} s each, with the making of the snapshot. One ran for at least "
+        f"{busy} of the time. Resident memory {memory}.",
+        soft_wrap=True,
     )
-    return 1 if slow or rss_bytes > _MEMORY_BYTES else 0
+    return 1 if slow or peak_bytes >= _MEMORY_BYTES else 0
+
+
+def _page_table(times: Mapping[str, Sequence[float]]) -> tuple[Table, bool]:
+    """And whether one of the pages is too slow."""
+    table = Table("address", "median ms", "p99 ms", "longest ms")
+    p99s = {address: percentile(samples, 0.99) for address, samples in times.items()}
+    for address, samples in times.items():
+        table.add_row(
+            address, *(significant(each) for each in (statistics.median(samples), p99s[address], max(samples)))
+        )
+    return table, max(p99s.values()) >= _PAGE_MS
+
+
+def _peak_bytes(process_id: int) -> int:
+    status = Path(f"/proc/{process_id}/status").read_text("utf-8")
+    return 1024 * int(_found(r"^VmHWM:\s+(\d+) kB$", status))
+
+
+def _host() -> str:
+    model = collect().cpu_model or "an unknown processor"
+    return f"{model} ({plural(os.cpu_count() or 1, 'processor')}, load average {os.getloadavg()[0]:.1f})"
+
+
+def _answer(shape: Shape) -> None:
+    """For each line that comes, work out the figures of one tick more, and say their seconds of CPU time."""
+    snapshots = endless(shape)
+    memory = Memory()
+    ticks = WINDOW_MS // TICK_MS
+    for number in range(ticks):
+        snapshot = next(snapshots)
+        # What is older than ten minutes is kept by the minute.
+        if number % (SPARSE_MS // TICK_MS) == 0 or number >= ticks - FULL_MS // TICK_MS:
+            memory.add(snapshot)
+    with GarbageKeeper() as keeper:
+        keeper.settle()
+        _say("")
+        for _ in sys.stdin:
+            snapshot = next(snapshots)
+            began_s = time.process_time()
+            memory.add(snapshot)
+            made = figures(memory)
+            _say(str(time.process_time() - began_s))
+            keeper.settle()
+            del made
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+class Answering:
+    """A process that answers lines as `_answer` does, of the version in `folder`; None for this one."""
+
+    def __init__(self, folder: Path | None) -> None:
+        command = [sys.executable, "-m", "highwater.bench.development.monitor_process", *sys.argv[1:], "--answer"]
+        place = {} if folder is None else {"PYTHONPATH": str(folder.resolve())}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder, env=os.environ | place
+        )
+
+    def ask(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a process ended with exit status {self.process.wait()}")
+        return line
+
+
+def _compared(ticks: int, before: Path | None) -> int:
+    """Print the CPU time of the figures of a tick, of this version and of that in the folder `before`."""
+    folders = {} if before is None else {str(before): before}
+    seconds: dict[str, list[float]] = {"this version": [], **{name: [] for name in folders}}
+    children = [Answering(folder) for folder in (None, *folders.values())]
+    try:
+        for child in children:
+            child.answer()  # half an hour is remembered
+        for number in range(1 + ticks):
+            for child, found in zip(children, seconds.values(), strict=True):
+                child.ask()
+                second = float(child.answer())
+                if number > 0:  # the first figures of a process have none before them
+                    found.append(second)
+    finally:
+        for child in children:
+            child.process.kill()
+            child.process.wait()
+    return _printed_figures(seconds)
+
+
+def _printed_figures(seconds: Mapping[str, Sequence[float]]) -> int:
+    table = Table("figures of a tick", "median s", "least s", "most s")
+    for name, found in seconds.items():
+        table.add_row(name, *(significant(each) for each in (statistics.median(found), min(found), max(found))))
+    console = Console()
+    console.print(table)
+    own, *others = (statistics.median(found) for found in seconds.values())
+    ratios = "".join(f". The other takes {ratio_text(other / own)} of this one" for other in others)
+    ticks = plural(len(seconds["this version"]), "tick")
+    console.print(f"CPU time, {ticks} in turns, {_host()}{ratios}", soft_wrap=True)
+    return 1 if own >= _FIGURES_S else 0
 
 
 if __name__ == "__main__":
