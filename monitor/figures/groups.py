@@ -8,9 +8,9 @@ from math import inf
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural, wait_text
-from highwater.monitor.figures.lag import Lag, lag_of
+from highwater.monitor.figures.lag import lag_of
 from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
-from highwater.monitor.figures.memory import UNKNOWN, Memory
+from highwater.monitor.figures.memory import UNKNOWN, Memory, has_unknown
 from highwater.monitor.figures.rates import Rate
 from highwater.monitor.figures.retention import deleted_per_s, loss_eta_ms
 from highwater.monitor.figures.rows import (
@@ -21,8 +21,9 @@ from highwater.monitor.figures.rows import (
     LagVerdict,
     Level,
     PartitionFigures,
+    Sentence,
 )
-from highwater.monitor.figures.verdicts import Judgement, Readers, Track, judge
+from highwater.monitor.figures.verdicts import READ_ALL, Judgement, Paces, Readers, Track, judge
 from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot
 
 _UNJUDGED = {LagState.BEYOND_END: LagVerdict.LOSS}
@@ -41,6 +42,7 @@ class GroupRows:
         self._partitions = partitions
         self._consumed_per_s = consumed_per_s
         self._times_ms = [tick.at_ms for tick in memory.ticks]
+        self._paces = Paces(self._times_ms)
 
     def of(self, group: Group) -> tuple[GroupPartitionFigures, ...]:
         """Rows of all partitions with a commit or a member, in the order of topic and partition."""
@@ -73,26 +75,29 @@ class GroupRows:
         lag = lag_of(commit, partition, produced)
         time: Duration | None = None
         eta = catch_up = None
-        if lag.lag is None or commit is None or partition is None or series is None:
-            judgement = Judgement(_UNJUDGED.get(lag.state, LagVerdict.UNKNOWN), lag.sentence)
+        if lag.lag is None or commit is None or partition is None or figures is None or series is None:
+            judgement = _judgement(_UNJUDGED.get(lag.state, LagVerdict.UNKNOWN), lag.sentence)
+        elif lag.lag == 0:
+            time, catch_up = _NO_LAG, 0.0
+            judgement = READ_ALL if lag.state is LagState.COMMITTED else _judgement(LagVerdict.LOSS, lag.sentence)
         else:
             memory = self._memory
-            number = memory.partition_series(key)
-            ends: Sequence[int] = ()
-            if lag.lag == 0:
-                time, catch_up = _NO_LAG, 0.0
-            elif number is not None:
-                ends = memory.ends[number].tolist()
-                time = self._lag_time(commit.offset, ends, number)
-                catch_up = catch_up_ms(lag.lag, consumed, produced)
-                start = partition.log_start_offset
-                if start is not None:
-                    deleted = deleted_per_s(memory.starts, number, start, self._snapshot.at_ms)
-                    eta = loss_eta_ms(commit.offset, start, deleted, consumed)
-            if figures is not None and commit.offset == partition.last_stable_offset and lag.lag > 0:
+            number = memory.topic_series(key[0])[key[1]]
+            ends = memory.ends[number].tolist()
+            has_gaps = has_unknown(memory.ends[number])
+            time = self._lag_time(commit.offset, number, ends, has_gaps=has_gaps)
+            catch_up = catch_up_ms(lag.lag, consumed, produced)
+            start = partition.log_start_offset
+            if start is not None:
+                deleted = deleted_per_s(memory.starts, number, start, self._snapshot.at_ms)
+                eta = loss_eta_ms(commit.offset, start, deleted, consumed)
+            if commit.offset == partition.last_stable_offset:
                 judgement = _undecided(lag.lag, figures.hanging_ms)
+            elif lag.state is LagState.BELOW_LOG_START:
+                judgement = _judgement(LagVerdict.LOSS, lag.sentence)
             else:
-                judgement = self._judge(group, lag, ends, series, readers, owner)
+                judgement = self._judge(group, ends, series, readers, owner, has_gaps=has_gaps)
+        verdict = judgement.verdict
         return GroupPartitionFigures(
             group.name,
             key[0],
@@ -110,65 +115,65 @@ class GroupRows:
             produced,
             consumed,
             eta,
-            judgement.verdict,
-            self._level(judgement.verdict, readers, series),
-            judgement.sentence,
+            verdict,
+            Level.OK if verdict is LagVerdict.OK else self._level(verdict, readers, series),
+            judgement.reason,
             owner.member_id,
             owner.client_id,
             owner.host,
         )
 
     def _judge(
-        self, group: Group, lag: Lag, ends: Sequence[int], series: int, readers: Readers, owner: Member
+        self, group: Group, ends: Sequence[int], series: int, readers: Readers, owner: Member, *, has_gaps: bool
     ) -> Judgement:
-        if lag.state is LagState.BELOW_LOG_START:
-            return Judgement(LagVerdict.LOSS, lag.sentence)
-        if lag.lag == 0:
-            return Judgement(LagVerdict.OK, "It has read everything.")
-        if not ends:
-            return Judgement(LagVerdict.UNKNOWN, "Seen in this tick only: too short for a verdict.")
-        judgement = judge(self._track(ends, series), readers, owner.client_id)
+        commits = self._memory.commits[series]
+        if has_gaps or has_unknown(commits):
+            seen = zip(self._times_ms, ends, commits, strict=True)
+            known = [each for each in seen if each[1] != UNKNOWN and each[2] != UNKNOWN]
+            judgement = judge(Track(*map(list, zip(*known, strict=True))), readers, owner.client_id)
+        else:
+            judgement = judge(Track(self._times_ms, ends, commits.tolist()), readers, owner.client_id, self._paces)
         rewind = judgement.rewind
         if rewind is not None and self._memory.was_memberless(group.name, rewind.from_ms, rewind.to_ms):
-            sentence = f"{judgement.sentence} The group had no member then: somebody reset it."
-            return Judgement(judgement.verdict, sentence, rewind)
+            return judgement._replace(reason=Sentence(_was_reset, (judgement.reason,)))
         return judgement
 
     def _level(self, verdict: LagVerdict, readers: Readers, series: int | None) -> Level:
         is_idle = readers is not Readers.OWNER and (series is None or not self._memory.has_moved(series))
         return Level.UNKNOWN if is_idle and verdict in (LagVerdict.STOP, LagVerdict.LOSS) else verdict.level
 
-    def _lag_time(self, committed_offset: int, ends: Sequence[int], number: int) -> Duration | None:
+    def _lag_time(self, committed_offset: int, number: int, ends: Sequence[int], *, has_gaps: bool) -> Duration | None:
         ticks = self._memory.ticks
-        if UNKNOWN in ends:
+        if has_gaps:
             ticks = [tick for tick, end in zip(ticks, ends, strict=True) if end != UNKNOWN]
             ends = [end for end in ends if end != UNKNOWN]
         # The answers around the commit and the newest one decide; only their times are worked out.
         right = bisect_right(ends, committed_offset)
         newest = len(ends) - 1
-        chosen = (right - 1, min(right, newest), newest) if right else (0, newest)
+        chosen = (right - 1, right, newest) if 0 < right < newest else (max(0, right - 1), newest)
         times = [ticks[index].at_ms + ticks[index].end_delays[number] for index in chosen]
         return lag_time(committed_offset, times, [ends[index] for index in chosen])
 
-    def _track(self, ends: Sequence[int], series: int) -> Track:
-        commits = self._memory.commits[series].tolist()
-        if UNKNOWN not in ends and UNKNOWN not in commits:
-            return Track(self._times_ms, ends, commits)
-        known = [
-            each
-            for each in zip(self._times_ms, ends, commits, strict=True)
-            if each[1] != UNKNOWN and each[2] != UNKNOWN
-        ]
-        return Track(*map(list, zip(*known, strict=True)))
+
+def _judgement(verdict: LagVerdict, sentence: str) -> Judgement:
+    return Judgement(verdict, Sentence(str, (sentence,)))
+
+
+def _was_reset(reason: Sentence) -> str:
+    return f"{reason} The group had no member then: somebody reset it."
 
 
 def _undecided(lag: int, hanging_ms: int | None) -> Judgement:
     """A reader of committed data stands at the last stable offset until the transaction there has ended."""
+    verdict = LagVerdict.OK if hanging_ms is None else LagVerdict.WARN
+    return Judgement(verdict, Sentence(_waits, (lag, hanging_ms)))
+
+
+def _waits(lag: int, hanging_ms: int | None) -> str:
     records = f"{plural(lag, 'offset')} after it {'belongs' if lag == 1 else 'belong'} to transactions"
     if hanging_ms is None:
-        return Judgement(LagVerdict.OK, f"It has read all that is decided: {records} that are open, or wait for one.")
-    hangs = f"one of them hangs for {wait_text(hanging_ms / 1000)}"
-    return Judgement(LagVerdict.WARN, f"A hanging transaction holds it up: {records}, and {hangs}.")
+        return f"It has read all that is decided: {records} that are open, or wait for one."
+    return f"A hanging transaction holds it up: {records}, and one of them hangs for {wait_text(hanging_ms / 1000)}."
 
 
 def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:
@@ -179,6 +184,7 @@ def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupF
     longest: Duration | None = None
     eta: float | None = None
     worst: GroupPartitionFigures | None = None
+    worst_badness = (0, 0, 0)
     unwell = 0
     for row in rows:
         state = row.state
@@ -212,9 +218,10 @@ def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupF
             eta = row.loss_eta_ms
         if row.verdict is not LagVerdict.OK:
             unwell += 1
-        if worst is None or _badness(row) > _badness(worst):
-            worst = row
-    verdict, level, sentence = _judge_group(group, worst, unwell)
+        badness = (row.level.rank, row.verdict.rank, row.lag or 0)
+        if worst is None or badness > worst_badness:
+            worst, worst_badness = row, badness
+    verdict, level, reason = _judge_group(group, worst, unwell)
     return GroupFigures(
         name=group.name,
         members=len(group.members),
@@ -235,21 +242,21 @@ def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupF
         loss_eta_ms=eta,
         verdict=verdict,
         level=level,
-        sentence=sentence,
+        reason=reason,
     )
 
 
-def _badness(row: GroupPartitionFigures) -> tuple[int, int, int]:
-    return row.level.rank, row.verdict.rank, row.lag or 0
-
-
-def _judge_group(group: Group, worst: GroupPartitionFigures | None, unwell: int) -> tuple[LagVerdict, Level, str]:
+def _judge_group(group: Group, worst: GroupPartitionFigures | None, unwell: int) -> tuple[LagVerdict, Level, Sentence]:
     if group.error:
-        return LagVerdict.UNKNOWN, Level.UNKNOWN, f"Not known: {group.error}"
+        return LagVerdict.UNKNOWN, Level.UNKNOWN, Sentence(str, (f"Not known: {group.error}",))
     if worst is None:
-        return LagVerdict.UNKNOWN, Level.UNKNOWN, "Nothing is committed, so lag has no meaning yet."
+        return LagVerdict.UNKNOWN, Level.UNKNOWN, Sentence(str, ("Nothing is committed, so lag has no meaning yet.",))
     if worst.verdict is LagVerdict.OK:
-        return LagVerdict.OK, Level.OK, "It has read everything." if not worst.lag else worst.sentence
+        return LagVerdict.OK, Level.OK, worst.reason if worst.lag else READ_ALL.reason
+    return worst.verdict, worst.level, Sentence(_of_group, (worst, unwell))
+
+
+def _of_group(worst: GroupPartitionFigures, unwell: int) -> str:
     sentence = f"{partition_name(worst.topic, worst.partition)}: {worst.sentence}"
     if worst.level is Level.UNKNOWN and worst.verdict is not LagVerdict.UNKNOWN:
         sentence += " It was never seen to be read: perhaps nobody needs it any more."
@@ -259,4 +266,4 @@ def _judge_group(group: Group, worst: GroupPartitionFigures | None, unwell: int)
             sentence += f" {others} cannot be judged either."
         else:
             sentence += f" {others} {'is' if unwell == 2 else 'are'} not well either."
-    return worst.verdict, worst.level, sentence
+    return sentence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from highwater.common.units import count_text
 from highwater.monitor.figures.rows import LagState
@@ -20,6 +20,9 @@ class Lag(NamedTuple):
     """Offsets that were deleted unread."""
     sentence: str = ""
     """What is wrong; empty in the state COMMITTED."""
+
+
+_NO_LAG: Final = Lag(LagState.COMMITTED, 0)
 
 
 def lag_of(commit: Commit | None, partition: Partition | None, produced_per_s: float | None) -> Lag:
@@ -44,10 +47,12 @@ def lag_of(commit: Commit | None, partition: Partition | None, produced_per_s: f
     if start is not None and commit.offset < start:
         lost = start - commit.offset
         return Lag(LagState.BELOW_LOG_START, lag, error, lost, _below_start(lost))
-    return Lag(LagState.COMMITTED, lag, error)
+    return Lag(LagState.COMMITTED, lag, error) if lag else _NO_LAG
 
 
 def _error(lag: int, commit: Commit, partition: Partition, produced_per_s: float | None) -> int:
+    if lag == 0:
+        return 0
     if produced_per_s is None or partition.offsets_at_ms is None:
         return lag
     between_s = max(0, partition.offsets_at_ms - commit.at_ms) / 1000

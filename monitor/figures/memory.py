@@ -26,6 +26,7 @@ HOST_SPAN_MS: Final = 60 * 1000
 # Retention moves log start offsets by whole segments.
 STARTS_MS: Final = 5 * 60 * 1000
 UNKNOWN: Final = -1
+_UNKNOWN_BYTES: Final = array("q", [UNKNOWN]).tobytes()
 _SPARE_SERIES: Final = 1000
 # What four bytes hold: only a made-up source is further from its tick.
 _LONGEST_DELAY_MS: Final = 2**31 - 1
@@ -60,12 +61,20 @@ Points = deque[tuple[int, float]]
 class _Serial:
     """Numbers for series; a number is used once until `Memory` packs them."""
 
-    by_partition: dict[TopicPartition, int] = field(default_factory=dict)
+    by_topic: dict[str, list[int]] = field(default_factory=dict)
+    """In the order of the partitions."""
+    last_ends: array[int] = field(default_factory=lambda: array("q"))
+    """For each series of partitions, its newest end offset that is known."""
     by_group: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    partition_of_commit: list[int] = field(default_factory=list)
-    """For each series of commits, that of the partition when it began."""
+    partition_of_commit: list[int | None] = field(default_factory=list)
+    """For each series of commits, that of the partition when it began; None if there was none."""
     has_moved: bytearray = field(default_factory=bytearray)
     """For each series of commits: 1 if it was ever seen to rise."""
+
+    def of(self, key: TopicPartition) -> int | None:
+        topic, partition = key
+        numbers = self.by_topic.get(topic, ())
+        return numbers[partition] if 0 <= partition < len(numbers) else None
 
 
 class Memory:
@@ -116,8 +125,12 @@ class Memory:
         self._newest = snapshot
         self._forget()
 
+    def topic_series(self, topic: str) -> Sequence[int]:
+        """Return the series of a topic's partitions, in their order."""
+        return self._serial.by_topic.get(topic, ())
+
     def partition_series(self, key: TopicPartition) -> int | None:
-        return self._serial.by_partition.get(key)
+        return self._serial.of(key)
 
     def commit_series(self, group: str) -> Mapping[TopicPartition, int]:
         return self._serial.by_group.get(group, {})
@@ -140,31 +153,38 @@ class Memory:
     def _add_series(self, snapshot: Snapshot) -> None:
         if self._newest is not None:
             self._end_series_of_new_topics(self._newest.topics, snapshot.topics)
-        at_ms, ends, numbers = snapshot.at_ms, self.ends, self._serial.by_partition
+        at_ms, ends, by_topic, last_ends = snapshot.at_ms, self.ends, self._serial.by_topic, self._serial.last_ends
         before = array("q", [UNKNOWN]) * len(self.ticks)
         delays = array("i", [0]) * len(ends)
         is_due = not self.starts or at_ms - self.starts[-1].at_ms >= STARTS_MS
         starts = array("q", [UNKNOWN]) * len(ends) if is_due else None
-        for topic in snapshot.topics.values():
-            for partition in topic.partitions:
-                key = partition.key
-                number = numbers.get(key)
-                end = UNKNOWN if partition.end_offset is None else partition.end_offset
-                series = None if number is None else ends[number]
-                if (
-                    number is None
-                    or series is None
-                    or UNKNOWN < end < (series[-1] if series[-1] >= 0 else _last(series))
-                ):
-                    number = numbers[key] = len(ends)
-                    series = before[:]
-                    ends.append(series)
-                    delays.append(0)
-                    if starts is not None:
-                        starts.append(UNKNOWN)
-                series.append(end)
-                if partition.offsets_at_ms is not None:
-                    delays[number] = _delay_ms(partition.offsets_at_ms, at_ms)
+
+        def begun() -> int:
+            ends.append(before[:])
+            last_ends.append(UNKNOWN)
+            delays.append(0)
+            if starts is not None:
+                starts.append(UNKNOWN)
+            return len(ends) - 1
+
+        for name, topic in snapshot.topics.items():
+            numbers = by_topic.get(name)
+            if numbers is None:
+                numbers = by_topic[name] = []
+            for place, partition in enumerate(topic.partitions):
+                if place == len(numbers):
+                    numbers.append(begun())
+                number, end = numbers[place], partition.end_offset
+                if end is None:
+                    ends[number].append(UNKNOWN)
+                else:
+                    if end < last_ends[number]:
+                        number = numbers[place] = begun()
+                    last_ends[number] = end
+                    ends[number].append(end)
+                answered_at_ms = partition.offsets_at_ms
+                if answered_at_ms is not None:
+                    delays[number] = _delay_ms(answered_at_ms, at_ms)
                 if starts is not None and partition.log_start_offset is not None:
                     starts[number] = partition.log_start_offset
         commit_delays = self._add_commits(snapshot, before)
@@ -181,7 +201,7 @@ class Memory:
         for group in snapshot.groups.values():
             numbers = serial.by_group.setdefault(group.name, {})
             for key, commit in group.commits.items():
-                partition = serial.by_partition.get(key, UNKNOWN)
+                partition = serial.of(key)
                 number = numbers.get(key)
                 if number is None or serial.partition_of_commit[number] != partition:
                     number = numbers[key] = len(commits)
@@ -200,8 +220,7 @@ class Memory:
         for name, topic in new.items():
             before = old.get(name)
             if before is not None and before.topic_id and topic.topic_id and before.topic_id != topic.topic_id:
-                for partition in before.partitions:
-                    self._serial.by_partition.pop(partition.key, None)
+                self._serial.by_topic.pop(name, None)
 
     def _add_gauges(self, broker: Broker, at_ms: int) -> None:
         for directory in broker.directories:
@@ -267,17 +286,19 @@ class Memory:
         """Forget the series that ended, and those of which no tick knows anything more."""
         old, new = self._serial, _Serial()
         kept: list[int] = []
-        for key, number in old.by_partition.items():
-            if _is_known(self.ends[number]):
-                new.by_partition[key] = len(kept)
-                kept.append(number)
-        numbers = {number: index for index, number in enumerate(kept)}
+        for topic, numbers in old.by_topic.items():
+            if any(_is_known(self.ends[number]) for number in numbers):
+                new.by_topic[topic] = list(range(len(kept), len(kept) + len(numbers)))
+                kept += numbers
+        new.last_ends = array("q", [old.last_ends[number] for number in kept])
+        numbers_now = {number: index for index, number in enumerate(kept)}
         kept_commits: list[int] = []
         for group, series in old.by_group.items():
             for key, number in series.items():
                 if _is_known(self.commits[number]):
                     new.by_group.setdefault(group, {})[key] = len(kept_commits)
-                    new.partition_of_commit.append(numbers.get(old.partition_of_commit[number], UNKNOWN))
+                    partition = old.partition_of_commit[number]
+                    new.partition_of_commit.append(None if partition is None else numbers_now.get(partition))
                     new.has_moved.append(old.has_moved[number])
                     kept_commits.append(number)
         self.ends = [self.ends[number] for number in kept]
@@ -299,13 +320,13 @@ def _delay_ms(at_ms: int, tick_at_ms: int) -> int:
     return delay_ms if -_LONGEST_DELAY_MS < delay_ms < _LONGEST_DELAY_MS else 0
 
 
-def _last(series: array[int]) -> int:
-    """The newest known offset."""
-    return next((offset for offset in reversed(series) if offset > UNKNOWN), UNKNOWN)
-
-
 def _is_known(series: array[int]) -> bool:
     return any(offset > UNKNOWN for offset in series)
+
+
+def has_unknown(series: array[int]) -> bool:
+    """True if some tick had no answer. An offset is never negative, so only UNKNOWN has eight bytes of ones."""
+    return _UNKNOWN_BYTES in series.tobytes()
 
 
 def _pad(table: Iterable[array[int]], length: int) -> None:

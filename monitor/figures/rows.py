@@ -6,7 +6,7 @@ in milliseconds. `monitor/figures/cluster.py` makes the rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -214,6 +214,16 @@ for _rank, _verdict in enumerate(LagVerdict):
     _verdict.level = _VERDICT_LEVELS.get(_verdict, Level.ERROR)
 
 
+class Sentence(NamedTuple):
+    """Words that are made when somebody reads them: there are many rows, and few are looked at."""
+
+    words: Callable[..., str]
+    values: tuple[object, ...]
+
+    def __str__(self) -> str:
+        return self.words(*self.values)
+
+
 class Duration(NamedTuple):
     """An estimated time. `is_least`: it is this long or longer, as `≥ 30 min`."""
 
@@ -249,11 +259,16 @@ class GroupPartitionFigures(NamedTuple):
     verdict: LagVerdict
     level: Level
     """Of the verdict; UNKNOWN if it stands still and was never seen to be read: perhaps nobody needs it any more."""
-    sentence: str
+    reason: Sentence
     member_id: str = ""
     """Of the member that it is assigned to; empty if nobody reads it."""
     client_id: str = ""
     host: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Why the verdict is as it is."""
+        return str(self.reason)
 
 
 class GroupFigures(NamedTuple):
@@ -287,8 +302,12 @@ class GroupFigures(NamedTuple):
     verdict: LagVerdict
     """That of its worst partition, by level and then by rank."""
     level: Level
-    sentence: str
-    """Of the worst partition, with a count of the others."""
+    reason: Sentence
+
+    @property
+    def sentence(self) -> str:
+        """Of the worst partition, with a count of the others."""
+        return str(self.reason)
 
 
 class TransactionVerdict(Enum):

@@ -37,33 +37,33 @@ class Context:
 
 def partition_figures(topic: Topic, context: Context) -> tuple[PartitionFigures, ...]:
     limit = min_isr(topic, context.default_min_isr)
-    return tuple(_partition(partition, limit, context) for partition in topic.partitions)
+    series = context.memory.topic_series(topic.name)
+    return tuple([_partition(*each, limit, context) for each in zip(topic.partitions, series, strict=False)])
 
 
-def _partition(partition: Partition, limit: int | None, context: Context) -> PartitionFigures:
-    key = partition.key
+def _partition(partition: Partition, series: int, limit: int | None, context: Context) -> PartitionFigures:
     start, end, stable = partition.log_start_offset, partition.end_offset, partition.last_stable_offset
-    is_offline = partition.leader < 0
+    replicas, leader, sizes = partition.replicas, partition.leader, partition.size_bytes
+    is_offline = leader < 0
     in_sync = len(partition.in_sync_replicas)
     held = None if start is None or end is None else end - start
-    leader_size = partition.size_bytes.get(partition.leader)
-    series = context.memory.partition_series(key)
-    rate = None if series is None or end is None else context.rate(series)
+    leader_size = sizes.get(leader)
+    rate = None if end is None else context.rate(series)
     return PartitionFigures(
         partition.topic,
         partition.partition,
         is_offline,
-        in_sync < len(partition.replicas) and key not in context.reassigning,
+        in_sync < len(replicas) and partition.key not in context.reassigning,
         None if limit is None else in_sync < limit and not is_offline,
-        None if limit is None else in_sync == limit and len(partition.replicas) > 1 and not is_offline,
-        bool(partition.replicas) and partition.leader == partition.replicas[0],
+        None if limit is None else in_sync == limit and len(replicas) > 1 and not is_offline,
+        bool(replicas) and leader == replicas[0],
         held,
         leader_size,
-        sum(partition.size_bytes.values()) if partition.size_bytes else None,
+        sum(sizes.values()) if sizes else None,
         rate,
         _bytes_per_s(rate, leader_size, held),
         None if end is None or stable is None else end - stable,
-        context.hanging.get(key),
+        context.hanging.get(partition.key) if context.hanging else None,
     )
 
 

@@ -25,27 +25,36 @@ class Slope:
     high: float
 
 
-def slope(times: Sequence[float], values: Sequence[float]) -> Slope | None:
-    """Return the median of the slopes of all pairs of points; None with fewer than LEAST_POINTS.
+class Pairs:
+    """All pairs of the points at `times`, which rise: many series with points there share their distances.
 
-    `times` rise. Of more than 12 points, 12 are taken at equal distances, the first and the last among them.
+    Of more than 12 points, 12 are taken at equal distances, the first and the last among them.
     """
-    chosen = _chosen(len(times))
-    if len(chosen) < LEAST_POINTS:
-        return None
-    slopes = sorted(
-        (values[right] - values[left]) / (times[right] - times[left])
-        for index, right in enumerate(chosen)
-        for left in chosen[:index]
-        if times[right] > times[left]
-    )
-    count = len(chosen)
-    if len(slopes) < LEAST_POINTS:
-        return None
-    below = max(0, int((len(slopes) - _SPREADS[count]) / 2))
-    middle = len(slopes) // 2
-    median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
-    return Slope(median, slopes[below], slopes[len(slopes) - 1 - below])
+
+    def __init__(self, times: Sequence[float]) -> None:
+        self.chosen: Final = _chosen(len(times))
+        self._pairs: Final = [
+            (right, left, times[right] - times[left])
+            for index, right in enumerate(self.chosen)
+            for left in self.chosen[:index]
+            if times[right] > times[left]
+        ]
+
+    def slope(self, values: Sequence[float]) -> Slope | None:
+        """Return the median of the slopes of all pairs; None with fewer than LEAST_POINTS."""
+        count = len(self.chosen)
+        if count < LEAST_POINTS or len(self._pairs) < LEAST_POINTS:
+            return None
+        slopes = sorted([(values[right] - values[left]) / distance for right, left, distance in self._pairs])
+        below = max(0, int((len(slopes) - _SPREADS[count]) / 2))
+        middle = len(slopes) // 2
+        median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
+        return Slope(median, slopes[below], slopes[len(slopes) - 1 - below])
+
+
+def slope(times: Sequence[float], values: Sequence[float]) -> Slope | None:
+    """The same for one series."""
+    return Pairs(times).slope(values)
 
 
 def _chosen(count: int) -> Sequence[int]:

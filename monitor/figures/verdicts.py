@@ -13,14 +13,15 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from itertools import compress
 from operator import ne, sub
 from statistics import median
 from typing import Final, NamedTuple
 
 from highwater.common.units import count_text, rate_text, wait_text
-from highwater.monitor.figures.rows import LagVerdict
-from highwater.monitor.figures.trend import Slope, slope
+from highwater.monitor.figures.rows import LagVerdict, Sentence
+from highwater.monitor.figures.trend import Pairs, Slope
 
 LEAST_WINDOW_MS: Final = 10 * 60 * 1000
 LEAST_STANDSTILL_MS: Final = 60 * 1000
@@ -28,6 +29,8 @@ _COMMITS_OF_A_WINDOW: Final = 10
 _COMMITS_OF_A_STANDSTILL: Final = 3
 # Of fewer intervals the median says little of how often a group commits.
 _LEAST_INTERVALS: Final = 3
+# Groups that commit by chance move in ticks of their own, and share nothing.
+_MOST_PACES: Final = 100
 
 
 class Readers(Enum):
@@ -60,98 +63,113 @@ class Rewind:
 
 class Judgement(NamedTuple):
     verdict: LagVerdict
-    sentence: str
+    reason: Sentence
     rewind: Rewind | None = None
 
+    @property
+    def sentence(self) -> str:
+        return str(self.reason)
 
-def judge(track: Track, readers: Readers, owner: str = "") -> Judgement:
+
+class Pace:
+    """When a commit moved, and what follows from this alone."""
+
+    def __init__(self, times_ms: Sequence[int], moves: bytes) -> None:
+        """moves: for each tick but the first, 1 if the commit differs from that of the tick before."""
+        moved = list(compress(times_ms[1:], moves))
+        intervals = list(map(sub, moved[1:], moved))
+        self.interval_ms: Final[float | None] = median(intervals) if len(intervals) >= _LEAST_INTERVALS else None
+        """The median time between ticks in which it was seen to move; None if that was seldom."""
+        self.window_ms: Final[float] = max(LEAST_WINDOW_MS, _COMMITS_OF_A_WINDOW * (self.interval_ms or 0))
+        self.first: Final = bisect_left(times_ms, times_ms[-1] - self.window_ms)
+        """The first tick of the window."""
+        self.moves: Final = moves[self.first :]
+        """Of the window."""
+        self._times_ms: Final = times_ms
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """Of the ticks of the window in which it moved, in seconds."""
+        return Pairs([time_ms / 1000 for time_ms in compress(self._times_ms[self.first + 1 :], self.moves)])
+
+
+class Paces:
+    """The paces of tracks with the same times. Most groups commit in every tick, or in none, and share theirs."""
+
+    def __init__(self, times_ms: Sequence[int]) -> None:
+        self._times_ms = times_ms
+        self._kept: dict[bytes, Pace] = {}
+
+    def of(self, committed_offsets: Sequence[int]) -> Pace:
+        moves = bytes(map(ne, committed_offsets[1:], committed_offsets))
+        pace = self._kept.get(moves)
+        if pace is None:
+            pace = Pace(self._times_ms, moves)
+            if len(self._kept) < _MOST_PACES:
+                self._kept[moves] = pace
+        return pace
+
+
+def judge(track: Track, readers: Readers, owner: str = "", paces: Paces | None = None) -> Judgement:
     """Return the verdict on a partition whose commit and end offset are known in this tick.
 
-    `owner` is the client that the sentence names.
+    owner: the client that the sentence names. paces: of all tracks with the times of this one.
     """
     lag = track.end_offsets[-1] - track.committed_offsets[-1]
     if lag <= 0:
-        return Judgement(LagVerdict.OK, "It has read everything.")
+        return READ_ALL
     stands_ms = _standstill_ms(track)
     if stands_ms < LEAST_STANDSTILL_MS and _reads_evenly(track, lag):
         return _well(track, stands_ms, lag)
-    moves = _moves(track)
-    interval_ms = _commit_interval_ms(track, moves)
-    window_ms = max(LEAST_WINDOW_MS, _COMMITS_OF_A_WINDOW * (interval_ms or 0))
-    first = bisect_left(track.times_ms, track.times_ms[-1] - window_ms)
-    window = Track(track.times_ms[first:], track.end_offsets[first:], track.committed_offsets[first:])
-    limit_ms = _limit_ms(interval_ms, window_ms, readers)
-    stands_still = stands_ms >= limit_ms
-    records = f"{count_text(lag)} records are unread"
-    if stands_still and readers is Readers.NOBODY:
-        return Judgement(LagVerdict.STOP, f"Nobody reads: {records}, and no commit came for {_time(stands_ms)}.")
-    if stands_still and readers is Readers.OTHERS:
-        sentence = f"No member has this partition: {records}, and no commit came for {_time(stands_ms)}."
-        return Judgement(LagVerdict.STOP, sentence)
+    pace = (Paces(track.times_ms) if paces is None else paces).of(track.committed_offsets)
+    window = Track(*(each[pace.first :] for each in track))
+    stands_still = stands_ms >= _limit_ms(pace, readers)
+    if stands_still and readers is not Readers.OWNER:
+        return Judgement(LagVerdict.STOP, Sentence(_stops, (readers, lag, stands_ms)))
     rewind = find_rewind(window)
     if rewind is not None:
-        back = count_text(rewind.old_offset - rewind.new_offset)
-        ago = _time(track.times_ms[-1] - rewind.to_ms)
-        sentence = f"The commit went back by {back}, from {rewind.old_offset} to {rewind.new_offset}, {ago} ago."
-        return Judgement(LagVerdict.REWIND, sentence, rewind)
+        ago_ms = track.times_ms[-1] - rewind.to_ms
+        return Judgement(LagVerdict.REWIND, Sentence(_went_back, (rewind, ago_ms)), rewind)
     if stands_still:
-        who = f"Member {owner} has this partition, but" if owner else "The group has members, but"
-        return Judgement(LagVerdict.STALL, f"{who} no commit came for {_time(stands_ms)}: {records}.")
-    rise = _rise(window, moves[first:])
+        return Judgement(LagVerdict.STALL, Sentence(_stalls, (owner, lag, stands_ms)))
+    rise = _rise(window, pace)
     if rise is not None:
-        seen = _time(window.times_ms[-1] - window.times_ms[0])
-        interval = f"{rate_text(rise.low)} to {rate_text(rise.high)} at 95 %"
-        sentence = f"It reads, but lag rises by {rate_text(rise.median)} ({interval}) over {seen}: {records}."
-        return Judgement(LagVerdict.WARN, sentence)
+        return Judgement(LagVerdict.WARN, Sentence(_rises, (rise, window.times_ms[-1] - window.times_ms[0], lag)))
     return _well(track, stands_ms, lag)
 
 
 def _well(track: Track, stands_ms: int, lag: int) -> Judgement:
-    records = f"{count_text(lag)} records are unread"
     seen_ms = track.times_ms[-1] - track.times_ms[0]
     if seen_ms < LEAST_STANDSTILL_MS:
-        return Judgement(LagVerdict.UNKNOWN, f"Seen for {_time(seen_ms)} only: too short for a verdict. {records}.")
-    if stands_ms:
-        return Judgement(LagVerdict.OK, f"No commit came for {_time(stands_ms)}, which is not long for it: {records}.")
-    return Judgement(LagVerdict.OK, f"It reads, and lag does not rise for certain: {records}.")
+        return Judgement(LagVerdict.UNKNOWN, Sentence(_too_short, (seen_ms, lag)))
+    return Judgement(LagVerdict.OK, Sentence(_pauses, (stands_ms, lag)) if stands_ms else Sentence(_reads, (lag,)))
 
 
 def _reads_evenly(track: Track, lag: int) -> bool:
     """Neither a rewind nor a rise is possible, whatever the window: most groups, and cheap to see."""
-    commits = track.committed_offsets
+    ends, commits = track.end_offsets, track.committed_offsets
     return (
         len(commits) > 1
         and commits[-1] > commits[-2]
-        and lag <= min(map(sub, track.end_offsets, commits))
+        and lag <= ends[-2] - commits[-2]
+        and lag <= min(map(sub, ends, commits))
         and sorted(commits) == commits
     )
 
 
-def _commit_interval_ms(track: Track, moves: Sequence[bool]) -> float | None:
-    """Return the median time between ticks in which the commit was seen to move; None if that was seldom."""
-    moved = list(compress(track.times_ms[1:], moves))
-    intervals = list(map(sub, moved[1:], moved))
-    return median(intervals) if len(intervals) >= _LEAST_INTERVALS else None
-
-
-def _rise(window: Track, moves: Sequence[bool]) -> Slope | None:
-    """The trend of lag per second if lag rises for certain, and never was 0. `moves` are those after the first tick.
+def _rise(window: Track, pace: Pace) -> Slope | None:
+    """The trend of lag per second if lag rises for certain, and never was 0.
 
     Taken where the commit moved: between two commits lag rises in every group.
     """
     all_lags = list(map(sub, window.end_offsets, window.committed_offsets))
     if min(all_lags) <= 0:
         return None
-    lags = list(compress(all_lags[1:], moves))
+    lags = list(compress(all_lags[1:], pace.moves))
     if not lags or lags[-1] <= lags[0]:
         return None
-    trend = slope([time_ms / 1000 for time_ms in compress(window.times_ms[1:], moves)], lags)
+    trend = pace.pairs.slope(lags)
     return trend if trend is not None and trend.low > 0 else None
-
-
-def _moves(track: Track) -> list[bool]:
-    """For each tick but the first, whether the commit differs from that of the tick before."""
-    return list(map(ne, track.committed_offsets[1:], track.committed_offsets))
 
 
 def find_rewind(track: Track) -> Rewind | None:
@@ -171,19 +189,66 @@ def find_rewind(track: Track) -> Rewind | None:
 
 def _standstill_ms(track: Track) -> int:
     """How long there was something to read in every tick, and the commit did not move."""
-    newest = track.committed_offsets[-1]
-    index = len(track.times_ms) - 1
-    while index > 0 and track.committed_offsets[index - 1] == newest < track.end_offsets[index - 1]:
+    times_ms, ends, commits = track
+    newest = commits[-1]
+    index = len(times_ms) - 1
+    while index > 0 and commits[index - 1] == newest < ends[index - 1]:
         index -= 1
-    return track.times_ms[-1] - track.times_ms[index]
+    return times_ms[-1] - times_ms[index]
 
 
-def _limit_ms(interval_ms: float | None, window_ms: float, readers: Readers) -> float:
-    if interval_ms is not None:
-        return max(_COMMITS_OF_A_STANDSTILL * interval_ms, LEAST_STANDSTILL_MS)
+def _limit_ms(pace: Pace, readers: Readers) -> float:
+    if pace.interval_ms is not None:
+        return max(_COMMITS_OF_A_STANDSTILL * pace.interval_ms, LEAST_STANDSTILL_MS)
     # Members that are there may commit in bursts, and nobody has seen how often yet.
-    return window_ms if readers is Readers.OWNER else LEAST_STANDSTILL_MS
+    return pace.window_ms if readers is Readers.OWNER else LEAST_STANDSTILL_MS
+
+
+# -- Sentences ---------------------------------------------------------------------------------------------------------
 
 
 def _time(duration_ms: float) -> str:
     return wait_text(duration_ms / 1000)
+
+
+def _unread(lag: int) -> str:
+    return f"{count_text(lag)} records are unread"
+
+
+def _read_all() -> str:
+    return "It has read everything."
+
+
+def _reads(lag: int) -> str:
+    return f"It reads, and lag does not rise for certain: {_unread(lag)}."
+
+
+def _pauses(stands_ms: int, lag: int) -> str:
+    return f"No commit came for {_time(stands_ms)}, which is not long for it: {_unread(lag)}."
+
+
+def _too_short(seen_ms: int, lag: int) -> str:
+    return f"Seen for {_time(seen_ms)} only: too short for a verdict. {_unread(lag)}."
+
+
+def _stops(readers: Readers, lag: int, stands_ms: int) -> str:
+    who = "Nobody reads" if readers is Readers.NOBODY else "No member has this partition"
+    return f"{who}: {_unread(lag)}, and no commit came for {_time(stands_ms)}."
+
+
+def _stalls(owner: str, lag: int, stands_ms: int) -> str:
+    who = f"Member {owner} has this partition, but" if owner else "The group has members, but"
+    return f"{who} no commit came for {_time(stands_ms)}: {_unread(lag)}."
+
+
+def _went_back(rewind: Rewind, ago_ms: int) -> str:
+    back = count_text(rewind.old_offset - rewind.new_offset)
+    return f"The commit went back by {back}, from {rewind.old_offset} to {rewind.new_offset}, {_time(ago_ms)} ago."
+
+
+def _rises(rise: Slope, seen_ms: int, lag: int) -> str:
+    interval = f"{rate_text(rise.low)} to {rate_text(rise.high)} at 95 %"
+    return f"It reads, but lag rises by {rate_text(rise.median)} ({interval}) over {_time(seen_ms)}: {_unread(lag)}."
+
+
+READ_ALL: Final = Judgement(LagVerdict.OK, Sentence(_read_all, ()))
