@@ -11,6 +11,7 @@ _OURS = "broker_instances"
 _DEFAULT_PORTS = {_OURS: 9092, "reference_kafka_instances": 19092}
 _ADDRESSES = {_OURS: "broker_address", "reference_kafka_instances": "reference_kafka_address"}
 _ZOOKEEPER_PORT = 2181
+_LOOPBACK = "127.0.0.1"
 
 
 def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -> str:
@@ -20,6 +21,17 @@ def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -
     """
     names = (own, "highwater_address", "ansible_host")
     return str(next(filter(None, map(hostvars[host].get, names)), host))
+
+
+def agent_address(host: str, hostvars: Mapping[str, Mapping[str, Any]], monitors: Iterable[str]) -> str:
+    """`'node1' | highwater_agent_address(hostvars, groups['monitor'])`: where a monitor finds the agent of a host.
+
+    Loopback in an inventory without a monitor, unless the host says where.
+    """
+    own = hostvars[host].get("agent_address")
+    if own:
+        return str(own)
+    return address_of(host, hostvars, "agent_address") if list(monitors) else _LOOPBACK
 
 
 def in_url(address: str) -> str:
@@ -149,6 +161,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "highwater_address": address_of,
+            "highwater_agent_address": agent_address,
             "highwater_cluster_faults": cluster_faults,
             "highwater_clusters": clusters,
             "highwater_in_url": in_url,

@@ -16,7 +16,7 @@ from ansible.module_utils.errors import ArgumentTypeError, ElementError, NoLogEr
 
 Variables = Mapping[str, Any]
 _ROLES = Path(__file__).parent.parent / "roles"
-_GROUPS = ("zookeeper", "brokers", "reference_kafka", "spark_master", "spark_workers", "bench")
+_GROUPS = ("zookeeper", "brokers", "reference_kafka", "spark_master", "spark_workers", "bench", "monitor", "pipelines")
 _ENSEMBLES = (1, 3, 5)
 _MOST_HOSTS_NAMED = 4
 # How like a name of ours must be to be taken for a misspelling of it.

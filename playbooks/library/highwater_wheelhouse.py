@@ -90,7 +90,7 @@ wheels:
   elements: str
 """
 
-ROOMS = ("bench", "broker", "common", "pipeline", "reports", "spark_loadgen", "tuning")
+ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
 """Folders of the package `highwater`, which links to each of them."""
 PACKAGE = "highwater"
 AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml")

@@ -77,6 +77,7 @@ def groups_of(names: Sequence[str]) -> dict[str, Sequence[str]]:
         "spark_workers": names,
         "bench": names[:1],
         "pipelines": names[:1],
+        "monitor": names[:1],
     }
 
 
@@ -89,6 +90,8 @@ def text(record: Record, directory: str) -> str:
         "vars": {
             "ansible_user": USER,
             "ansible_ssh_private_key_file": f"{directory}/id_ed25519",
+            # Beside the lab's own, and gone with it.
+            "keys_directory": f"{directory}/keys",
             "ansible_ssh_common_args": f"-o UserKnownHostsFile={directory}/known_hosts -o IdentitiesOnly=yes",
             # Containers have the machine's clock.
             **({"time_sync_servers": [record.gateway]} if record.guest_image else {}),

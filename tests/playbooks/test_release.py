@@ -156,6 +156,12 @@ def tree(tmp_path: Path) -> Path:
     return tree
 
 
+def test_a_release_has_every_room() -> None:
+    """A room that is left out is a command that hosts do not have."""
+    links = {path.name for path in (REPOSITORY / wheelhouse.PACKAGE).iterdir() if path.is_symlink()}
+    assert set(wheelhouse.ROOMS) == links
+
+
 def test_a_release_is_named_after_what_is_in_it(tree: Path) -> None:
     version = tomllib.loads((tree / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     name = wheelhouse.name_of_tree(tree, [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ import yaml
 
 from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
+from highwater.monitor.config import read_config
+from highwater.monitor.listen import Listen
+from tests.broker.server.certificates import Authority
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
 from tests.playbooks.playing import play, succeeded, unpack
@@ -27,6 +31,7 @@ MOST_EXPOSED = {
     "highwater-sampler@.service": 4.0,
     "highwater-agent.service": 4.0,
     "highwater-pipeline@orders.service": 2.5,
+    "highwater-monitor@hdd.service": 2.0,
 }
 
 
@@ -142,6 +147,34 @@ def test_apache_kafka_is_told_who_it_is_and_where(rendered: Path) -> None:
     assert told["zookeeper.connect"].endswith("/reference/hdd")
     assert (told["default.replication.factor"], told["min.insync.replicas"]) == ("3", "2")
     assert [name for name, value in told.items() if not value] == []
+
+
+def test_a_monitor_takes_its_file(rendered: Path, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        (tmp_path / f"broker{number}.example.net.token").write_text("a token of the agent's")
+    (tmp_path / "agents.pem").write_text(Authority().pem)
+    file = shutil.copy(rendered / "monitor.yaml", tmp_path)
+    config = read_config(Path(file), yaml, {})
+    assert config.bootstrap_servers == ",".join(f"192.0.2.1{number}:9093" for number in (1, 2, 3))
+    assert config.zookeeper is not None
+    assert config.zookeeper.chroot == "/highwater/hdd"
+    assert config.web.listen == Listen("192.0.2.11", 9644)
+    assert config.web.host_names == (HOST, "192.0.2.11")
+    assert [(each.name, each.address, each.port) for each in config.hosts] == [
+        (f"broker{number}.example.net", f"192.0.2.1{number}", 9646) for number in (1, 2, 3)
+    ]
+    assert all(each.tls and each.token for each in config.hosts)
+
+
+def test_units_have_no_secret_and_name_the_files_that_have(rendered: Path) -> None:
+    agent = (rendered / "highwater-agent.service").read_text("utf-8")
+    assert "--listen 192.0.2.11:9646" in agent
+    assert "LoadCredential=token:/etc/highwater-agent/token\n" in agent
+    # A list of what is allowed has no cachestat(2) where systemd is older than that.
+    filters = [line for line in agent.splitlines() if line.startswith("SystemCallFilter=")]
+    assert [line for line in filters if not line.startswith("SystemCallFilter=~")] == []
+    monitor = (rendered / "highwater-monitor@.service").read_text("utf-8")
+    assert "EnvironmentFile=/etc/highwater/monitor/%i/environment\n" in monitor
 
 
 def test_on_a_host_with_a_name_alone_nothing_listens_where_that_name_leads_to(named: Path, tmp_path: Path) -> None:

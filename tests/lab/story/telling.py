@@ -13,7 +13,7 @@ from highwater.bench.errors import UsageError
 from tests.lab import making
 from tests.lab.operating import Operator
 from tests.lab.record import Node, Store
-from tests.lab.story import becoming, leaving, living, processing
+from tests.lab.story import becoming, leaving, living, monitoring, processing
 from tests.lab.story.scene import Scene
 
 NAME: Final = "story"
@@ -50,6 +50,8 @@ STEPS: Final = (
     Step("and removed", living.one_less, quick=False),
     Step("bench.yml measures from Spark's executors, HDD beside SSD", living.bench, quick=False),
     Step("pipeline.yml makes a service that forwards records", processing.pipeline, quick=False),
+    Step("agent.yml and monitor.yml make services with pages over TLS behind a login", monitoring.monitor),
+    Step("the monitor is upgraded, and back", monitoring.upgraded, quick=False),
     Step("rollback.yml puts settings back", leaving.rollback),
     Step("teardown.yml leaves nothing", leaving.teardown),
 )
