@@ -87,6 +87,9 @@ def reassign(
         int | None,
         typer.Option("--throttle", min=1, metavar="BYTES", help="Limit of the moves, in bytes a second and broker."),
     ] = None,
+    preserve_throttles: Annotated[
+        bool, typer.Option("--preserve-throttles", help="With --verify or --cancel: leave the throttle as it is.")
+    ] = False,
     timeout_s: Annotated[
         int, typer.Option("--timeout", min=1, metavar="SECONDS", help="With --balance: how long to wait.")
     ] = 86_400,
@@ -118,6 +121,7 @@ def reassign(
                 "--brokers": brokers is not None and not is_planned,
                 "--without-broker": bool(without_broker) and not is_planned,
                 "--throttle": throttle is not None and execute is None and not balance,
+                "--preserve-throttles": preserve_throttles and verify is None and cancel is None,
             },
         )
         if balance:
@@ -130,9 +134,9 @@ def reassign(
         elif execute is not None:
             _execute(cluster, _read_plan(execute), throttle, as_json)
         elif verify is not None:
-            _verify(cluster, _read_plan(verify), as_json)
+            _verify(cluster, _read_plan(verify), as_json, preserve_throttles=preserve_throttles)
         elif cancel is not None:
-            _cancel(cluster, _read_plan(cancel), as_json)
+            _cancel(cluster, _read_plan(cancel), as_json, preserve_throttles=preserve_throttles)
         else:
             _list(cluster, as_json)
 
@@ -340,18 +344,19 @@ def _untold(cluster: Cluster, targets: Assignment) -> set[Partition]:
     }
 
 
-def _cancel(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
+def _cancel(cluster: Cluster, plan: Assignment, as_json: bool, *, preserve_throttles: bool) -> None:
     moving = [place for place in _moving(cluster) if place in plan]
     if moving:
         _alter(cluster, dict.fromkeys(moving))
-    _take_throttle_back(cluster, {topic for topic, _ in plan})
+    if not preserve_throttles:
+        _take_throttle_back(cluster, {topic for topic, _ in plan})
     if as_json:
         print_json({"cancelled": [{"topic": topic, "partition": partition} for topic, partition in sorted(moving)]})
     else:
         say(f"Cancelled the moves of {len(moving)} partitions.")
 
 
-def _verify(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
+def _verify(cluster: Cluster, plan: Assignment, as_json: bool, *, preserve_throttles: bool) -> None:
     moving = _moving(cluster)
     current = _current(cluster, sorted({topic for topic, _ in plan}))
     states = {
@@ -359,7 +364,7 @@ def _verify(cluster: Cluster, plan: Assignment, as_json: bool) -> None:
         for place, replicas in plan.items()
     }
     is_over = "moving" not in states.values()
-    if is_over:
+    if is_over and not preserve_throttles:
         _take_throttle_back(cluster, {topic for topic, _ in plan})
     if as_json:
         print_json([_entry(place, current.get(place, [])) | {"state": states[place]} for place in sorted(plan)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.broker.client.settings import ClientSettings
-from highwater.monitor.actions import election, offsets, reassignment, settings
+from highwater.monitor.actions import election, moves, offsets, reassignment, settings
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Outcome, Plan
 from highwater.monitor.users import Role, User
@@ -24,6 +24,8 @@ class _Action:
 _ACTIONS: Final = {
     "election": _Action(election.plan, election.carry_out),
     "reassignment": _Action(reassignment.plan, reassignment.carry_out),
+    "reassignment-check": _Action(moves.plan_check, moves.carry_out_check),
+    "reassignment-cancel": _Action(moves.plan_cancel, moves.carry_out_cancel),
     "offsets": _Action(offsets.plan, offsets.carry_out),
     "settings": _Action(settings.plan, settings.carry_out),
 }

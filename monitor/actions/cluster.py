@@ -12,12 +12,13 @@ from highwater.broker.client.request import Request
 from highwater.broker.client.settings import Address, ClientSettings
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.actions.requests import Answered, find_coordinator
+from highwater.monitor.actions.requests import Answered, Move, Moves, find_coordinator, list_moves
 from highwater.monitor.kafka_source.metadata import ClusterRow, PartitionRow, TopicRow, metadata
 from highwater.monitor.kafka_source.offsets import list_offsets
 from highwater.monitor.kafka_source.parts import refusal
 
 Answer = TypeVar("Answer")
+Sent = TypeVar("Sent", Answered, Moves)
 TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 0.2
 
@@ -74,9 +75,16 @@ class ActionCluster:
         except ClientError as error:
             raise ActionError(f"The broker does not answer: {error}.") from None
 
-    def ask_controller(self, request: Request[Answered]) -> Answered:
+    def ask_controller(self, request: Request[Sent]) -> Sent:
         """In a cluster without ZooKeeper any broker passes it on."""
         return self._until_there(lambda: self.ask(self.row.controller, request))
+
+    def moves(self) -> Mapping[TopicPartition, Move]:
+        """Moves of replicas that are under way."""
+        answer = self.ask_controller(list_moves(int(TIMEOUT_S * 1000)))
+        if answer.error:
+            raise ActionError(f"The controller does not list the moves: {answer.error}.")
+        return answer.moves
 
     def ask_coordinator(self, group: str, request: Request[Answered]) -> Answered:
         return self._until_there(lambda: self.ask_at(self.coordinator(group), request))
@@ -116,7 +124,7 @@ class ActionCluster:
                 found[topic, number] = each.offset
         return found
 
-    def _until_there(self, ask: Callable[[], Answered]) -> Answered:
+    def _until_there(self, ask: Callable[[], Sent]) -> Sent:
         """Waits while an election goes on or a coordinator starts."""
         while True:
             answer = ask()

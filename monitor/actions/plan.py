@@ -46,6 +46,8 @@ class Plan:
     """The form that makes exactly this plan."""
     request: Any
     """What the action asks of the cluster; pages do not look at it."""
+    kafka_command: str = ""
+    """The same with the tools of Apache Kafka; empty where it is not told."""
     warnings: tuple[str, ...] = ()
     is_moving: bool = False
     """`after` moves while records come and go: what is confirmed is the goal."""

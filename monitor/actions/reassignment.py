@@ -1,4 +1,4 @@
-"""Moves replicas of a topic: to brokers that the form names, or spread evenly with few moves."""
+"""Moves replicas of a topic to brokers that are named, or spreads them with few moves; throttled."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 
 from highwater.broker.commands.reassignment_plan import make_plan, render_plan
 from highwater.common.topic_partition import TopicPartition, partition_name
-from highwater.monitor.actions import requests
+from highwater.monitor.actions import requests, throttle
 from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
+from highwater.monitor.actions.throttle import Throttle
 from highwater.monitor.command_line import broker_command, quoted
 from highwater.monitor.kafka_source.metadata import BrokerRow, PartitionRow
 
@@ -31,30 +32,80 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
         for number, replicas in sorted(wanted.items())
         if replicas != list(rows[number].replicas)
     }
+    rate = throttle.rate_of(text_of(form, "throttle"))
+    current = {(topic, number): row.replicas for number, row in rows.items()}
+    limits = Throttle() if rate is None or not moved else throttle.to_set(cluster, rate, moved, current)
     changes = tuple(_change(key, rows[key[1]], replicas) for key, replicas in moved.items())
-    base = broker_command("reassign", "-b", bootstrap, "--execute", "-")
+    option = () if rate is None else ("--throttle", str(rate))
+    is_running = bool(moved) and bool(cluster.moves())
+    more = ("--additional",) if is_running else ()
+    lines_of = f" <<< {quoted(render_plan(moved))}" if moved else ""
     return Plan(
         title=f"Move replicas of topic {topic}",
         entity="topic",
         name=topic,
-        command=f"{base} <<< {quoted(render_plan(moved))}" if moved else base,
-        changes=check_size(changes),
+        command=broker_command("reassign", "-b", bootstrap, "--execute", "-", *option) + lines_of,
+        kafka_command=kafka_reassign(bootstrap, "--execute", *more, *option) + lines_of,
+        changes=check_size((*changes, *limits.changes)),
         # What was planned, and not the wish to plan: a broker that comes meanwhile must not change what is confirmed.
         fields={
             "topic": topic,
             "replicas": "\n".join(f"{number}: {_ids(each)}" for (_, number), each in moved.items()),
+            "throttle": "" if rate is None else str(rate),
         },
-        request=moved,
-        warnings=("The moves have no throttle here: they take what disks and network give.",) if moved else (),
+        request=(moved, limits),
+        warnings=_warnings(rate) if moved else (),
     )
 
 
 def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
-    moved: Mapping[TopicPartition, Sequence[int]] = made.request
-    answer = cluster.ask_controller(requests.alter_partition_reassignments(moved, int(TIMEOUT_S * 1000)))
+    moved: Mapping[TopicPartition, Sequence[int]]
+    limits: Throttle
+    moved, limits = made.request
+    # The throttle first: a move that has begun takes all that there is.
+    throttle.apply(cluster, limits)
+    try:
+        outcomes = alter(cluster, moved)
+    except ActionError as error:
+        raise ActionError(f"{str(error).rstrip('.')}{_undone(cluster, limits)}.") from None
+    if limits.wanted and all(each.error for each in outcomes):
+        throttle.take_back(cluster, limits)
+    return outcomes
+
+
+def _undone(cluster: ActionCluster, limits: Throttle) -> str:
+    """Whether a controller whose answer is missing has begun is not known: then the throttle has to stay."""
+    if not limits.wanted:
+        return ""
+    try:
+        is_moving = bool(cluster.moves())
+    except ActionError:
+        return ", and the throttle stays, as it is not known whether something moves"
+    return ", and the throttle stays, as something moves" if is_moving else throttle.take_back(cluster, limits)
+
+
+def alter(cluster: ActionCluster, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> list[Outcome]:
+    answer = cluster.ask_controller(requests.alter_partition_reassignments(wanted, int(TIMEOUT_S * 1000)))
     if answer.error:
         raise ActionError(f"The controller refused the reassignment: {answer.error}.")
-    return [Outcome(partition_name(*key), answer.errors.get(key, "the controller said nothing of it")) for key in moved]
+    return [
+        Outcome(partition_name(*key), answer.errors.get(key, "the controller said nothing of it")) for key in wanted
+    ]
+
+
+def kafka_reassign(bootstrap: str, *words: str) -> str:
+    """Kafka's own tool, which reads its plan from the text that follows `<<<`."""
+    base = ("kafka-reassign-partitions.sh", "--bootstrap-server", bootstrap)
+    return " ".join(map(quoted, (*base, "--reassignment-json-file", "/dev/stdin", *words)))
+
+
+def _warnings(rate: int | None) -> tuple[str, ...]:
+    if rate is None:
+        return ("The moves have no throttle: they take what disks and network give.",)
+    return (
+        "A throttle must be higher than what is produced to these partitions, or the moves never end.",
+        "It stays until somebody removes it: check the moves when they are done.",
+    )
 
 
 def named(lines: str) -> dict[int, list[int]]:

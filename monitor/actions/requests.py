@@ -56,8 +56,10 @@ def elect_leaders(kind: int, partitions: Sequence[TopicPartition], timeout_ms: i
 
 
 def alter_partition_reassignments(
-    replicas: Mapping[TopicPartition, Sequence[int]], timeout_ms: int
+    replicas: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
 ) -> Request[Answered]:
+    """None ends the move of a partition: it stays where it was."""
+
     def read(answer: Any) -> Answered:
         errors = {
             (each.name, one.partition_index): _text(one.error_code, one.error_message)
@@ -107,18 +109,78 @@ def offset_commit(group: str, offsets: Mapping[TopicPartition, int]) -> Request[
     return cold_request("offset_commit", 5, 8, fields, read)
 
 
+Resource = tuple[int, str]
+"""Its type and its name, as in DescribeConfigs."""
+Settings = Mapping[str, str | None]
+"""None resets a setting to its default."""
+
+
 def incremental_alter_configs(
-    kind: int, name: str, setting: str, value: str | None, *, is_trial: bool
-) -> Request[Answered]:
-    """value: None resets it to its default. is_trial: the broker says whether it would, and changes nothing."""
+    resources: Mapping[Resource, Settings], *, is_trial: bool
+) -> Request[dict[Resource, str]]:
+    """The answer has the error of each resource, empty if it was done.
 
-    def read(answer: Any) -> Answered:
-        (one,) = answer.responses
-        return Answered(one.error_code in _RETRIED, _text(one.error_code, one.error_message), {})
+    is_trial: the broker says whether it would, and changes nothing.
+    """
 
-    entry = {"name": setting, "config_operation": DELETE if value is None else SET, "value": value}
-    resource = {"resource_type": kind, "resource_name": name, "configs": [entry]}
-    return cold_request("incremental_alter_configs", 0, 1, {"resources": [resource], "validate_only": is_trial}, read)
+    def read(answer: Any) -> dict[Resource, str]:
+        return {
+            (int(each.resource_type), each.resource_name): _text(each.error_code, each.error_message)
+            for each in answer.responses
+        }
+
+    def entry(name: str, value: str | None) -> dict[str, Any]:
+        return {"name": name, "config_operation": DELETE if value is None else SET, "value": value}
+
+    fields = {
+        "resources": [
+            {
+                "resource_type": kind,
+                "resource_name": name,
+                "configs": [entry(setting, value) for setting, value in settings.items()],
+            }
+            for (kind, name), settings in resources.items()
+        ],
+        "validate_only": is_trial,
+    }
+    return cold_request("incremental_alter_configs", 0, 1, fields, read)
+
+
+class Move(NamedTuple):
+    """Of one partition, under way."""
+
+    replicas: tuple[int, ...]
+    """All that it has now, those that it gets and those that it loses too."""
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+    @property
+    def origin(self) -> list[int]:
+        return [each for each in self.replicas if each not in self.adding]
+
+    @property
+    def target(self) -> list[int]:
+        return [each for each in self.replicas if each not in self.removing]
+
+
+class Moves(NamedTuple):
+    is_elsewhere: bool
+    error: str
+    moves: Mapping[TopicPartition, Move]
+
+
+def list_moves(timeout_ms: int) -> Request[Moves]:
+    def read(answer: Any) -> Moves:
+        moves = {
+            (topic.name, each.partition_index): Move(
+                tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        return Moves(answer.error_code in _RETRIED, _text(answer.error_code, answer.error_message), moves)
+
+    return cold_request("list_partition_reassignments", 0, 0, {"timeout": timeout_ms, "topics": None}, read)
 
 
 class Coordinator(NamedTuple):

@@ -34,9 +34,8 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
     node_id = _node(cluster, whose, name)
     before = _value(cluster, whose, name, node_id, setting)
     kind, resource = (TOPIC, name) if whose == OF_TOPIC else (BROKER, "" if whose == OF_ALL else name)
-    trial = cluster.ask(node_id, requests.incremental_alter_configs(kind, resource, setting, value, is_trial=True))
-    if trial.error:
-        raise ActionError(f"The broker would refuse it: {trial.error}.")
+    if refused := _alter(cluster, node_id, (kind, resource), {setting: value}, is_trial=True):
+        raise ActionError(f"The broker would refuse it: {refused}.")
     pair = value if value is None or "," not in value else f"[{value}]"
     change = ("--delete-config", setting) if value is None else ("--add-config", f"{setting}={pair}")
     entity = ("--entity-type", "brokers", "--entity-default") if whose == OF_ALL else (f"--{whose}", name)
@@ -60,8 +59,14 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
 
 def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
     node_id, kind, resource, setting, value = made.request
-    answer = cluster.ask(node_id, requests.incremental_alter_configs(kind, resource, setting, value, is_trial=False))
-    return [Outcome(setting, answer.error)]
+    return [Outcome(setting, _alter(cluster, node_id, (kind, resource), {setting: value}, is_trial=False))]
+
+
+def _alter(
+    cluster: ActionCluster, node_id: int, resource: requests.Resource, wanted: requests.Settings, *, is_trial: bool
+) -> str:
+    answer = cluster.ask(node_id, requests.incremental_alter_configs({resource: wanted}, is_trial=is_trial))
+    return answer.get(resource, "the broker said nothing of it")
 
 
 def check_fields(whose: str, name: str, setting: str, operation: str) -> None:

@@ -44,13 +44,18 @@ Resource = tuple[int, str]
 """Its type and its name."""
 
 
-def describe_configs(resources: Collection[Resource]) -> Request[dict[Resource, Described]]:
-    """Those of a broker must be asked of that broker."""
+def describe_configs(
+    resources: Collection[Resource], settings: Collection[str] | None = None
+) -> Request[dict[Resource, Described]]:
+    """Those of a broker must be asked of that broker. `settings` by name; None for all."""
+    keys = _ALL_KEYS
+    if settings is not None:
+        keys = array_length(len(settings), flexible=True) + b"".join(string(each, flexible=True) for each in settings)
 
     def encode(_: int) -> bytes:
         out = bytearray(array_length(len(resources), flexible=True))
         for kind, name in resources:
-            out += bytes((kind,)) + string(name, flexible=True) + _ALL_KEYS + NO_TAGS
+            out += bytes((kind,)) + string(name, flexible=True) + keys + NO_TAGS
         return bytes(out + b"\1\0" + NO_TAGS)  # with synonyms, without documentation
 
     return Request("describe_configs", _VERSION, _VERSION, encode, _decode)

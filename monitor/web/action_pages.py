@@ -62,7 +62,21 @@ FORMS: Final[Mapping[str, Form]] = {
             Field("topic", "Topic"),
             Field("brokers", "Spread over brokers", "such as 1,2,3; all that are alive if it is empty"),
             Field("replicas", "Or replicas of each partition", "a line for each, such as 0: 1,2", is_long=True),
+            Field("throttle", "Throttle", "in and out of each broker per second, such as 50MiB; none if it is empty"),
         ),
+    ),
+    "reassignment-check": Form(
+        "Check moves, and remove their throttle",
+        "Shows what still moves. When all moves are done, their throttle is removed: without that, replicas that fall "
+        "behind later would catch up slowly.",
+        "/topics",
+        (),
+    ),
+    "reassignment-cancel": Form(
+        "Cancel moves",
+        "Partitions stay on the brokers where they were before the move; what the others have copied is deleted.",
+        "/topics",
+        (Field("topic", "Topic", "all moves if it is empty"), _PARTITIONS),
     ),
     "offsets": Form(
         "Set the offsets of a group",
@@ -97,6 +111,8 @@ def of_topic(call: Call, name: str) -> list[tuple[str, str]]:
         call,
         ("election", {"topic": name}, "elect leaders"),
         ("reassignment", {"topic": name}, "move replicas"),
+        ("reassignment-check", {}, "check moves"),
+        ("reassignment-cancel", {"topic": name}, "cancel moves"),
         ("settings", {"whose": settings.OF_TOPIC, "name": name}, "change a setting"),
     )
 

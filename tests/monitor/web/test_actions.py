@@ -42,7 +42,7 @@ class MadeUpActions:
         self.planned.append(form)
         if self.error:
             raise ActionError(self.error)
-        topic = form.get("topic", form.get("name", form.get("group", "")))
+        topic = form.get("topic", form.get("name", form.get("group", "orders")))
         changes = (Change(f"{topic}-0", "broker 2", "broker 1"), Change(f"{topic}-1", "broker 1", "broker 1", "stays"))
         return Plan(
             f"Elect leaders of topic {topic}",
