@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import weakref
 from collections.abc import Iterable
 from typing import TypeVar
@@ -34,5 +35,17 @@ class BlockingClient:
 
 
 def _close(client: Client, loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        _run_to_the_end(client, loop)
+    else:
+        # A client that is part of a cycle is collected at any time: also while another one waits for an answer.
+        closing = threading.Thread(target=_run_to_the_end, args=(client, loop))
+        closing.start()
+        closing.join()
+
+
+def _run_to_the_end(client: Client, loop: asyncio.AbstractEventLoop) -> None:
     loop.run_until_complete(client.close())
     loop.close()

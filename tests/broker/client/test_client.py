@@ -193,3 +193,17 @@ def test_the_blocking_face_closes_its_connections_when_it_is_let_go() -> None:
         assert broker.asked.count("api_versions") == 1
         del client
         wait_until(lambda: broker.closed == 1, "the end of the connection")
+
+
+def test_a_blocking_client_may_be_collected_while_another_loop_runs() -> None:
+    async def collecting(client: list[BlockingClient]) -> None:
+        client.pop()
+
+    with fake_broker(lambda api, request: cluster_of([broker.port], {})) as broker:
+        client = BlockingClient(settings(broker.port))
+        assert client.ask(("127.0.0.1", broker.port), metadata()) == "fake"
+        held = [client]
+        del client
+        # An exception here would be an unraisable one, which fails the test.
+        asyncio.run(collecting(held))
+        wait_until(lambda: broker.closed == 1, "the end of the connection")
