@@ -14,6 +14,7 @@ from rich.text import Text
 
 from highwater.common.units import NONE, count_text, percent_text, plural, rate_text, size_text, wait_text
 from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.lag import lag_text
 from highwater.monitor.figures.rows import BrokerFigures, Duration, GroupFigures, LagVerdict, Level, TopicFigures
 from highwater.monitor.model import Snapshot
 from highwater.monitor.state import MonitorState
@@ -161,7 +162,7 @@ def _footer(snapshot: Snapshot, state: MonitorState, hidden: Sequence[int]) -> T
 def _lag(group: GroupFigures) -> str:
     if group.lag is None:
         return NONE
-    return count_text(group.lag) + (f" +≤{count_text(group.lag_error)}" if group.lag_error else "")
+    return lag_text(group.lag, group.lag_error)
 
 
 def _catch_up(group: GroupFigures) -> str:

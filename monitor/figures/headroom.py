@@ -73,6 +73,8 @@ class Headroom:
             return self.unknown
         if self.stale:
             return "; ".join(self.stale)
+        if self.ratio < 0:
+            return f"nothing of {self.resource} is left: more is asked for than was ever measured"
         return (
             f"{percent_text(max(0.0, self.ratio))} {'or more ' if self.is_at_least else ''}of {self.resource} is left"
         )
@@ -132,7 +134,7 @@ def verdict(rows: Sequence[Headroom]) -> tuple[Level, str]:
         return Level.UNKNOWN, f"No headroom is known{more}."
     least = least_of(known)
     assert least is not None
-    return least.level, f"Broker {least.broker_id} has the least: {least.sentence}{more}."
+    return least.level, f"Broker {least.broker_id} has the least headroom: {least.sentence}{more}."
 
 
 def least_of(rows: Sequence[Headroom]) -> Headroom | None:
@@ -215,24 +217,24 @@ def _no_ceiling(
 
 def _differences(measured: HostClass, ceiling: Ceiling, demand: Demand, answer: HostAnswer) -> Iterator[str]:
     if measured.kernel != answer.kernel:
-        yield f"the kernel is {answer.kernel}, measured was on {measured.kernel}"
+        yield f"the kernel is {answer.kernel}, the measurement was on {measured.kernel}"
     tuning = answer.tuning
     if tuning is not None and tuning.fingerprint != measured.tuning_fingerprint:
         now, then = tuning.fingerprint[:_SHOWN_DIGITS], measured.tuning_fingerprint[:_SHOWN_DIGITS]
-        yield f"the host's settings are {now}, measured was with {then}"
+        yield f"the host's settings are {now}, those of the measurement were {then}"
     product, _, version = ceiling.system.partition(" ")
     if ceiling.resource in (PRODUCE, CONSUME) and product == "highwater" and version != answer.version:
-        yield f"Highwater is {answer.version}, measured was {version}"
+        yield f"Highwater is {answer.version}, that of the measurement was {version}"
     of_broker = [each for each in answer.directories if each.broker_id == demand.broker_id]
     media = {disk.medium for disk in answer.disks if any(disk.name in each.devices for each in of_broker)}
     if ceiling.medium and media and media != {ceiling.medium}:
-        yield f"its log is on {', '.join(sorted(media))}, measured was on {ceiling.medium}"
+        yield f"its log is on {', '.join(sorted(media))}, the measurement was on {ceiling.medium}"
     systems = {each.file_system for each in of_broker if each.file_system}
     if ceiling.resource in (PRODUCE, CONSUME) and ceiling.file_system and systems and systems != {ceiling.file_system}:
-        yield f"its log is on {', '.join(sorted(systems))}, measured was on {ceiling.file_system}"
+        yield f"its log is on {', '.join(sorted(systems))}, the measurement was on {ceiling.file_system}"
     request, batch = demand.request_bytes, ceiling.batch_bytes
     if ceiling.resource == PRODUCE and request is not None and batch is not None and request * _SMALLER_FACTOR < batch:
-        yield f"a produce request has {size_text(request)}, measured was with batches up to {size_text(batch)}"
+        yield f"a produce request has {size_text(request)}, the batches of the measurement had up to {size_text(batch)}"
 
 
 def headroom_of(

@@ -90,7 +90,9 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
     """answers: of the last minute and of one boot, the oldest first, the newest one last."""
     answer = host.answer
     if answer is None:
-        return HostFigures(host.name, Level.UNKNOWN, f"Nothing is known of it: {host.error}.", None, host.brokers)
+        return HostFigures(
+            host.name, Level.UNKNOWN, f"Nothing is known of it, because {host.error}.", None, host.brokers
+        )
     first = answers[0] if len(answers) > 1 else None
     memory = answer.memory
     unwritten_bytes = memory.dirty_bytes + memory.writeback_bytes
@@ -152,7 +154,7 @@ def verdict(rows: Sequence[HostFigures]) -> tuple[Level, str]:
 def _tuned(rows: Sequence[HostFigures]) -> str:
     tuned = sum(row.is_tuned is True for row in rows)
     if all(row.is_tuned is None for row in rows):
-        return f"no profile is known to be applied on {plural(len(rows), 'host')}".capitalize()
+        return "The host is not known to be tuned" if len(rows) == 1 else "No host is known to be tuned"
     if tuned == len(rows):
         return "The host is as tuned" if tuned == 1 else f"All {tuned} hosts are as tuned"
     return f"{tuned} of {plural(len(rows), 'host')} {'is' if tuned == 1 else 'are'} as tuned"
@@ -178,7 +180,7 @@ def _judge(host: Host, answer: HostAnswer, unwritten_ratio: float | None, snapsh
     if not tuning.profile:
         wanted = tuning.differs_from_recommended
         advice = "" if wanted is None else f"; highwater tune would change {plural(wanted, 'setting')}"
-        return Level.OK, f"Nothing is applied{advice}."
+        return Level.OK, f"No tuning is applied{advice}."
     waiting = f", {tuning.waiting} of them after a restart" if tuning.waiting else ""
     return Level.OK, f"As tuned: {plural(tuning.in_effect + tuning.waiting, 'setting')} in effect{waiting}."
 

@@ -67,3 +67,8 @@ def _beyond_end(committed: int, end: int) -> str:
 
 def _below_start(lost: int) -> str:
     return f"{count_text(lost)} offsets were deleted before the group read them."
+
+
+def lag_text(lag: int, error: int) -> str:
+    """Between what and what the lag is: `1,185–1,200`."""
+    return f"{count_text(max(0, lag - error))}–{count_text(lag)}" if error else count_text(lag)

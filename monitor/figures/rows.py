@@ -242,7 +242,7 @@ class GroupPartitionFigures(NamedTuple):
     lag: int | None
     """Offsets between the commit and the end; None unless the state is COMMITTED or BELOW_LOG_START."""
     lag_error: int
-    """The lag is overstated by at most so many offsets: what was produced between the two answers. Shown as +≤n."""
+    """The lag is overstated by at most so many offsets: what was produced between the two answers. Shown as a range."""
     lost: int
     """Offsets that were deleted before the group read them, in the state BELOW_LOG_START."""
     lag_time: Duration | None

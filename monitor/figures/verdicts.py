@@ -19,7 +19,7 @@ from operator import ne, sub
 from statistics import median
 from typing import Final, NamedTuple
 
-from highwater.common.units import count_text, rate_text, wait_text
+from highwater.common.units import count_text, plural, rate_text, wait_text
 from highwater.monitor.figures.rows import LagVerdict, Sentence
 from highwater.monitor.figures.trend import Pairs, Slope
 
@@ -212,7 +212,7 @@ def _time(duration_ms: float) -> str:
 
 
 def _unread(lag: int) -> str:
-    return f"{count_text(lag)} records are unread"
+    return f"{plural(lag, 'record')} {'is' if lag == 1 else 'are'} unread"
 
 
 def _read_all() -> str:
@@ -220,7 +220,7 @@ def _read_all() -> str:
 
 
 def _reads(lag: int) -> str:
-    return f"It reads, and lag does not rise for certain: {_unread(lag)}."
+    return f"It reads, and lag is not seen to rise: {_unread(lag)}."
 
 
 def _pauses(stands_ms: int, lag: int) -> str:

@@ -13,6 +13,12 @@ from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.tables import Column, Table
 
 _MOST_TOPICS: Final = 3
+_VERDICTS: Final = (
+    "OK: it keeps up. WARN: it reads, but lag rises. LOSS: records were deleted before it read them. "
+    "REWIND: its commit went back. STALL: it has members, but commits nothing. STOP: nobody reads. "
+    "UNKNOWN: not seen for long enough."
+)
+_LAG_NOTE: Final = "Offsets between commit and end. From–to: records came between the two answers."
 
 
 class GroupRow(NamedTuple):
@@ -60,11 +66,12 @@ _GROUPS: Final[tuple[Column[GroupRow], ...]] = (
         lambda r: r.figures.verdict.value,
         _verdict,
         lambda r: (r.figures.level.rank, r.figures.verdict.rank, r.figures.lag or 0),
+        note=_VERDICTS,
         is_prose=True,
     ),
     Column("state", "State", Kind.TEXT, lambda r: r.group.state.value),
     Column("members", "Members", Kind.NUMBER, lambda r: r.figures.members),
-    Column("lag", "Lag", Kind.NUMBER, lambda r: r.figures.lag, _group_lag, note="Offsets between commit and end."),
+    Column("lag", "Lag", Kind.NUMBER, lambda r: r.figures.lag, _group_lag, note=_LAG_NOTE),
     Column(
         "lag_time",
         "Lag in time",
@@ -137,8 +144,9 @@ _READING: Final[tuple[Column[GroupPartitionFigures], ...]] = (
         lambda r: r.verdict.value,
         lambda r: cells.verdict(r.verdict, r.level),
         lambda r: (r.level.rank, r.verdict.rank, r.lag or 0),
+        note=_VERDICTS,
     ),
-    Column("lag", "Lag", Kind.NUMBER, lambda r: r.lag, words.partition_lag, note="+≤n: overstated by at most n."),
+    Column("lag", "Lag", Kind.NUMBER, lambda r: r.lag, words.partition_lag, note=_LAG_NOTE),
     Column(
         "lag_time",
         "Lag in time",

@@ -10,21 +10,43 @@ from highwater.common.units import (
     count_text,
     duration_text,
     percent_text,
+    plural,
     rate_text,
     significant,
     size_text,
     wait_text,
 )
-from highwater.monitor.figures.rows import Duration, GroupFigures, GroupPartitionFigures, Health, LagState, Level
+from highwater.monitor.figures.lag import lag_text
+from highwater.monitor.figures.rows import (
+    Duration,
+    GroupFigures,
+    GroupPartitionFigures,
+    Health,
+    LagState,
+    LagVerdict,
+    Level,
+)
 from highwater.monitor.model import NO_LEADER
 
-_MINUTE_MS: Final = 60_000
 LEVEL_WORDS: Final = {Level.OK: "OK", Level.UNKNOWN: "not known", Level.WARN: "warning", Level.ERROR: "error"}
+VERDICT_WORDS: Final = {
+    LagVerdict.OK: "OK",
+    LagVerdict.UNKNOWN: "not judged yet",
+    LagVerdict.WARN: "falling behind",
+    LagVerdict.LOSS: "with lost records",
+    LagVerdict.REWIND: "set back",
+    LagVerdict.STALL: "stalled",
+    LagVerdict.STOP: "stopped",
+}
 LEVEL_CLASSES: Final = {Level.OK: "good", Level.UNKNOWN: "unknown", Level.WARN: "warn", Level.ERROR: "bad"}
 
 
 def count(value: float | None) -> str:
     return NONE if value is None else count_text(value)
+
+
+def many(value: int, noun: str) -> str:
+    return plural(value, noun)
 
 
 def size(value: float | None) -> str:
@@ -46,6 +68,16 @@ def rate(value: float | None) -> str:
 
 def size_rate(value: float | None) -> str:
     return NONE if value is None else f"{size_text(value)}/s"
+
+
+def amount(value: float, unit: str) -> str:
+    """`unit` as charts have it: `B` and `B/s` get a prefix, anything else is written as it is."""
+    if unit in ("B", "B/s"):
+        return size_text(value) + unit[1:]
+    shown = significant(value)
+    if shown == "1" and "/" not in unit and unit != "s":
+        unit = unit.removesuffix("s")
+    return f"{shown}{'' if unit.startswith('/') else ' '}{unit}".rstrip()
 
 
 def factor(value: float | None) -> str:
@@ -95,7 +127,7 @@ def health(value: Health) -> str:
 def group_lag(figures: GroupFigures) -> str:
     if figures.lag is None:
         return "no commit" if figures.no_commit and not figures.unknown else NONE
-    return lag_number(figures.lag, figures.lag_error)
+    return lag_text(figures.lag, figures.lag_error)
 
 
 def group_lag_rest(figures: GroupFigures) -> str:
@@ -112,12 +144,8 @@ def group_lag_rest(figures: GroupFigures) -> str:
 def partition_lag(row: GroupPartitionFigures) -> str:
     if row.lag is None:
         return row.state.value
-    text = lag_number(row.lag, row.lag_error)
+    text = lag_text(row.lag, row.lag_error)
     return f"{text}, {count_text(row.lost)} lost" if row.state is LagState.BELOW_LOG_START else text
-
-
-def lag_number(lag: int, error: int) -> str:
-    return f"{count_text(lag)} +≤{count_text(error)}" if error else count_text(lag)
 
 
 def trend(produced_per_s: float | None, consumed_per_s: float | None) -> str:
@@ -133,7 +161,7 @@ def trend(produced_per_s: float | None, consumed_per_s: float | None) -> str:
 
 def catch_up(figures: GroupFigures | GroupPartitionFigures) -> str:
     if figures.never_catches_up:
-        return "never at these rates"
+        return "never at these rates" if figures.level is not Level.OK else "lag stays as it is"
     if not figures.lag:
         return NONE if figures.lag is None else "has read all"
     return time_ms(figures.catch_up_ms)

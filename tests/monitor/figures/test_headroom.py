@@ -85,19 +85,29 @@ def test_the_highest_ceiling_that_is_not_stale_counts() -> None:
     assert (row.ceiling, row.run, row.is_at_least, row.stale) == (300e6, "r2", True, ())
     assert row.sentence == "50 % or more of produce is left"
     alone = on_host(stale)[PRODUCE]
-    assert alone.stale == ("the kernel is 6.1.0, measured was on 5.0",)
+    assert alone.stale == ("the kernel is 6.1.0, the measurement was on 5.0",)
     assert alone.level is Level.UNKNOWN
 
 
 @pytest.mark.parametrize(
     ("host", "ceiling", "demand", "said"),
     [
-        ({"kernel": "5.0"}, {}, {}, "the kernel is 6.1.0, measured was on 5.0"),
-        ({"tuning_fingerprint": "b" * 64}, {}, {}, "the host's settings are aaaaaaaa, measured was with bbbbbbbb"),
-        ({}, {"system": "highwater 0.1.0"}, {}, "Highwater is 0.2.0, measured was 0.1.0"),
-        ({}, {"medium": "ssd"}, {}, "its log is on hdd, measured was on ssd"),
-        ({}, {"file_system": "ext4"}, {}, "its log is on xfs, measured was on ext4"),
-        ({}, {}, {"request_bytes": 2048}, "a produce request has 2 KiB, measured was with batches up to 64 KiB"),
+        ({"kernel": "5.0"}, {}, {}, "the kernel is 6.1.0, the measurement was on 5.0"),
+        (
+            {"tuning_fingerprint": "b" * 64},
+            {},
+            {},
+            "the host's settings are aaaaaaaa, those of the measurement were bbbbbbbb",
+        ),
+        ({}, {"system": "highwater 0.1.0"}, {}, "Highwater is 0.2.0, that of the measurement was 0.1.0"),
+        ({}, {"medium": "ssd"}, {}, "its log is on hdd, the measurement was on ssd"),
+        ({}, {"file_system": "ext4"}, {}, "its log is on xfs, the measurement was on ext4"),
+        (
+            {},
+            {},
+            {"request_bytes": 2048},
+            "a produce request has 2 KiB, the batches of the measurement had up to 64 KiB",
+        ),
         # What one of the two does not say, and what does not matter, is no difference.
         ({}, {"system": "kafka 3.9.1"}, {}, None),
         ({}, {"medium": "", "file_system": "", "batch_bytes": None}, {"request_bytes": None}, None),
@@ -158,13 +168,13 @@ def test_of_two_hosts_with_one_broker_the_one_that_answers_counts() -> None:
 def test_the_verdict_names_the_least_of_what_holds() -> None:
     rows = [
         Headroom(0, PRODUCE, 0.25, 75, 100),
-        Headroom(1, PRODUCE, 0.1, 90, 100, stale=("the kernel is 2, measured was on 1",)),
+        Headroom(1, PRODUCE, 0.1, 90, 100, stale=("the kernel is 2, the measurement was on 1",)),
         Headroom(1, CONSUME, None, unknown="why"),
         Headroom(1, CPU, 0.6, 0.4, 1.0),
     ]
     assert verdict(rows) == (
         Level.OK,
-        "Broker 0 has the least: 25 % of produce is left (1 grey, 1 not known of 4 figures).",
+        "Broker 0 has the least headroom: 25 % of produce is left (1 grey, 1 not known of 4 figures).",
     )
     assert least_of(rows) is rows[0]
     assert verdict(rows[1:3]) == (Level.UNKNOWN, "No headroom is known (1 grey, 1 not known of 2 figures).")

@@ -89,7 +89,7 @@ def test_verdicts() -> None:
         (
             replace(TUNING, profile="", differs_from_recommended=14),
             Level.OK,
-            "Nothing is applied; highwater tune would change 14 settings.",
+            "No tuning is applied; highwater tune would change 14 settings.",
         ),
         (
             replace(TUNING, drift=(DRIFT, replace(DRIFT, target="sda"))),
@@ -109,7 +109,7 @@ def test_a_host_that_is_silent() -> None:
     never = Host("h", "a", error="its agent cannot be reached: Connection refused")
     row = derive([replace(snapshots[-1], hosts={"h": never})]).hosts["h"]
     assert (row.level, row.cpu_ratio) == (Level.UNKNOWN, None)
-    assert row.sentence == "Nothing is known of it: its agent cannot be reached: Connection refused."
+    assert row.sentence == "Nothing is known of it, because its agent cannot be reached: Connection refused."
     old = replace(snapshots[-1].hosts["h"], as_of_ms=snapshots[-1].taken_at_ms - 120_000, error="no answer within 10 s")
     row = derive([*snapshots[:-1], replace(snapshots[-1], hosts={"h": old})]).hosts["h"]
     assert (row.level, row.sentence) == (Level.UNKNOWN, "What is shown is 2 min old: no answer within 10 s.")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.monitor.figures.lag import Lag, lag_of
+from highwater.monitor.figures.lag import Lag, lag_of, lag_text
 from highwater.monitor.figures.rows import LagState
 from highwater.monitor.model import Commit
 from tests.monitor.clusters import partition
@@ -23,6 +23,12 @@ from tests.monitor.clusters import partition
 )
 def test_lag_is_end_minus_commit(committed: int, start: int, end: int, expected: Lag) -> None:
     assert lag_of(Commit(committed, 0), partition("t", start=start, end=end), 0.0) == expected
+
+
+def test_a_lag_with_an_error_is_shown_as_a_range() -> None:
+    assert lag_text(1200, 0) == "1,200"
+    assert lag_text(1200, 15) == "1,185–1,200"
+    assert lag_text(5, 12) == "0–5"
 
 
 def test_a_missing_commit_is_neither_no_lag_nor_the_whole_log() -> None:

@@ -180,6 +180,12 @@ def test_sentences_name_the_member_and_the_numbers() -> None:
     assert judge(back, Readers.OWNER).sentence == "The commit went back by 1,000, from 3000 to 2000, 45 s ago."
 
 
+def test_one_record_is_unread_and_two_are() -> None:
+    for end, text in ((101, "1 record is unread"), (102, "2 records are unread")):
+        track = Track((0, 15_000), (end, end), (99, 100))
+        assert text in judge(track, Readers.OWNER).sentence
+
+
 def test_errors_are_worse_than_warnings() -> None:
     assert [verdict.level for verdict in (OK, LagVerdict.UNKNOWN, WARN, REWIND, STALL, STOP)] == [
         Level.OK,
