@@ -28,7 +28,7 @@ def alerts_table(alerts: Sequence[Alert]) -> Table[Alert]:
 
 
 _ALERTS: Final[tuple[Column[Alert], ...]] = (
-    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.name_text(r.sentence), is_prose=True),
+    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.prose(r.sentence), is_prose=True),
     Column(
         "level",
         "Level",
@@ -38,7 +38,7 @@ _ALERTS: Final[tuple[Column[Alert], ...]] = (
         lambda r: r.level.rank,
         note="The worst since the alert opened.",
     ),
-    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.name_text(r.subject or "the cluster")),
+    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.prose(r.subject or "the cluster")),
     Column("opened", "Open since", Kind.NUMBER, lambda r: r.opened_at_ms, lambda r: words.clock_time(r.opened_at_ms)),
     Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
     Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
@@ -59,13 +59,13 @@ _NOTICES: Final[tuple[Column[Notice], ...]] = (
         lambda r: r.change.value,
         lambda r: cells.state(_CHANGE_LEVELS[r.change], r.change.value),
     ),
-    Column("reason", "Reason", Kind.TEXT, lambda r: r.reason, lambda r: cells.name_text(r.reason), is_prose=True),
+    Column("reason", "Reason", Kind.TEXT, lambda r: r.reason, lambda r: cells.prose(r.reason), is_prose=True),
     Column(
         "subject",
         "Of",
         Kind.TEXT,
         lambda r: r.alert.subject,
-        lambda r: cells.name_text(r.alert.subject or "the cluster"),
+        lambda r: cells.prose(r.alert.subject or "the cluster"),
     ),
     Column("rule", "Rule", Kind.TEXT, lambda r: r.alert.kind.value),
 )
@@ -82,7 +82,7 @@ _TARGETS: Final[tuple[Column[TargetState], ...]] = (
     Column("waiting", "Waiting", Kind.NUMBER, lambda r: r.waiting),
     Column("lost", "Given up", Kind.NUMBER, lambda r: r.lost),
     Column(
-        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.name_text(r.error or "none"), is_prose=True
+        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.prose(r.error or "none"), is_prose=True
     ),
 )
 
@@ -93,11 +93,11 @@ def findings_table(figures: Figures) -> Table[Finding]:
 
 
 _FINDINGS: Final[tuple[Column[Finding], ...]] = (
-    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.name_text(r.sentence), is_prose=True),
+    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.prose(r.sentence), is_prose=True),
     Column(
         "level", "Level", Kind.TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank
     ),
-    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.name_text(r.subject or "the cluster")),
+    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.prose(r.subject or "the cluster")),
     Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
     Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
 )

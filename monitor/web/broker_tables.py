@@ -215,13 +215,25 @@ def sources_table(snapshot: Snapshot) -> Table[SourceState]:
     )
 
 
+def _received(row: SourceState) -> int | None:
+    """None of a part whose answers are counted with those of all parts."""
+    return None if row.requests and not row.received_bytes and not row.error else row.received_bytes
+
+
 _SOURCES: Final[tuple[Column[SourceState], ...]] = (
     Column("source", "Source", Kind.TEXT, lambda r: r.name, lambda r: cells.name_text(r.name)),
     Column("as_of", "Newest answer", Kind.NUMBER, lambda r: r.as_of_ms, lambda r: words.clock_time(r.as_of_ms)),
     Column("requests", "Requests", Kind.NUMBER, lambda r: r.requests, note="In the newest tick."),
-    Column("received", "Received", Kind.BYTES, lambda r: r.received_bytes, note="In the newest tick."),
+    Column(
+        "received",
+        "Received",
+        Kind.BYTES,
+        lambda r: r.received_bytes,
+        lambda r: words.size(_received(r)),
+        note="In the newest tick; kafka has that of its parts too.",
+    ),
     Column("duration", "Took", Kind.MILLISECONDS, lambda r: r.duration_ms),
     Column(
-        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.name_text(r.error or "none"), is_prose=True
+        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.prose(r.error or "none"), is_prose=True
     ),
 )

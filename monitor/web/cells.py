@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 from urllib.parse import quote
 
@@ -11,6 +12,10 @@ from highwater.monitor.figures.rows import LagVerdict, Level
 from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS
 from highwater.reports.svg import readable
 
+_SHORT: Final = 24
+# Letters that are written from right to left, with what may be within a name of them.
+_LEFTWARD: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
+_LEFTWARD_NAME: Final = re.compile(f"[{_LEFTWARD}](?:[^{_LEFTWARD},;:()]{{0,3}}[{_LEFTWARD}])*[\\w.-]*")
 # Marks that turn the direction of text: with them, a name can look like another one.
 _TURNS: Final = dict.fromkeys((0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
 
@@ -22,7 +27,23 @@ def visible(text: str) -> str:
 
 def name_text(name: str) -> Markup:
     """A name by itself in the direction of its letters, so that it cannot turn the text around it."""
-    return Markup(f"<bdi>{escape(visible(name) or '(empty)')}</bdi>")
+    shown = visible(name) or "(empty)"
+    return Markup(f"<bdi{_long(shown)}>{escape(shown)}</bdi>")
+
+
+def prose(text: str) -> Markup:
+    """A sentence with names in it: one that is written from right to left does not move what stands beside it."""
+    shown = visible(text)
+    parts, end = [], 0
+    for found in _LEFTWARD_NAME.finditer(shown):
+        parts.append(escape(shown[end : found.start()]) + Markup(f"<bdi>{escape(found[0])}</bdi>"))
+        end = found.end()
+    return Markup(f'<bdi dir="ltr"{_long(shown)}>{Markup("").join(parts)}{escape(shown[end:])}</bdi>')
+
+
+def _long(shown: str) -> str:
+    """The class of a text that a table may break anywhere: a column would be as wide as its longest word."""
+    return ' class="long"' if len(shown) > _SHORT else ""
 
 
 def exact(text: str) -> Markup:
@@ -69,7 +90,7 @@ def verdict(value: LagVerdict, level: Level) -> Markup:
 
 def with_note(shown: str, note: str) -> Markup:
     """`shown` with a smaller line beneath it; without it if `note` is empty."""
-    return escape(shown) + Markup(f'<br><span class="note">{escape(visible(note))}</span>' if note else "")
+    return escape(shown) + Markup(f'<br><span class="note">{prose(note)}</span>' if note else "")
 
 
 def below(shown: str, second: str) -> Markup:

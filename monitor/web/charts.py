@@ -46,6 +46,13 @@ class Line:
         highs = [point.high for point in self.points if point.high is not None]
         return max([*self.known, *highs], default=0.0)
 
+    @property
+    def summary(self) -> str:
+        """Its last value and its highest one, in words: a narrow screen may not show the axis."""
+        if not self.known:
+            return ""
+        return f"{words.amount(self.known[-1], self.unit)} at the end, at most {words.amount(self.top, self.unit)}"
+
 
 def chart(
     name: str,
@@ -71,14 +78,13 @@ def chart(
     for slot, line in enumerate(lines, start=1):
         if not line.known:
             continue
-        (unit, divisor), is_right = scales[line.scale_key], line.scale_key != keys[0]
+        divisor, is_right = scales[line.scale_key][1], line.scale_key != keys[0]
         series.append(Series(slot, line.title, _drawn(line, divisor), solid=len(lines) == 1, on_right=is_right))
         low = [Drawn(p.at_ms / 1000, None if p.low is None else p.low / divisor) for p in line.points]
         high = [Drawn(p.at_ms / 1000, None if p.high is None else p.high / divisor) for p in line.points]
         if any(a.y != b.y for a, b in zip(low, high, strict=True)):
             areas.append(Area(slot, low, high, is_right))
-        newest, top = line.known[-1] / divisor, line.top / divisor
-        findings.append(f"{line.title}: {newest:,.3g} {unit} at the end, at most {top:,.3g} {unit}.")
+        findings.append(f"{line.title}: {line.summary}.")
     axes = [_value_axis(sharing, *scales[key], len(lines)) for key, sharing in together.items()]
     return line_panel(
         name,

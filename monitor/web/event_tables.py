@@ -46,7 +46,7 @@ def event_link(event: Event) -> str:
 
 _EVENTS: Final[tuple[Column[Event], ...]] = (
     Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
-    Column("text", "What", Kind.TEXT, lambda r: r.text, lambda r: cells.name_text(r.text), is_prose=True),
+    Column("text", "What", Kind.TEXT, lambda r: r.text, lambda r: cells.prose(r.text), is_prose=True),
     Column("kind", "Kind", Kind.TEXT, lambda r: r.kind.value, lambda r: kind_words(r.kind)),
     Column("name", "Of", Kind.TEXT, lambda r: r.name, event_link),
     Column("entity", "Entity", Kind.TEXT, lambda r: r.entity, is_shown=False),

@@ -13,8 +13,7 @@ from starlette.responses import Response
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.kinds import CLUSTER, GROUP, GROUP_PARTITION, KINDS, PARTITION
 from highwater.monitor.history.reader import RATE, About, HistoryReader, Point, Series, metrics_of, unit_of
-from highwater.monitor.web import words
-from highwater.monitor.web.cells import visible
+from highwater.monitor.web import cells, words
 from highwater.monitor.web.charts import MOST_AXES, MOST_LINES, Line, chart
 from highwater.monitor.web.event_marks import Happened
 from highwater.monitor.web.filters import Kind
@@ -60,8 +59,14 @@ class Chosen:
         return f"{self.kind}:{self.metric}:{self.name}"
 
     @property
+    def subject(self) -> str:
+        """Its kind and its name: a name alone, such as `1`, says little."""
+        kind = "partition of group" if self.kind == GROUP_PARTITION.name else self.kind
+        return cells.visible(f"{kind} {self.name}")
+
+    @property
     def title(self) -> str:
-        return f"{visible(self.name)}: {metric_words(self.metric)}"
+        return f"{self.subject}: {metric_words(self.metric)}"
 
     @property
     def unit(self) -> str:
@@ -201,8 +206,8 @@ class Listed:
     sample: Markup
     tier: str
     is_apart: bool
-    is_known: bool
-    """The history has at least one value of this time."""
+    summary: str
+    """Its last and its highest value; empty if the history has none of this time."""
     remove: str
     flip: str
     """The address in which it has another axis; empty where two axes are not enough for that."""
@@ -289,7 +294,7 @@ def _lines(view: View, found: Sequence[Series], kind: str) -> tuple[list[Line], 
                 swatch(number, solid=len(view.series) == 1, line=True),
                 series.tier.value,
                 number in view.apart,
-                bool(line.known),
+                line.summary,
                 _address(view.without(number), kind),
                 _address(view.flipped(number), kind) if can_flip else "",
             )
@@ -365,17 +370,12 @@ def _table(view: View, found: Sequence[Series], empty: str) -> Table[Row]:
 def _value_text(row: Row, value: float | str | None) -> str:
     if not isinstance(value, float):
         return words.count(None) if value is None else value
-    unit = row.series.unit
-    if unit == "B":
-        return words.size(value)
-    if unit == "B/s":
-        return words.size_rate(value)
-    return f"{value:,.6g}{f' {unit}' if unit and not unit.startswith('/') else unit}"
+    return words.amount(value, row.series.unit)
 
 
 _COLUMNS: Final[tuple[Column[Row], ...]] = (
     Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
-    Column("name", "Of", Kind.TEXT, lambda r: r.series.name),
+    Column("name", "Of", Kind.TEXT, lambda r: r.series.name, lambda r: cells.name_text(r.series.subject)),
     Column("metric", "What", Kind.TEXT, lambda r: r.series.metric, lambda r: metric_words(r.series.metric)),
     Column("value", "Value", Kind.NUMBER, lambda r: r.point.value, lambda r: _value_text(r, r.point.value)),
     Column("least", "Least", Kind.NUMBER, lambda r: r.point.low, lambda r: _value_text(r, r.point.low)),

@@ -62,9 +62,9 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
         Metric("cpu_busy_s.rate", "CPU", "cores"),
         Metric("disk_written_bytes.rate", "Written by disks", "B/s"),
         Metric("disk_read_bytes.rate", "Read by disks", "B/s"),
-        Metric("dirty_bytes", "Dirty", "B"),
+        Metric("dirty_bytes", "Not yet written to disks", "B"),
         Metric("page_cache_bytes", "Page cache", "B"),
-        Metric("resident_bytes", "Of the logs, in memory", "B"),
+        Metric("resident_bytes", "Part of the logs in memory", "B"),
     ),
     "topic": (
         Metric("end_offsets.rate", "Produced", "offsets/s"),
@@ -80,6 +80,7 @@ METRICS: Final[Mapping[str, tuple[Metric, ...]]] = {
 @dataclass(frozen=True, slots=True)
 class Chart:
     title: str
+    summary: str
     drawing: Markup
     explorer: str
     """The address where one can zoom into it."""
@@ -99,6 +100,7 @@ class Section:
 @dataclass(frozen=True, slots=True)
 class Spark:
     title: str
+    newest: str
     drawing: Markup
 
 
@@ -126,8 +128,8 @@ def section(call: Call, seen: Seen, kind: str, name: str, topics: Collection[str
         return Section(problem=f"The history cannot be read: {error}", chosen=chosen)
     drawings = [chart(f"history-{at}", line.title, [line], span, happened, _CHART) for at, line in enumerate(lines)]
     drawn = tuple(
-        Chart(metric.title, drawing, explorer_address(kind, name, metric.name, chosen))
-        for metric, drawing in zip(METRICS[kind], drawings, strict=True)
+        Chart(metric.title, line.summary, drawing, explorer_address(kind, name, metric.name, chosen))
+        for metric, line, drawing in zip(METRICS[kind], lines, drawings, strict=True)
         if drawing
     )
     problem = "" if drawn else "The history has nothing of this time yet."
@@ -164,7 +166,11 @@ def sparklines(call: Call, seen: Seen) -> list[Spark]:
         ]
     except HistoryError:
         return []
-    return [Spark(line.title, spark(line, span, happened.marks)) for line in lines if line.known]
+    return [
+        Spark(line.title, words.amount(line.known[-1], line.unit), spark(line, span, happened.marks))
+        for line in lines
+        if line.known
+    ]
 
 
 def last_events(call: Call, seen: Seen) -> list[Event] | str:

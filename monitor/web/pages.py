@@ -65,7 +65,9 @@ def compile_templates() -> None:
 
 
 def render(call: Call, template: str, title: str, status: int = 200, **values: object) -> Response:
-    text = environment().get_template(template).render(call=call, title=title, **values)
+    view = call.site.view() if call.session else None
+    cluster = view[0].cluster if view else ""
+    text = environment().get_template(template).render(call=call, title=title, cluster=cluster, **values)
     response = Response(text, status, media_type="text/html")
     if call.new_visitor:
         set_cookie(call, response, call.site.settings.visitor_cookie, call.new_visitor)
@@ -153,7 +155,6 @@ def render_cluster(
         seen=seen,
         figures=seen.figures,
         snapshot=seen.snapshot,
-        cluster=seen.snapshot.cluster,
         monitor=call.site.state(),
         tick_s=call.site.settings.tick_s,
         **values,

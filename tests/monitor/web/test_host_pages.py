@@ -60,7 +60,9 @@ def test_a_host_has_its_drift_its_disks_and_its_brokers(tmp_path: Path) -> None:
     for text in ("somebody changed it since", "vm.dirty_ratio", "sda", "/var/lib/log", "90 %", "6.1.0"):
         assert text in page
     silent = client.get("/host", params={"name": "h4"}).text
-    assert "Its agent does not answer: its agent cannot be reached: Connection refused" in silent
+    assert "Nothing is known of it, because its agent cannot be reached: Connection refused." in silent
+    # What an agent would say is not there to be denied.
+    assert "the agent was told of" not in silent
     (row,) = client.get("/api/v1/host/drift", params={"name": "h3"}).json()["rows"]
     assert (row["setting"], row["applied"], row["now"]) == ("vm.dirty_ratio", "10", "20")
 
@@ -82,7 +84,7 @@ MEASURED = Ceilings(
 def test_headroom_has_its_page_and_a_card_on_the_overview(tmp_path: Path) -> None:
     client = viewer(tmp_path, MEASURED)
     page = client.get("/headroom").text
-    assert "has the least:" in page
+    assert "has the least headroom:" in page
     assert "headroom = 1 − demand / measured ceiling" in page
     assert "≥ 954 MiB/s" in page
     rows = client.get("/api/v1/headroom").json()["rows"]
@@ -96,7 +98,7 @@ def test_headroom_is_grey_with_the_reason_on_another_kernel(tmp_path: Path) -> N
     other = replace(MEASURED, host=replace(MEASURED.host, kernel="5.0"))
     client = viewer(tmp_path, other)
     rows = client.get("/api/v1/headroom", params={"q": "state:grey"}).json()["rows"]
-    assert {row["why"] for row in rows} == {"the kernel is 6.1.0, measured was on 5.0"}
+    assert {row["why"] for row in rows} == {"the kernel is 6.1.0, the measurement was on 5.0"}
     assert len(rows) == 3
     page = client.get("/headroom").text
     assert "(3 grey, " in page

@@ -24,6 +24,7 @@ from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import TickWriter
 from highwater.monitor.model import ConfigValue
 from highwater.monitor.users import Role
+from highwater.monitor.web import cells, words
 from highwater.monitor.web.app import ROUTES
 from highwater.monitor.web.history_charts import METRICS
 from highwater.monitor.web.routing import Route
@@ -32,6 +33,7 @@ from highwater.monitor.web.topic_tables import config_table, differs_from_defaul
 from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, SMALL, UNIX_START_MS, Shape, window
 from tests.monitor.web.pages import Web, seen, web_app
 
+STYLE = Path(cells.__file__).parent / "static" / "monitor.css"
 HOSTILE = Shape(brokers=4, topics=30, partitions=120, groups=40, hostile=True, ill=0.1)
 ALLOWED_ELEMENTS = frozenset(
     """
@@ -92,6 +94,7 @@ def test_a_hostile_name_becomes_text_on_every_page(web: Web, viewer: TestClient)
                 address = attributes.get(key) or ""
                 assert address == "" or address.startswith(("/", "#")), (path, address)
                 assert not address.startswith("//")
+        assert not re.search(r"\b1 (members|partitions|topics|offsets|ticks|CPUs|hosts|bytes)\b", elements.text), path
         scripts = [attributes for tag, attributes in elements.found if tag == "script"]
         assert scripts == [{"src": "/static/monitor.js", "defer": None}]
 
@@ -104,7 +107,28 @@ def test_every_hostile_group_has_a_page_that_names_it_and_isolates_its_direction
         assert "\u202e" not in page
         heading = re.search(r"<h1>(.*?)</h1>", page, re.DOTALL)
         assert heading is not None
-        assert "<bdi>" in heading[1]
+        assert "<bdi" in heading[1]
+
+
+def test_every_page_of_a_session_names_the_cluster(web: Web) -> None:
+    admin = web.browser(Role.ADMIN)
+    for path in ("/", "/users", "/account", "/zookeeper", "/topics"):
+        assert "monitors <bdi>" in admin.get(path).text, path
+    assert "monitors" not in web.browser().get("/login").text
+
+
+def test_a_name_from_right_to_left_does_not_move_the_words_after_it() -> None:
+    text = cells.prose("Group مجموعة-الفواتير, ..-__--..-1: Nobody reads: 1,353 <b>")
+    assert text == (
+        '<bdi dir="ltr" class="long">Group <bdi>مجموعة-الفواتير</bdi>, ..-__--..-1: Nobody reads: 1,353 &lt;b&gt;</bdi>'
+    )
+
+
+def test_only_a_long_name_may_be_broken_anywhere() -> None:
+    assert cells.name_text("127.0.0.1:39029") == "<bdi>127.0.0.1:39029</bdi>"
+    assert cells.name_text("t" * 249).startswith('<bdi class="long">')
+    # Without this rule of the style the class would do nothing.
+    assert "table bdi.long { white-space: normal; overflow-wrap: anywhere; }" in STYLE.read_text()
 
 
 def test_a_long_topic_is_found_by_its_name_and_shown_whole(viewer: TestClient) -> None:
@@ -262,11 +286,23 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
             page = viewer.get(f"{path}&range=1h").text
             assert '<svg xmlns="http://www.w3.org/2000/svg" class="chart"' in page, path
             assert 'aria-current="true">1h' in page
+            assert re.search(r"<figcaption>.* at the end, at most .*</figcaption>", page), path
         assert "&lt;script&gt;alert(1)&lt;/script&gt; left" in viewer.get("/events").text
         assert "&lt;script&gt;alert(1)&lt;/script&gt; left" in viewer.get("/").text
-        assert 'class="spark"' in viewer.get("/").text
+        assert re.search(r'class="spark".*</svg><p class="note">.* now</p>', viewer.get("/").text)
         assert viewer.get("/api/v1/events").json()["rows"][0]["kind"] == "group_rebalance"
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
+
+
+def test_an_amount_has_the_unit_of_its_chart() -> None:
+    assert words.amount(1536, "B/s") == "1.5 KiB/s"
+    assert words.amount(61_260, "offsets") == "61,260 offsets"
+    assert [words.amount(1, unit) for unit in ("partitions", "offsets/s", "s", "/s")] == [
+        "1 partition",
+        "1 offsets/s",
+        "1 s",
+        "1/s",
+    ]
 
 
 def test_a_mark_in_a_chart_leads_to_its_words_without_a_script(tmp_path: Path) -> None:
