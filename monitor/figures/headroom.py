@@ -74,7 +74,7 @@ class Headroom:
         if self.stale:
             return "; ".join(self.stale)
         if self.ratio < 0:
-            return f"nothing of {self.resource} is left: more is asked for than was ever measured"
+            return f"more of {self.resource} is asked for than was ever measured"
         return (
             f"{percent_text(max(0.0, self.ratio))} {'or more ' if self.is_at_least else ''}of {self.resource} is left"
         )

@@ -129,7 +129,7 @@ def test_little_headroom_is_a_finding_unless_it_is_grey(headroom: Headroom, leve
 def test_its_sentence_says_how_much() -> None:
     assert [each.sentence for each in findings_of_headroom([row(0.12), row(-1.0, CPU)])] == [
         "Broker 1 has little headroom: 12 % of produce is left.",
-        "Broker 1 has no headroom: 0 % of CPU is left.",
+        "Broker 1 has no headroom: more of CPU is asked for than was ever measured.",
     ]
 
 
