@@ -36,8 +36,11 @@ class Expected:
     nonce: str
 
 
+@dataclass(frozen=True, slots=True)
 class UnknownKey:
-    """The token is of a key that is not in the set: perhaps the provider has a new one since."""
+    """The signature is of no key in the set: perhaps the provider has a new one since, also under an old id."""
+
+    sentence: str
 
 
 def claims_of(
@@ -58,7 +61,7 @@ def claims_of(
         return provider_fault(f"The ID token is not signed by one of {', '.join(_KEYS)}, which alone are accepted.")
     fitting = [key for key in keys if _fits(key, algorithm, header.get("kid"))]
     if not fitting:
-        return UnknownKey()
+        return UnknownKey("The ID token is signed with a key that the provider does not publish.")
     for each in fitting:
         try:
             key = jwk.JWKRegistry.import_key(dict(each))
@@ -68,7 +71,7 @@ def claims_of(
         except (JoseError, ValueError, TypeError):
             continue
         return _problem(claims, expected, now_s) or claims
-    return provider_fault("The signature of the ID token is not that of the provider.")
+    return UnknownKey("The signature of the ID token is not that of the provider.")
 
 
 def _fits(key: Mapping[str, Any], algorithm: str, key_id: Any) -> bool:

@@ -143,6 +143,7 @@ class OidcLogin:
 
     def _claims(self, token: str, nonce: str) -> Claims | Refusal:
         expected = Expected(self.settings.issuer, self.settings.client_id, nonce)
+        sentence = ""
         for oldest_s in (KEPT_S, RENEWED_AFTER_S):
             keys = self._known.keys(oldest_s)
             if isinstance(keys, Refusal):
@@ -150,7 +151,8 @@ class OidcLogin:
             found = claims_of(token, keys, expected, self._now_s())
             if not isinstance(found, UnknownKey):
                 return found
-        return provider_fault("The ID token is signed with a key that the provider does not publish.")
+            sentence = found.sentence
+        return provider_fault(sentence)
 
     def _with_user_info(self, provider: Provider, claims: Claims, access_token: Any) -> Claims | Refusal:
         """With what the ID token leaves out, as many providers do; what the token says goes first."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,4 +121,78 @@ def test_the_audit_keeps_the_newest_entries(tmp_path: Path, monkeypatch: pytest.
     for number in range(25):
         users.record("ada", "127.0.0.1", "login", str(number))
     assert [entry.target for entry in users.audit()] == [str(number) for number in range(24, 14, -1)]
+    users.close()
+
+
+OLD_SCHEMA = """
+CREATE TABLE user (
+  name TEXT PRIMARY KEY, password TEXT NOT NULL, role INTEGER NOT NULL, is_disabled INTEGER NOT NULL,
+  changed_s REAL NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE session (
+  token_sha256 TEXT PRIMARY KEY, user TEXT NOT NULL REFERENCES user(name) ON DELETE CASCADE, created_s REAL NOT NULL,
+  seen_s REAL NOT NULL, address TEXT NOT NULL, agent TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, at_s REAL NOT NULL, user TEXT NOT NULL, address TEXT NOT NULL,
+  action TEXT NOT NULL, target TEXT NOT NULL, is_allowed INTEGER NOT NULL
+);
+PRAGMA user_version = 1;
+"""
+
+
+def test_a_file_from_before_oidc_keeps_its_users_and_sessions(tmp_path: Path) -> None:
+    path = tmp_path / "users.db"
+    token_sha256 = hashlib.sha256(b"a token").hexdigest()
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(OLD_SCHEMA)
+        old.execute("INSERT INTO user VALUES ('ada', ?, 3, 0, 1000)", (hashed(PASSWORD, CHEAP),))
+        old.execute("INSERT INTO session VALUES (?, 'ada', 1000, 1000, '127.0.0.1', 'x')", (token_sha256,))
+        old.commit()
+    for _ in range(2):
+        users = Users(path, lambda: 1001, CHEAP, issuer="https://sso.example")
+        assert [(each.name, each.role, each.issuer) for each in users.users()] == [("ada", Role.ADMIN, "")]
+        assert users.password_is("ada", PASSWORD) is not None
+        assert users.session("a token") is not None
+        person = users.of_provider("u1", "ben", Role.VIEWER)
+        assert person is not None
+        assert (person.name, person.issuer) == ("ben", "https://sso.example")
+        users.remove("ben")
+        users.close()
+
+
+def test_several_processes_open_an_old_file_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "users.db"
+    with closing(sqlite3.connect(path)) as old:
+        old.executescript(OLD_SCHEMA)
+    opened: list[Users] = []
+    threads = [threading.Thread(target=lambda: opened.append(Users(path, cost=CHEAP))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 8
+    for users in opened:
+        users.close()
+
+
+def test_users_of_a_provider_have_no_password_and_count_only_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "users.db"
+    users = Users(path, cost=CHEAP, issuer="https://sso.example", has_local=False)
+    assert users.is_empty()
+    boss = users.of_provider("u1", "boss", Role.ADMIN)
+    assert boss is not None
+    assert not users.is_empty()
+    assert users.password_is("boss", "") is None
+    with pytest.raises(UsersError, match="logs in by OIDC"):
+        users.set_password("boss", PASSWORD)
+    with pytest.raises(UsersError, match="local_users: false"):
+        users.add("ada", PASSWORD, Role.ADMIN)
+    with pytest.raises(UsersError, match="Nobody would be admin"):
+        users.set_disabled("boss", True)
+    users.close()
+    users = Users(path, cost=CHEAP)
+    assert users.is_empty()
+    assert users.offer_set_up()
+    users.remove("boss")
     users.close()

@@ -38,9 +38,10 @@ def judged(token: str, *keys: jwk.Key, now_s: float = NOW_S) -> Any:
 
 
 def refusal(token: str, *keys: jwk.Key, now_s: float = NOW_S) -> str:
+    """Of a refusal, or of a signature that no key fits."""
     found = judged(token, *keys, now_s=now_s)
-    assert isinstance(found, Refusal), found
-    assert found.is_of_provider
+    assert isinstance(found, Refusal | UnknownKey), found
+    assert isinstance(found, UnknownKey) or found.is_of_provider
     return found.sentence
 
 

@@ -331,6 +331,18 @@ def test_a_new_key_of_the_provider_is_found(sso: Sso) -> None:
     assert sso.log_in(sso.web.browser()).status_code == 303
 
 
+def test_a_new_key_under_the_id_of_the_old_one_is_found(sso: Sso) -> None:
+    sso.log_in(sso.web.browser())
+    sso.provider.keys = public(OTHER_KEY)
+    sso.provider.sign = lambda claims: signed(claims, OTHER_KEY)
+    assert "signature" in sentence(sso.log_in(sso.web.browser()))
+    sso.clock.now_s += 31
+    assert sso.log_in(sso.web.browser()).status_code == 303
+    sso.provider.sign = signed
+    sso.clock.now_s += 31
+    assert "signature" in sentence(sso.log_in(sso.web.browser())), "the old key is worth nothing"
+
+
 @pytest.mark.parametrize(
     ("query", "status", "word"),
     [
