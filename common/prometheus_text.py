@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,25 +18,25 @@ class Family:
     name: str
     kind: str
     help: str
-    samples: list[tuple[Labels, float]] = field(default_factory=list)
+    _samples: list[str] = field(default_factory=list)
+    """As lines, which are smaller than labels and values; a page may have a hundred thousand."""
 
     def add(self, value: float | None, **labels: object) -> None:
         """What is not known has no sample: 0 would be a lie, and NaN breaks sums."""
         if value is not None:
-            self.samples.append((labels, value))
+            self._samples.append(f"{self.name}{labels_text(labels)} {_number(value)}\n")
 
-    def lines(self) -> Iterator[str]:
-        if not self.samples:
-            return
-        yield f"# HELP {self.name} {self.help}"
-        yield f"# TYPE {self.name} {self.kind}"
-        for labels, value in self.samples:
-            yield f"{self.name}{labels_text(labels)} {_number(value)}"
+    @property
+    def text(self) -> str:
+        """Empty without samples."""
+        if not self._samples:
+            return ""
+        return f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.kind}\n{''.join(self._samples)}"
 
 
 def page_of(families: Iterable[Family]) -> str:
     """Families without samples are left out."""
-    return "".join(f"{line}\n" for family in families for line in family.lines())
+    return "".join(family.text for family in families)
 
 
 def labels_text(labels: Labels) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from highwater.common.prometheus_text import COUNTER, GAUGE, Family, page_of
+from highwater.common.prometheus_text import COUNTER, GAUGE, Family
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import LagVerdict, Level, TransactionVerdict
 from highwater.monitor.host_metrics import headroom_families, host_families
@@ -18,23 +18,29 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 def metrics_page(
     view: tuple[Snapshot, Figures] | None, state: MonitorState, now_ms: int, *, has_partitions: bool = False
-) -> str:
-    """Return the page in Prometheus' text format.
+) -> Iterator[str]:
+    """Make the page in Prometheus' text format piece by piece, as it is large for a large cluster.
 
     view: None before the first snapshot: then only what the monitor says of itself. now_ms: Unix time.
     has_partitions: whether each partition has series of its own.
     """
-    families: list[Family] = []
+    for family in _families(view, state, now_ms, has_partitions):
+        if text := family.text:
+            yield text
+
+
+def _families(
+    view: tuple[Snapshot, Figures] | None, state: MonitorState, now_ms: int, has_partitions: bool
+) -> Iterator[Family]:
     if view is not None:
         snapshot, figures = view
-        families += _cluster(snapshot, figures)
-        families += _topics(snapshot, figures, has_partitions)
-        families += _groups(snapshot, figures, has_partitions)
-        families += _transactions(figures)
-        families += host_families(snapshot, figures)
-        families += headroom_families(figures.headroom)
-    families += _own(view, state, now_ms)
-    return page_of(families)
+        yield from _cluster(snapshot, figures)
+        yield from _topics(snapshot, figures, has_partitions)
+        yield from _groups(snapshot, figures, has_partitions)
+        yield from _transactions(figures)
+        yield from host_families(snapshot, figures)
+        yield from headroom_families(figures.headroom)
+    yield from _own(view, state, now_ms)
 
 
 def _cluster(snapshot: Snapshot, figures: Figures) -> Iterable[Family]:
@@ -47,7 +53,7 @@ def _cluster(snapshot: Snapshot, figures: Figures) -> Iterable[Family]:
     return brokers, info
 
 
-def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterable[Family]:
+def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[Family]:
     count = Family("kafka_topic_partitions", GAUGE, "Partitions of a topic.")
     produced = Family("highwater_monitor_topic_offsets", GAUGE, "Sum of the end offsets of a topic.")
     size = Family("highwater_monitor_topic_size_bytes", GAUGE, "Size of a topic with all replicas.")
@@ -63,8 +69,10 @@ def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Itera
         spread.add(_ratio(topic.balance.spread_percent), topic=name)
         skew.add(_ratio(topic.balance.skew_percent), topic=name)
         leader_skew.add(_ratio(topic.balance.leader_skew_percent), topic=name)
-    made = [count, produced, size, spread, skew, leader_skew]
-    return [*made, *_partitions(snapshot), *_min_isr(figures)] if has_partitions else made
+    yield from (count, produced, size, spread, skew, leader_skew)
+    if has_partitions:
+        yield from _partitions(snapshot)
+        yield from _min_isr(figures)
 
 
 def _partitions(snapshot: Snapshot) -> Iterable[Family]:
@@ -103,7 +111,7 @@ def _min_isr(figures: Figures) -> Iterable[Family]:
     return at_limit, under
 
 
-def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterable[Family]:
+def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[Family]:
     cluster = {"cluster_name": snapshot.cluster}
     members = Family("kafka_consumergroup_members", GAUGE, "Members of a group.")
     max_lag = Family("kafka_consumergroup_group_max_lag", GAUGE, "Largest lag of a partition of a group.")
@@ -122,8 +130,10 @@ def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Itera
         for each in LagVerdict:
             verdict.add(int(each is group.verdict), group=name, verdict=each.value)
         no_commit.add(group.no_commit, group=name)
-    made = [members, max_lag, max_s, total, verdict, no_commit, *_group_topics(figures)]
-    return [*made, *_group_partitions(cluster, figures)] if has_partitions else made
+    yield from (members, max_lag, max_s, total, verdict, no_commit)
+    yield from _group_topics(figures)
+    if has_partitions:
+        yield from _group_partitions(cluster, figures)
 
 
 def _group_topics(figures: Figures) -> Iterable[Family]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import socket
 import time
@@ -60,18 +61,19 @@ def metrics_app(monitor: Monitor, *, has_partitions: bool, token: str | None) ->
             status, text = 405, "only GET\n"
         elif wanted is not None and not hmac.compare_digest(_authorization(scope), wanted):
             status, text = 401, "a bearer token is needed\n"
-        if status == 200:
-            now_ms = time.time_ns() // 1_000_000
-            text = metrics_page(monitor.view(), monitor.state(), now_ms, has_partitions=has_partitions)
-        body = text.encode()
         headers = [
             (b"content-type", CONTENT_TYPE.encode()),
-            (b"content-length", str(len(body)).encode()),
             (b"cache-control", b"no-store"),
             *([(b"www-authenticate", b"Bearer")] if status == 401 else []),
         ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+        if status == 200 and scope["method"] == "GET":
+            now_ms = time.time_ns() // 1_000_000
+            pieces = metrics_page(monitor.view(), monitor.state(), now_ms, has_partitions=has_partitions)
+            # Of a large cluster each takes long: pages are answered meanwhile.
+            while piece := await asyncio.to_thread(next, pieces, ""):
+                await send({"type": "http.response.body", "body": piece.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else text.encode()})
 
     return app
 

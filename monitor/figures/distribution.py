@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from highwater.monitor.figures.rows import Balance
 
@@ -26,30 +26,37 @@ def balance(
 ) -> Balance:
     """Balance of a topic or of a cluster, from counts by broker. A broker that is not in `replicas` holds nothing."""
     holders = len(replicas)
-    replica_count, leader_count = sum(replicas.values()), sum(leaders.values())
-    fair_replicas = _divided_up(replica_count, holders)
-    fair_leaders = _divided_up(leader_count, holders)
+    of_replicas, of_leaders = _evenness(replicas.values(), holders), _evenness(leaders.values(), holders)
     return Balance(
         spread_percent=100 * holders // live_brokers if live_brokers and holders else None,
-        skew_percent=_share_above(replicas.values(), fair_replicas, holders),
-        leader_skew_percent=_share_above(leaders.values(), fair_leaders, holders),
-        replica_max_over_mean=_max_over_mean(replicas.values(), holders),
-        leader_max_over_mean=_max_over_mean(leaders.values(), holders),
+        skew_percent=of_replicas.percent_above,
+        leader_skew_percent=of_leaders.percent_above,
+        replica_max_over_mean=of_replicas.max_over_mean,
+        leader_max_over_mean=of_leaders.max_over_mean,
         bytes_in_max_over_mean=_max_over_mean(bytes_in_by_leader.values(), holders),
         disk_bytes_max_over_mean=_max_over_mean(disk_bytes_by_broker.values(), holders),
-        least_replica_max_over_mean=fair_replicas * holders / replica_count if replica_count else None,
-        least_leader_max_over_mean=fair_leaders * holders / leader_count if leader_count else None,
-        replica_moves=sum(max(0, count - fair_replicas) for count in replicas.values()),
-        leader_moves=sum(max(0, count - fair_leaders) for count in leaders.values()),
+        least_replica_max_over_mean=of_replicas.least,
+        least_leader_max_over_mean=of_leaders.least,
+        replica_moves=of_replicas.moves,
+        leader_moves=of_leaders.moves,
     )
 
 
-def _divided_up(dividend: int, divisor: int) -> int:
-    return -(-dividend // divisor) if divisor else 0
+class _Evenness(NamedTuple):
+    percent_above: int | None
+    max_over_mean: float | None
+    least: float | None
+    """The smallest possible max/mean."""
+    moves: int
 
 
-def _share_above(counts: Iterable[int], limit: int, holders: int) -> int | None:
-    return 100 * sum(count > limit for count in counts) // holders if holders else None
+def _evenness(counts: Collection[int], holders: int) -> _Evenness:
+    total = sum(counts)
+    if not holders or not total:
+        return _Evenness(0 if holders else None, None, None, total)
+    fair, most = -(-total // holders), max(counts)
+    above = [count - fair for count in counts if count > fair] if most > fair else ()
+    return _Evenness(100 * len(above) // holders, most * holders / total, fair * holders / total, sum(above))
 
 
 def _max_over_mean(amounts: Iterable[float], holders: int) -> float | None:

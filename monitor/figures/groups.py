@@ -11,7 +11,7 @@ from highwater.common.units import plural, wait_text
 from highwater.monitor.figures.lag import lag_of
 from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
 from highwater.monitor.figures.memory import UNKNOWN, Memory, has_unknown
-from highwater.monitor.figures.rates import Rate
+from highwater.monitor.figures.rates import Rates
 from highwater.monitor.figures.retention import deleted_per_s, loss_eta_ms
 from highwater.monitor.figures.rows import (
     Duration,
@@ -35,7 +35,7 @@ class GroupRows:
     """Makes the rows of one tick."""
 
     def __init__(
-        self, memory: Memory, partitions: Mapping[str, Sequence[PartitionFigures]], consumed_per_s: Rate
+        self, memory: Memory, partitions: Mapping[str, Sequence[PartitionFigures]], consumed_per_s: Rates
     ) -> None:
         self._memory = memory
         self._snapshot: Snapshot = memory.newest
@@ -71,7 +71,7 @@ class GroupRows:
     ) -> GroupPartitionFigures:
         figures = None if partition is None else self._partitions[key[0]][key[1]]
         produced = None if figures is None else figures.offsets_per_s
-        consumed = None if series is None or commit is None else self._consumed_per_s(series)
+        consumed = None if series is None or commit is None else self._consumed_per_s[series]
         lag = lag_of(commit, partition, produced)
         time: Duration | None = None
         eta = catch_up = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from highwater.monitor.figures.memory import UNKNOWN, Memory, Points
@@ -10,39 +10,38 @@ from highwater.monitor.figures.memory import UNKNOWN, Memory, Points
 # A few ticks: short enough to follow a load, long enough that bursts between two ticks do not rule.
 SPAN_MS: Final = 60_000
 
-Rate = Callable[[int], float | None]
-"""Takes the number of a series. None until it has two answers, or while the newest one is missing."""
+Rates = Sequence[float | None]
+"""By the number of a series. None until it has two answers, or while the newest one is missing."""
 
 
-def produced_per_s(memory: Memory) -> Rate:
+def produced_per_s(memory: Memory) -> Rates:
     """Rates of end offsets. Never negative, as a series ends where the end offset drops."""
-    return _rate(memory, memory.ends, [tick.end_delays for tick in memory.ticks])
+    return _rates(memory, memory.ends, [tick.end_delays for tick in memory.ticks])
 
 
-def consumed_per_s(memory: Memory) -> Rate:
+def consumed_per_s(memory: Memory) -> Rates:
     """Rates of committed offsets; None if the group went back meanwhile."""
-    return _rate(memory, memory.commits, [tick.commit_delays for tick in memory.ticks])
+    return _rates(memory, memory.commits, [tick.commit_delays for tick in memory.ticks])
 
 
-def _rate(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rate:
+def _rates(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rates:
     times_ms = [tick.at_ms for tick in memory.ticks]
     last = len(times_ms) - 1
-    at_ms, last_delays = times_ms[last], delays[last]
+    at_ms = times_ms[last]
     earlier = range(memory.first_tick_since(at_ms - SPAN_MS), last)
-
-    def rate(number: int) -> float | None:
-        series = table[number]
-        newest = series[last]
-        if newest == UNKNOWN:
-            return None
-        for index in earlier:
-            old = series[index]
-            if old != UNKNOWN:
-                span_ms = at_ms + last_delays[number] - times_ms[index] - delays[index][number]
-                return (newest - old) * 1000 / span_ms if span_ms > 0 and newest >= old else None
-        return None
-
-    return rate
+    rates: list[float | None] = []
+    for number, (series, delay) in enumerate(zip(table, delays[last], strict=True)):
+        newest, rate = series[last], None
+        if newest != UNKNOWN:
+            for index in earlier:
+                old = series[index]
+                if old != UNKNOWN:
+                    span_ms = at_ms + delay - times_ms[index] - delays[index][number]
+                    if span_ms > 0 and newest >= old:
+                        rate = (newest - old) * 1000 / span_ms
+                    break
+        rates.append(rate)
+    return rates
 
 
 def counter_per_s(points: Points | None, now_ms: int) -> float | None:

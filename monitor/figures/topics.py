@@ -11,7 +11,7 @@ from highwater.common.units import plural
 from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.health import HealthCount, min_isr
 from highwater.monitor.figures.memory import Memory
-from highwater.monitor.figures.rates import Rate
+from highwater.monitor.figures.rates import Rates
 from highwater.monitor.figures.rows import (
     GroupPartitionFigures,
     Health,
@@ -28,7 +28,8 @@ class Context:
     """What the rows of all topics are made from."""
 
     memory: Memory
-    rate: Rate
+    rates: Rates
+    """Of what is produced."""
     live_brokers: int
     default_min_isr: int | None
     hanging: Mapping[TopicPartition, int]
@@ -48,7 +49,7 @@ def _partition(partition: Partition, series: int, limit: int | None, context: Co
     in_sync = len(partition.in_sync_replicas)
     held = None if start is None or end is None else end - start
     leader_size = sizes.get(leader)
-    rate = None if end is None else context.rate(series)
+    rate = None if end is None else context.rates[series]
     return PartitionFigures(
         partition.topic,
         partition.partition,

@@ -30,7 +30,7 @@ GIVEN_NAMES = ("kafka_consumergroup_current_offset_sum", "kafka_consumergroup_la
 def page(*, has_partitions: bool = True) -> str:
     window = clusters.window(SHAPE)
     view = (window[-1], derive(window))
-    return metrics_page(view, STATE, view[0].taken_at_ms + 2500, has_partitions=has_partitions)
+    return "".join(metrics_page(view, STATE, view[0].taken_at_ms + 2500, has_partitions=has_partitions))
 
 
 def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -81,7 +81,7 @@ def test_series_of_partitions_are_behind_a_switch() -> None:
 
 
 def test_before_the_first_snapshot_the_monitor_speaks_of_itself() -> None:
-    text = metrics_page(None, replace(STATE, ticks=0, failed_ticks=4), 0)
+    text = "".join(metrics_page(None, replace(STATE, ticks=0, failed_ticks=4), 0))
     found = {name for name, _ in samples(text)}
     assert "highwater_monitor_failed_ticks_total" in found
     assert not any(name.startswith("kafka_") for name in found)
@@ -106,7 +106,7 @@ def host_view() -> tuple[Snapshot, Figures]:
 
 def test_hosts_and_headroom_are_those_of_the_pages() -> None:
     snapshot, figures = host_view()
-    found = samples(metrics_page((snapshot, figures), STATE, snapshot.taken_at_ms))
+    found = samples("".join(metrics_page((snapshot, figures), STATE, snapshot.taken_at_ms)))
 
     def value(name: str, **labels: object) -> float | None:
         return found.get((f"highwater_monitor_{name}", frozenset((key, str(each)) for key, each in labels.items())))
@@ -135,7 +135,8 @@ def test_hosts_and_headroom_are_those_of_the_pages() -> None:
 def test_a_grey_figure_has_no_ratio() -> None:
     snapshot, figures = host_view()
     grey = Headroom(1, PRODUCE, 0.1, 1.0, 2.0, stale=("another kernel",))
-    found = samples(metrics_page((snapshot, replace(figures, headroom=(grey,))), STATE, snapshot.taken_at_ms))
+    page_of_grey = metrics_page((snapshot, replace(figures, headroom=(grey,))), STATE, snapshot.taken_at_ms)
+    found = samples("".join(page_of_grey))
     names = {name for name, labels in found if ("resource", PRODUCE) in labels}
     assert "highwater_monitor_headroom_ratio" not in names
     assert "highwater_monitor_headroom_stale" in names
@@ -143,7 +144,7 @@ def test_a_grey_figure_has_no_ratio() -> None:
 
 def test_promtool_takes_the_series_of_hosts() -> None:
     snapshot, figures = host_view()
-    text = metrics_page((snapshot, figures), STATE, snapshot.taken_at_ms)
+    text = "".join(metrics_page((snapshot, figures), STATE, snapshot.taken_at_ms))
     done = promtool("check", "metrics", given=text)
     complaints = [line for line in (done.stdout + done.stderr).splitlines() if line.startswith("highwater_")]
     assert complaints == []

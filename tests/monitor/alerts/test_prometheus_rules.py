@@ -28,7 +28,7 @@ def page(*findings: Finding) -> str:
     (snapshot,) = window(ticks=1)
     figures = replace(derive([snapshot]), findings=findings)
     state = MonitorState(started_ms=0, tick_s=15.0, history=HistoryState(""))
-    return metrics_page((snapshot, figures), state, snapshot.taken_at_ms + 1000)
+    return "".join(metrics_page((snapshot, figures), state, snapshot.taken_at_ms + 1000))
 
 
 def test_promtool_reads_the_rules() -> None:

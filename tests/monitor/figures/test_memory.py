@@ -35,11 +35,11 @@ def filled(*ticks: Snapshot) -> Memory:
 def produced(memory: Memory) -> float | None:
     series = memory.partition_series(KEY)
     assert series is not None
-    return produced_per_s(memory)(series)
+    return produced_per_s(memory)[series]
 
 
 def consumed(memory: Memory) -> float | None:
-    return consumed_per_s(memory)(memory.commit_series("g")[KEY])
+    return consumed_per_s(memory)[memory.commit_series("g")[KEY]]
 
 
 def test_a_rate_needs_two_answers() -> None:
@@ -142,7 +142,7 @@ def test_a_series_that_is_younger_than_a_tick_is_not_known_there() -> None:
     assert memory.ends[series].tolist() == [-1, -1, 50]
     assert memory.commits[memory.commit_series("g")["late", 2]].tolist() == [-1, -1, 20]
     assert deleted_per_s(memory.starts, series, 0, memory.newest.at_ms) is None
-    assert consumed_per_s(memory)(memory.commit_series("g")["late", 2]) is None
+    assert consumed_per_s(memory)[memory.commit_series("g")["late", 2]] is None
 
 
 def test_a_snapshot_of_the_past_is_refused() -> None:
