@@ -9,7 +9,7 @@ from highwater.common.host_answer import HostAnswer
 from highwater.common.prometheus_text import COUNTER, GAUGE, Family
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.headroom import SHARES, Headroom
-from highwater.monitor.figures.hosts import HostFigures, is_old
+from highwater.monitor.figures.hosts import HostFigures
 from highwater.monitor.model import Host, Snapshot
 
 _HOST: Final = "highwater_monitor_host_"
@@ -25,7 +25,7 @@ def host_families(snapshot: Snapshot, figures: Figures) -> Iterator[Family]:
     known = [
         (host, host.answer, figures.hosts[host.name])
         for host in snapshot.hosts.values()
-        if host.answer is not None and host.name in figures.hosts and not is_old(host, snapshot.taken_at_ms)
+        if host.answer is not None and host.name in figures.hosts and not figures.hosts[host.name].is_silent
     ]
     yield from _identity(known)
     yield from _gauges(known)

@@ -89,7 +89,7 @@ def headroom(
 ) -> list[Headroom]:
     """Of one broker. host, row: the host that it is on, None if nobody says which one."""
     rows = [_share(demand.broker_id, DISK_SPACE, demand.disk_used_ratio, "the broker does not say")]
-    if host is None or row is None or host.answer is None:
+    if host is None or row is None or host.answer is None or row.is_silent:
         why = "no agent says what its host is" if host is None else f"its host does not answer: {host.error}"
         known = (CPU, PRODUCE, CONSUME, DISK_WRITE, DISK_READ)
         return [*(Headroom(demand.broker_id, each, None, unknown=why) for each in known), *rows]

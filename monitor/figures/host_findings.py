@@ -29,14 +29,15 @@ def findings_of_hosts(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def findings_of_headroom(rows: Sequence[Headroom]) -> Iterator[Finding]:
-    """Of figures that are neither grey nor unknown. Disk space has findings of its own, by its trend too."""
+    """Of figures that are neither grey nor unknown. Disk space has findings of its own, by its trend too.
+
+    Always a warning: what a lack of headroom leads to, such as lag or replicas out of sync, has findings of its own.
+    """
     for row in rows:
         if row.ratio is None or row.stale or row.resource == DISK_SPACE or row.ratio >= HEADROOM_NEAR_RATIO:
             continue
-        # A ceiling that is "at least" may be higher: more than it was measured is then no fault.
-        level = Level.ERROR if row.ratio <= 0 and not row.is_at_least else Level.WARN
         amount = "little" if row.ratio > 0 else "no"
         sentence = f"Broker {row.broker_id} has {amount} headroom: {row.sentence}."
         subject = f"broker {row.broker_id} {row.resource}"
         is_near = row.ratio >= WARN_RATIO
-        yield Finding(FindingKind.HEADROOM_LOW, level, subject, sentence, row.ratio, is_near)
+        yield Finding(FindingKind.HEADROOM_LOW, Level.WARN, subject, sentence, row.ratio, is_near)

@@ -57,6 +57,8 @@ class HostFigures:
     brokers: tuple[int, ...]
     drifted: int | None = None
     """Settings that are not as they were applied; None if that is not known now."""
+    is_silent: bool = False
+    """It has not answered for so long that all of this may be other than it was."""
     cpu_ratio: float | None = None
     """Of all CPUs, of the last minute."""
     steal_ratio: float | None = None
@@ -90,14 +92,14 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
     """answers: of the last minute and of one boot, the oldest first, the newest one last."""
     answer = host.answer
     if answer is None:
-        return HostFigures(
-            host.name, Level.UNKNOWN, f"Nothing is known of it, because {host.error}.", None, host.brokers
-        )
+        sentence = f"Nothing is known of it, because {host.error}."
+        return HostFigures(host.name, Level.UNKNOWN, sentence, None, host.brokers, is_silent=True)
     first = answers[0] if len(answers) > 1 else None
     memory = answer.memory
     unwritten_bytes = memory.dirty_bytes + memory.writeback_bytes
     unwritten_ratio = unwritten_bytes / memory.dirty_limit_bytes if memory.dirty_limit_bytes else None
     level, sentence = _judge(host, answer, unwritten_ratio, snapshot)
+    is_silent = is_old(host, snapshot.taken_at_ms)
     disks = tuple(_disks(first, answer))
     return HostFigures(
         name=host.name,
@@ -105,7 +107,8 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
         sentence=sentence,
         is_tuned=None if answer.tuning is None or not answer.tuning.profile else not answer.tuning.drift,
         brokers=host.brokers,
-        drifted=None if answer.tuning is None or is_old(host, snapshot.taken_at_ms) else len(answer.tuning.drift),
+        drifted=None if answer.tuning is None or is_silent else len(answer.tuning.drift),
+        is_silent=is_silent,
         cpu_ratio=_share(first, answer, lambda one: one.cpu.busy_s),
         steal_ratio=_share(first, answer, lambda one: one.cpu.steal_s),
         io_wait_ratio=_per_s(first, answer, lambda one: one.pressure_s.get("io_some")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
@@ -12,6 +13,7 @@ from highwater.monitor.oidc.refusal import Refusal, provider_fault
 
 Ask = Callable[[Question], Answer | Refusal]
 Keys = tuple[Mapping[str, Any], ...]
+_LOG: Final = logging.getLogger(__name__)
 KEPT_S: Final = 3600.0
 RENEWED_AFTER_S: Final = 30.0
 """Keys, if a token names one that is not there: whoever sends such tokens must not make us ask all the time."""
@@ -90,6 +92,8 @@ class _Kept(Generic[_Value]):
                     self._kept, self._failed = (found, self._monotonic_s()), None
                     return found
                 self._failed = (found, self._monotonic_s())
+                # Here, where it happens every ten seconds at most, and not for each stranger who follows the link.
+                _LOG.warning("the OIDC provider: %s", found.sentence)
             return self._within(_LONGEST_S) or self._failed[0]
         finally:
             self._lock.release()

@@ -50,6 +50,7 @@ def come_back(call: Call) -> Response:
         if person.is_of_provider:
             # Nobody who logs in can help it: it is no try of theirs.
             call.site.addresses.take_back(key)
+            _LOG.warning("login by OIDC: %s", person.sentence)
         call.site.users.record("(unknown)", call.address, _ACTION, person.sentence, is_allowed=False)
         return _refused(call, person)
     user = None if person.role is None else call.site.users.of_provider(person.subject, person.name, person.role)
@@ -78,7 +79,6 @@ def _not_let_in(call: Call, person: Person) -> Response:
 
 
 def _refused(call: Call, refusal: Refusal) -> Response:
-    _LOG.warning("login by OIDC: %s", refusal.sentence)
     return _page(call, "This login does not work", refusal.sentence, refusal.status)
 
 

@@ -18,6 +18,7 @@ from highwater.monitor.figures.rows import Finding, FindingKind, Level
 from highwater.monitor.model import Host, Snapshot, SourceState
 from tests.monitor.agents import DRIFT, TUNING, answer, with_hosts
 from tests.monitor.clusters import TICK_MS, window
+from tests.monitor.figures.test_headroom import MEASURED
 
 OTHER = Drift("read_ahead_kb", "sda", "128", "4096")
 DRIFTED = replace(TUNING, drift=(DRIFT,))
@@ -99,30 +100,39 @@ def test_an_agent_that_misses_one_tick_is_no_finding() -> None:
     assert FindingKind.HOST_SILENT not in kinds(figures)
 
 
+def test_of_a_silent_host_no_headroom_is_known_but_the_brokers_own() -> None:
+    headroom = derive(silenced(with_hosts(window(), "h1"), "h1", 300_000), [MEASURED]).headroom
+    known = {each.resource for each in headroom if each.broker_id == 0 and each.ratio is not None}
+    assert known == {DISK_SPACE}
+    assert {each.unknown for each in headroom if each.resource == CPU and each.broker_id == 0} == {
+        "its host does not answer: Connection refused"
+    }
+
+
 def row(ratio: float | None, resource: str = PRODUCE, **more: Any) -> Headroom:
     return replace(Headroom(1, resource, ratio, 1.0, 2.0), **more)
 
 
 @pytest.mark.parametrize(
-    ("headroom", "level", "is_near"),
+    ("headroom", "is_near"),
     [
-        (row(0.6), None, False),
-        (row(0.25), None, False),
-        (row(0.24), Level.WARN, True),
-        (row(0.2), Level.WARN, True),
-        (row(0.19), Level.WARN, False),
-        (row(0.01, CPU), Level.WARN, False),
-        (row(0.0, CPU), Level.ERROR, False),
-        (row(-0.5), Level.ERROR, False),
-        (row(-0.5, is_at_least=True), Level.WARN, False),
-        (row(0.1, DISK_SPACE), None, False),
-        (row(0.1, stale=("the kernel is another one",)), None, False),
-        (row(None, unknown="no ceiling"), None, False),
+        (row(0.6), None),
+        (row(0.25), None),
+        (row(0.24), True),
+        (row(0.2), True),
+        (row(0.19), False),
+        (row(0.01, CPU), False),
+        (row(0.0, CPU), False),
+        (row(-0.5), False),
+        (row(-0.5, is_at_least=True), False),
+        (row(0.1, DISK_SPACE), None),
+        (row(0.1, stale=("the kernel is another one",)), None),
+        (row(None, unknown="no ceiling"), None),
     ],
 )
-def test_little_headroom_is_a_finding_unless_it_is_grey(headroom: Headroom, level: Level | None, is_near: bool) -> None:
+def test_little_headroom_is_a_finding_unless_it_is_grey(headroom: Headroom, is_near: bool | None) -> None:
     found = list(findings_of_headroom([headroom]))
-    assert [(each.level, each.is_near) for each in found] == ([] if level is None else [(level, is_near)])
+    assert [(each.level, each.is_near) for each in found] == ([] if is_near is None else [(Level.WARN, is_near)])
     assert {each.subject for each in found} <= {f"broker 1 {headroom.resource}"}
 
 

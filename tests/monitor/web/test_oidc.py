@@ -416,6 +416,17 @@ def test_tries_that_fail_have_to_wait_and_those_of_the_provider_do_not(sso: Sso)
     assert sso.log_in(sso.web.browser(address="10.1.1.2")).status_code == 303
 
 
+def test_strangers_do_not_fill_the_log(sso: Sso, caplog: pytest.LogCaptureFixture) -> None:
+    browser = sso.web.browser()
+    for _ in range(25):
+        browser.get(f"{CALLBACK_PATH}?state=guess&code=x")
+    sso.provider.fault = provider_fault("away")
+    for _ in range(25):
+        browser.get(BEGIN_PATH)
+    own = [record for record in caplog.records if record.name.startswith("highwater")]
+    assert [record.getMessage() for record in own] == ["the OIDC provider: away"]
+
+
 def test_a_login_while_one_is_there_changes_nothing(sso: Sso) -> None:
     """So that a link of somebody else cannot put another account in the place of one's own."""
     browser = sso.web.browser(Role.OPERATOR)
