@@ -364,7 +364,7 @@ class TransactionFigures(NamedTuple):
     verdict: TransactionVerdict
     sentence: str
     command: str
-    """That ends it; empty unless the verdict is HANGING."""
+    """That ends it; empty unless the verdict is HANGING, or LATE in a state that an abort can end."""
 
     @property
     def key(self) -> TopicPartition:
