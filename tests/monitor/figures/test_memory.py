@@ -161,3 +161,63 @@ def test_it_knows_when_a_group_had_no_member() -> None:
     assert memory.was_memberless("g", 0, TICK_MS)
     assert not memory.was_memberless("g", TICK_MS, TICK_MS)
     assert not memory.was_memberless("other", 0, TICK_MS)
+
+
+Seen = dict[str, tuple[str, list[int | None]]]
+"""Topics by name: the id, and the end offset of each partition."""
+SEEN = st.dictionaries(
+    st.sampled_from("tu"),
+    st.tuples(st.sampled_from("ab"), st.lists(st.none() | st.integers(0, 40), min_size=1, max_size=3)),
+)
+
+
+@given(st.lists(st.tuples(SEEN, st.none() | st.integers(0, 40)), min_size=1, max_size=12))
+def test_series_are_what_the_snapshots_say_since_they_began(ticks: list[tuple[Seen, int | None]]) -> None:
+    """Topics come and go, are made again, get partitions; ends drop or are not known; a group commits or not."""
+    memory = Memory()
+    for number, (topics, offset) in enumerate(ticks):
+        made = [
+            topic(
+                name, *(partition(name, place, start=None, end=end) for place, end in enumerate(ends)), topic_id=which
+            )
+            for name, (which, ends) in topics.items()
+        ]
+        groups = [] if offset is None else [group("g", {KEY: offset})]
+        memory.add(snapshot(number=number, topics=made, groups=groups))
+    for name, (_, ends) in ticks[-1][0].items():
+        for place in range(len(ends)):
+            series = memory.partition_series((name, place))
+            assert series is not None
+            begin = _begins([topics for topics, _ in ticks], name, place)[-1]
+            assert begin is not None
+            shown = [_end(topics, name, place) if at >= begin else -1 for at, (topics, _) in enumerate(ticks)]
+            assert memory.ends[series].tolist() == shown
+    if ticks[-1][1] is not None:
+        begins = _begins([topics for topics, _ in ticks], *KEY)
+        committed = [at for at, (_, offset) in enumerate(ticks) if offset is not None and begins[at] == begins[-1]]
+        first = next(at for at in committed if all(begins[later] == begins[-1] for later in committed if later >= at))
+        shown = [-1 if offset is None or at < first else offset for at, (_, offset) in enumerate(ticks)]
+        assert memory.commits[memory.commit_series("g")[KEY]].tolist() == shown
+
+
+def _begins(ticks: list[Seen], name: str, place: int) -> list[int | None]:
+    """For each tick, the one at which the series of a partition began; None without a series."""
+    found: list[int | None] = []
+    begin: int | None = None
+    for at, topics in enumerate(ticks):
+        before = ticks[at - 1].get(name) if at else None
+        if name in topics and before is not None and before[0] != topics[name][0]:
+            begin = None
+        if name in topics and place < len(topics[name][1]):
+            end = _end(topics, name, place)
+            known = [] if begin is None else [_end(each, name, place) for each in ticks[begin:at]]
+            if begin is None or -1 < end < max(known, default=-1):
+                begin = at
+        found.append(begin)
+    return found
+
+
+def _end(topics: Seen, name: str, place: int) -> int:
+    ends = topics[name][1] if name in topics else []
+    end = ends[place] if place < len(ends) else None
+    return -1 if end is None else end
