@@ -147,7 +147,12 @@ def target(
             raise ActionError(f"{partition_name(*key)}: the group has committed nothing there from which to shift.")
         wanted = committed + value
     nearest = min(max(wanted, low), high)
-    return nearest, note if nearest == wanted else f"the log has offsets {low} to {high}: the nearest one for {wanted}"
+    return (
+        nearest,
+        note
+        if nearest == wanted
+        else f"{wanted} is not between {low} and {high}, where the log begins and ends: the nearer one is taken",
+    )
 
 
 def _change(key: TopicPartition, committed: int | None, offset: int, note: str) -> Change:

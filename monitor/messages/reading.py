@@ -95,7 +95,7 @@ def _read(cluster: ActionCluster, topic: str, partition: int, start: Start, most
     notes = (
         []
         if first == wanted or start.kind == NEWEST
-        else [f"The log has offsets {low} to {high}: the nearest one for {wanted}."]
+        else [f"{wanted} is not between {low} and {high}, where the log begins and ends: the nearer one is taken."]
     )
     messages: list[Message] = []
     at, end, hidden, decompressed = first, high, 0, 0

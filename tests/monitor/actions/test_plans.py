@@ -104,12 +104,12 @@ def test_a_move_knows_where_it_comes_from_and_goes_to() -> None:
         ("earliest", 0, 50, -1, 10, ""),
         ("latest", 0, 50, -1, 100, ""),
         ("offset", 70, None, -1, 70, ""),
-        ("offset", 7, 50, -1, 10, "nearest one for 7"),
-        ("offset", 700, 50, -1, 100, "nearest one for 700"),
+        ("offset", 7, 50, -1, 10, "7 is not between"),
+        ("offset", 700, 50, -1, 100, "700 is not between"),
         ("time", 0, 50, 33, 33, ""),
         ("time", 0, 50, -1, 100, "no record is as late"),
         ("shift", -20, 50, -1, 30, ""),
-        ("shift", 500, 50, -1, 100, "nearest one for 550"),
+        ("shift", 500, 50, -1, 100, "550 is not between"),
     ],
 )
 def test_an_offset_is_where_the_goal_says_within_the_log(

@@ -35,6 +35,7 @@ class MadeUpActions:
     error: str = ""
     failing: str = ""
     is_changed: bool = False
+    is_needless: bool = False
     planned: list[Mapping[str, str]] = field(default_factory=list)
     done: list[Mapping[str, str]] = field(default_factory=list)
 
@@ -43,7 +44,8 @@ class MadeUpActions:
         if self.error:
             raise ActionError(self.error)
         topic = form.get("topic", form.get("name", form.get("group", "orders")))
-        changes = (Change(f"{topic}-0", "broker 2", "broker 1"), Change(f"{topic}-1", "broker 1", "broker 1", "stays"))
+        moved = () if self.is_needless else (Change(f"{topic}-0", "broker 2", "broker 1"),)
+        changes = (*moved, Change(f"{topic}-1", "broker 1", "broker 1", "stays"))
         return Plan(
             f"Elect leaders of topic {topic}",
             "topic",
@@ -160,6 +162,14 @@ def test_what_would_change_is_shown_then_confirmed_then_done_and_written_down(tm
         entry = made.web.users.audit(1)[0]
         assert (entry.user, entry.action, entry.is_allowed) == ("operator", name, True)
         assert entry.target == "highwater broker elect --topic orders"
+
+
+def test_where_nothing_would_change_this_is_said_first_and_no_command_shown(tmp_path: Path) -> None:
+    with acting(tmp_path, MadeUpActions(is_needless=True)) as made:
+        page = post(made.web.browser(Role.OPERATOR), "/actions/election", topic="orders", kind="preferred").text
+        assert "There is nothing to change" in page.partition("<table")[0]
+        assert "highwater broker elect" not in page
+        assert 'name="confirmed"' not in page
 
 
 def test_a_cluster_that_changed_is_shown_anew_and_nothing_is_done(tmp_path: Path) -> None:

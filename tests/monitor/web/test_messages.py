@@ -90,6 +90,8 @@ def test_hostile_records_become_text_in_every_form(tmp_path: Path) -> None:
             for sign in ("\u202e", "\x1b", "\x00"):
                 assert sign not in answer.text
             assert "3 more headers" in answer.text
+            assert "Offsets 0 to 13</h2>" in answer.text
+            assert "The partition has offsets 0 to 99; the next record gets offset 100." in answer.text
             assert "2 records of aborted transactions are left out." in answer.text
             assert "data-tick-s" not in answer.text
 
