@@ -72,6 +72,8 @@ def _consume(
         "client.id": f"{group}-1",
         "auto.offset.reset": "earliest",
         "auto.commit.interval.ms": 1000,
+        # With more at once a slow reader reads one partition for minutes, as if it had stopped on the others.
+        "max.partition.fetch.bytes": 8192,
         "log_level": 0,
     }
     consumer = Consumer(settings)
