@@ -9,7 +9,10 @@ from highwater.monitor.figures.rows import Balance
 
 # Shown beside the numbers: other monitors use the same words for other formulas.
 FORMULAS: Final = {
-    "spread": "100 · T / N, rounded down. N: live brokers. T: brokers with at least one replica assigned.",
+    "spread": (
+        "100 · T / N, rounded down. N: live brokers. T: brokers with at least one replica assigned; "
+        "above 100 %, some of them are gone."
+    ),
     "skew": "100 · (brokers with more than ⌈R / T⌉ replicas) / T, rounded down. R: replicas.",
     "leader skew": "100 · (brokers that lead more than ⌈L / T⌉ partitions) / T, rounded down. L: leaders.",
     "max/mean": "the broker with most, by the mean of the T brokers. 1 is even.",

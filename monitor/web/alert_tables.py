@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from highwater.monitor.alerts.delivery import TargetState
 from highwater.monitor.alerts.machine import Alert, Change, Notice
@@ -16,32 +16,62 @@ from highwater.monitor.web.tables import Column, Table
 _CHANGE_LEVELS: Final = {Change.OPENED: Level.WARN, Change.RAISED: Level.ERROR, Change.CLOSED: Level.OK}
 
 
-def alerts_table(alerts: Sequence[Alert]) -> Table[Alert]:
+class AlertRow(NamedTuple):
+    alert: Alert
+    is_found: bool
+    """In the newest snapshot."""
+
+
+def alerts_table(alerts: Sequence[Alert], figures: Figures) -> Table[AlertRow]:
+    found = {(finding.kind, finding.subject) for finding in figures.findings}
     return Table(
         name="alerts",
         title="Open alerts",
         columns=_ALERTS,
-        rows=alerts,
+        rows=tuple(AlertRow(alert, alert.key in found) for alert in alerts),
         empty="No alert is open.",
-        level=lambda row: words.LEVEL_CLASSES[row.level],
+        level=lambda row: words.LEVEL_CLASSES[row.alert.level],
     )
 
 
-_ALERTS: Final[tuple[Column[Alert], ...]] = (
-    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.prose(r.sentence), is_prose=True),
+_ALERTS: Final[tuple[Column[AlertRow], ...]] = (
+    Column(
+        "sentence",
+        "What",
+        Kind.TEXT,
+        lambda r: r.alert.sentence,
+        lambda r: cells.prose(r.alert.sentence),
+        is_prose=True,
+    ),
     Column(
         "level",
         "Level",
         Kind.TEXT,
-        lambda r: r.level.value,
-        lambda r: cells.state(r.level),
-        lambda r: r.level.rank,
+        lambda r: r.alert.level.value,
+        lambda r: cells.state(r.alert.level),
+        lambda r: r.alert.level.rank,
         note="The worst since the alert opened.",
     ),
-    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.prose(r.subject or "the cluster")),
-    Column("opened", "Open since", Kind.NUMBER, lambda r: r.opened_at_ms, lambda r: words.clock_time(r.opened_at_ms)),
-    Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
-    Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
+    Column(
+        "subject", "Of", Kind.TEXT, lambda r: r.alert.subject, lambda r: cells.prose(r.alert.subject or "the cluster")
+    ),
+    Column(
+        "opened",
+        "Open since",
+        Kind.NUMBER,
+        lambda r: r.alert.opened_at_ms,
+        lambda r: words.clock_time(r.alert.opened_at_ms),
+    ),
+    Column(
+        "found",
+        "Found now",
+        Kind.YES_NO,
+        lambda r: r.is_found,
+        note="No: the newest snapshot does not have it, and what is said is of the last one that had it. "
+        "It closes when it is known to be over.",
+    ),
+    Column("rule", "Rule", Kind.TEXT, lambda r: r.alert.kind.value),
+    Column("value", "Value", Kind.NUMBER, lambda r: r.alert.value, is_shown=False),
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Collection
 from typing import Any, Final
 
 from starlette.responses import Response
@@ -11,7 +13,7 @@ from highwater.monitor.figures.headroom import least_of
 from highwater.monitor.figures.rows import Level
 from highwater.monitor.kafka_source.parts import Part
 from highwater.monitor.model import Topic
-from highwater.monitor.web import action_pages, commands, history_charts, message_pages
+from highwater.monitor.web import action_pages, commands, history_charts, message_pages, words
 from highwater.monitor.web.alert_tables import alerts_table, findings_table, notices_table, targets_table
 from highwater.monitor.web.broker_tables import (
     brokers_table,
@@ -100,7 +102,7 @@ def alerts(call: Call, seen: Seen) -> Response:
         "Alerts",
         "/alerts",
         findings=arrange(findings_table(seen.figures), call.query, "findings."),
-        alerts=arrange(alerts_table(keeper.open()), call.query) if keeper else None,
+        alerts=arrange(alerts_table(keeper.open(), seen.figures), call.query) if keeper else None,
         notices=arrange(notices_table(keeper.recent()), call.query, "notices.") if keeper else None,
         targets=arrange(targets_table(keeper.targets()), call.query, "targets.") if keeper else None,
         keeper_error=keeper.error if keeper else "",
@@ -148,7 +150,7 @@ def topic(call: Call, seen: Seen) -> Response:
         topic=found,
         row=seen.figures.topics[name],
         formulas=FORMULAS,
-        matrix=distribution(found),
+        matrix=distribution(found, {each.node_id for each in seen.snapshot.brokers.values() if each.is_alive}),
         partitions=arrange(partitions_table(found, seen.figures), call.query, "partitions."),
         config=arrange(config, call.query, "config."),
         groups=arrange(topic_groups_table(name, seen.figures), call.query, "groups."),
@@ -200,7 +202,7 @@ def about(call: Call, seen: Seen) -> Response:
     )
 
 
-def distribution(topic: Topic) -> tuple[list[int], list[tuple[int, list[str]]]] | None:
+def distribution(topic: Topic, alive: Collection[int]) -> tuple[list[int], list[tuple[int, list[str]]]] | None:
     """Brokers, and for each partition what it has on each of them; None if that is too much to look at."""
     brokers = sorted({node_id for partition in topic.partitions for node_id in partition.replicas})
     if not brokers or len(brokers) * len(topic.partitions) > _MOST_MATRIX_CELLS:
@@ -214,11 +216,30 @@ def distribution(topic: Topic) -> tuple[list[int], list[tuple[int, list[str]]]] 
             elif node_id not in partition.replicas:
                 marks.append("")
             else:
-                marks.append("in sync" if node_id in partition.in_sync_replicas else "out of sync")
+                # A partition without a leader keeps the in-sync replicas that it had at last.
+                is_in_sync = node_id in partition.in_sync_replicas and node_id in alive
+                marks.append("in sync" if is_in_sync else "out of sync")
         rows.append((partition.partition, marks))
     return brokers, rows
 
 
 def _table_page(call: Call, seen: Seen, table: Table[Any], section: str) -> Response:
     view: Arranged[Any] = arrange(table, call.query)
-    return render_cluster(call, seen, "table_page.html.j2", table.title, section, view=view)
+    return render_cluster(call, seen, "table_page.html.j2", table.title, section, view=view, lead=_lead(table))
+
+
+def _lead(table: Table[Any]) -> str:
+    """How many rows need a look, as a sentence; empty for a table whose rows are neither well nor ill."""
+    if table.level is None or not table.rows:
+        return ""
+    levels = Counter(map(table.level, table.rows))
+    noun, total = table.title.lower().removesuffix("s"), len(table.rows)
+    of_all = f"of {words.many(total, noun)}"
+    ill, unknown = levels["bad"] + levels["warn"], levels["unknown"]
+    parts = []
+    if ill:
+        parts.append(f"{words.count(ill)} {of_all} {'needs' if ill == 1 else 'need'} a look.")
+    if unknown:
+        parts.append(f"{words.count(unknown)}{'' if ill else f' {of_all}'} cannot be judged yet.")
+    well = f"The {noun} is well." if total == 1 else f"All {words.many(total, noun)} are well."
+    return " ".join(parts) or well

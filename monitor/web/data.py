@@ -97,7 +97,7 @@ def _host_answer(make: Callable[[HostAnswer | None], Table[Any]]) -> Maker:
 
 TABLES: Final[Mapping[str, Maker]] = {
     "about/sources": lambda call, seen: sources_table(seen.snapshot),
-    "alerts": lambda call, seen: alerts_table(call.site.alerts.open() if call.site.alerts else ()),
+    "alerts": lambda call, seen: alerts_table(call.site.alerts.open() if call.site.alerts else (), seen.figures),
     "alerts/notices": lambda call, seen: notices_table(call.site.alerts.recent() if call.site.alerts else ()),
     "alerts/targets": lambda call, seen: targets_table(call.site.alerts.targets() if call.site.alerts else ()),
     "broker/config": _broker_config,

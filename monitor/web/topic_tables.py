@@ -18,6 +18,15 @@ _MOST_GROUPS: Final = 3
 _DEFAULT_SOURCE: Final = "DEFAULT_CONFIG"
 
 
+_SOURCES: Final = {
+    _DEFAULT_SOURCE: "default",
+    "STATIC_BROKER_CONFIG": "file of the broker",
+    "DYNAMIC_TOPIC_CONFIG": "set for the topic",
+    "DYNAMIC_BROKER_CONFIG": "set for the broker",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG": "set for all brokers",
+}
+
+
 class PartitionRow(NamedTuple):
     partition: Partition
     figures: PartitionFigures
@@ -235,7 +244,7 @@ def config_table(name: str, config: Mapping[str, ConfigValue] | None, empty: str
 
 
 def _differs(row: ConfigRow) -> str:
-    return "default" if row.is_default else row.config.source
+    return _SOURCES.get(row.config.source, row.config.source)
 
 
 _CONFIG: Final[tuple[Column[ConfigRow], ...]] = (
@@ -243,7 +252,7 @@ _CONFIG: Final[tuple[Column[ConfigRow], ...]] = (
     Column("value", "Value", Kind.TEXT, lambda r: r.shown, lambda r: cells.name_text(r.shown)),
     Column(
         "default",
-        "Without it",
+        "If not set",
         Kind.TEXT,
         lambda r: None if r.config.is_sensitive else r.config.default,
         note="The value without what this topic or broker was given.",

@@ -45,8 +45,8 @@ def count(value: float | None) -> str:
     return NONE if value is None else count_text(value)
 
 
-def many(value: int, noun: str) -> str:
-    return plural(value, noun)
+def many(value: int | None, noun: str) -> str:
+    return f"{NONE} {noun}s" if value is None else plural(value, noun)
 
 
 def size(value: float | None) -> str:

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import quote
@@ -22,15 +23,17 @@ from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import TickWriter
-from highwater.monitor.model import ConfigValue
+from highwater.monitor.model import NO_LEADER, ConfigValue, Topic
 from highwater.monitor.users import Role
 from highwater.monitor.web import cells, words
+from highwater.monitor.web.alert_tables import alerts_table
 from highwater.monitor.web.app import ROUTES
+from highwater.monitor.web.cluster_pages import distribution
 from highwater.monitor.web.history_charts import METRICS
 from highwater.monitor.web.routing import Route
 from highwater.monitor.web.tables import as_csv, as_objects
 from highwater.monitor.web.topic_tables import config_table, differs_from_default
-from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, SMALL, UNIX_START_MS, Shape, window
+from tests.monitor.clusters import HOSTILE_NAMES, LONGEST_TOPIC, SMALL, UNIX_START_MS, Shape, partition, window
 from tests.monitor.web.pages import Web, seen, web_app
 
 STYLE = Path(cells.__file__).parent / "static" / "monitor.css"
@@ -174,6 +177,21 @@ def test_the_overview_does_not_praise_groups_that_nobody_judged_yet(tmp_path: Pa
         assert "All groups keep up." not in page
 
 
+def test_a_page_of_many_says_first_how_many_need_a_look(viewer: TestClient) -> None:
+    for path, noun in (("/topics", "topic"), ("/groups", "group"), ("/brokers", "broker")):
+        lead = re.search(r'<h1>.*?</h1>\s*<p class="lead">(.*?)</p>', viewer.get(path).text)
+        assert lead is not None
+        assert re.search(rf"(\d+ of \d+ {noun}s needs? a look|All \d+ {noun}s are well|cannot be judged)", lead[1]), (
+            lead[1]
+        )
+
+
+def test_no_replica_on_a_broker_that_is_gone_is_in_sync() -> None:
+    offline = partition("t", replicas=(0, 1), leader=NO_LEADER, isr=(1,))
+    brokers, marks = distribution(Topic("t", "", False, (offline,)), alive={0}) or ([], [])
+    assert (brokers, marks) == ([0, 1], [(0, ["out of sync", "out of sync"])])
+
+
 def test_an_old_snapshot_says_since_when(web: Web, viewer: TestClient) -> None:
     taken_s = seen(HOSTILE)[0].taken_at_ms / 1000
     web.clock.now_s = taken_s + 29
@@ -248,6 +266,12 @@ def test_secrets_of_settings_are_not_shown() -> None:
     shown = [column.text(row) for row in table.rows for column in table.columns]
     for text in (*shown, as_csv(table, table.rows), str(as_objects(table, table.rows))):
         assert "hunter" not in text
+
+
+def test_where_a_setting_comes_from_is_said_in_words_and_exactly_as_data() -> None:
+    table = config_table("topic/config", {"min.insync.replicas": ConfigValue("2", "STATIC_BROKER_CONFIG")}, "")
+    assert "file of the broker" in [column.text(row) for row in table.rows for column in table.columns]
+    assert as_objects(table, table.rows)[0]["source"] == "STATIC_BROKER_CONFIG"
 
 
 def test_tables_have_headers_and_pages_have_landmarks(viewer: TestClient) -> None:
@@ -351,6 +375,9 @@ def test_alerts_that_are_open_and_what_opened_and_closed_are_shown(tmp_path: Pat
         assert [row["subject"] for row in opened] == [alert.subject for alert in keeper.open()][:50]
         assert viewer.get("/api/v1/alerts/notices").json()["rows"][0]["change"] == "opened"
         assert viewer.get("/api/v1/findings").json()["rows"]
+    figures = derive(snapshots[-4:])
+    assert any(row.is_found for row in alerts_table(keeper.open(), figures).rows)
+    assert not any(row.is_found for row in alerts_table(keeper.open(), replace(figures, findings=())).rows)
 
 
 def test_without_a_keeper_of_alerts_the_page_shows_what_is_found(viewer: TestClient) -> None:
