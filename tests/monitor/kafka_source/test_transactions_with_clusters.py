@@ -13,7 +13,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
 
 from highwater.broker.client.settings import settings_of
 from highwater.broker.records.record import Record, encode_batch
@@ -26,6 +34,7 @@ from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.golden import Connection
 from tests.compat.apache_kafka.scripts import pasted
+from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
 from tests.monitor.kafka_source.oracle import is_committed
 from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
@@ -82,7 +91,7 @@ def hang(bootstrap: str) -> None:
     assert int(produced.error_code) == 0
 
 
-def seen(bootstrap: str) -> tuple[Snapshot, Figures]:
+def taken(bootstrap: str) -> list[Snapshot]:
     async def collecting() -> list[Snapshot]:
         source = KafkaSource("c", settings_of({"bootstrap.servers": bootstrap}), standing_ms=0)
         try:
@@ -90,7 +99,11 @@ def seen(bootstrap: str) -> tuple[Snapshot, Figures]:
         finally:
             await source.close()
 
-    snapshots = asyncio.run(collecting())
+    return asyncio.run(collecting())
+
+
+def seen(bootstrap: str) -> tuple[Snapshot, Figures]:
+    snapshots = taken(bootstrap)
     assert {state.error for state in snapshots[-1].sources.values()} == {""}
     return snapshots[-1], derive(snapshots)
 
@@ -140,6 +153,38 @@ def test_what_stays_open_is_what_kafkas_tool_says(system: str, tmp_path: Path) -
             # The tool of 3.9 has no such verb, and brokers of 3.9 carry it out.
             pasted(terminate_command(bootstrap, "billing 7"), tmp_path / "bin", jars_4())
             assert seen(bootstrap)[0].transactions == ()
+
+
+@pytest.mark.timeout(900)
+def test_a_transaction_that_is_hidden_from_the_monitor_is_not_called_hanging(tmp_path: Path) -> None:
+    """Coordinators leave it out of their lists without a word."""
+    rules = {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+    }
+    with running_zookeeper(tmp_path) as zookeeper, running_kafka(tmp_path / "log", zookeeper, rules) as kafka:
+        bootstrap = kafka.address
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        for made in admin.create_topics([NewTopic("orders", 2, 1)]).values():
+            made.result(DEADLINE_S)
+        with killed_producer(bootstrap):
+            others = AclBinding(
+                ResourceType.TRANSACTIONAL_ID,
+                "*",
+                ResourcePatternType.LITERAL,
+                "User:other",
+                "*",
+                AclOperation.DESCRIBE,
+                AclPermissionType.ALLOW,
+            )
+            for done in admin.create_acls([others]).values():
+                done.result(DEADLINE_S)
+            wait_until(lambda: not taken(bootstrap)[-1].transactions[0].transactional_id, "the rule", DEADLINE_S)
+            snapshots = taken(bootstrap)
+            assert [each.is_known for each in snapshots[-1].transactions] == [None]
+            error = snapshots[-1].sources["kafka transactions"].error
+            assert "give the monitor's user Describe on all transactional ids" in error
+            assert "a part of kafka transactions" in derive(snapshots).sentence
 
 
 def check_producers(ours: OpenTransaction, rows: list[list[str]]) -> None:
