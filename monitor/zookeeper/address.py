@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.common.znode_path import path_problem
 from highwater.monitor.errors import SettingsError
 
 _SERVER: Final = re.compile(r"(?P<host>[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _DEFAULT_PORT: Final = 2181
 _LAST_PORT: Final = 65_535
-_LONGEST_PATH: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,30 +45,6 @@ def _server(part: str, text: str) -> tuple[str, int]:
     if found is None or not 0 < port <= _LAST_PORT:
         raise SettingsError(f"{text!r} is not HOST:PORT,HOST:PORT/CHROOT, as zookeeper.connect of a broker")
     return found["host"].strip("[]"), port
-
-
-def path_problem(path: str) -> str:
-    """Why `path` can be no znode, as a clause; empty if it can. A path that goes up could leave the chroot."""
-    if not path.startswith("/"):
-        return "it begins with /"
-    if len(path) > _LONGEST_PATH:
-        return f"it is longer than {_LONGEST_PATH:,} characters"
-    if path == "/":
-        return ""
-    parts = path[1:].split("/")
-    if "" in parts:
-        return "a name in it is empty"
-    if "." in parts or ".." in parts:
-        return "a name in it is . or .."
-    if any(not _is_allowed(character) for character in path):
-        return "it has a character that ZooKeeper does not allow"
-    return ""
-
-
-def _is_allowed(character: str) -> bool:
-    """As ZooKeeper's PathUtils decides."""
-    code = ord(character)
-    return not (code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or 0xFFF0 <= code <= 0xFFFF)
 
 
 def child_path(path: str, name: str) -> str:

@@ -17,9 +17,10 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 
 from highwater.common.units import count_text
+from highwater.common.znode_path import path_problem
 from highwater.monitor.model import SourceState, ZnodeChange, ZooKeeper, ZooKeeperServer
 from highwater.monitor.zookeeper import changes, hiding, numbers
-from highwater.monitor.zookeeper.address import ZooKeeperAddress, child_path, path_problem, server_text
+from highwater.monitor.zookeeper.address import ZooKeeperAddress, child_path, server_text
 from highwater.monitor.zookeeper.changes import Ephemeral, Watched
 
 SOURCE: Final = "zookeeper"

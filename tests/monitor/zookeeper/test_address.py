@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from highwater.common.znode_path import path_problem
 from highwater.monitor.errors import SettingsError
-from highwater.monitor.zookeeper.address import address_of, child_path, parents_of, path_problem
+from highwater.monitor.zookeeper.address import address_of, child_path, parents_of
 
 
 def test_an_address_is_that_of_zookeeper_connect() -> None:
