@@ -15,6 +15,7 @@ from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
+from highwater.broker.settings.acl_store import AclStore
 from highwater.broker.settings.store import SettingsStore
 from highwater.broker.topics.administration import Administration
 from highwater.broker.topics.auto_creation import AutoCreation
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 class Node(Runtime):
     storage: Storage
     store: SettingsStore
+    acls: AclStore | None
+    """None while every client may do everything."""
     counters: BrokerCounters
     quotas: ClientQuotas
     replication_throttles: ReplicationThrottles

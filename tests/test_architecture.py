@@ -137,6 +137,8 @@ SANS_IO = (
     "broker/replica",
     "broker/security",
     "broker/settings/config_table.py",
+    "broker/settings/acl_store.py",
+    "broker/settings/acl_tree.py",
     "broker/settings/metadata_tree.py",
     "broker/settings/quota_entities.py",
     "broker/settings/store.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from highwater.broker.alone.acls import StoredAcls
 from highwater.broker.alone.auto_creation import LocalAutoCreation
 from highwater.broker.alone.producer_ids import StoredProducerIds
 from highwater.broker.alone.store import EmbeddedMetadataStore
@@ -15,6 +16,7 @@ from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
+from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.storage import Storage
@@ -27,9 +29,10 @@ class LoneNode:
         """Take up every topic of the store.
 
         Raises MetadataError when the log directories have partitions that the store does not know, LogDirectoryError
-        when they cannot be used.
+        when they cannot be used, ConfigError for an authorizer that cannot be.
         """
         config = runtime.config
+        authorizer = authorizer_of(config)
         counters = BrokerCounters()
         throttles = ReplicationThrottles(runtime.broker_id, config)
         quotas = ClientQuotas.of(config, store.client_quotas())
@@ -52,6 +55,7 @@ class LoneNode:
             scheduler=runtime.scheduler,
             storage=storage,
             store=store,
+            acls=None if authorizer is None else StoredAcls(store, authorizer),
             counters=counters,
             quotas=quotas,
             replication_throttles=throttles,

@@ -23,8 +23,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.protocol.problem import Problem
+from highwater.broker.security.acl import Resource
+from highwater.broker.security.authorizer import Entries
 from highwater.broker.security.scram import Credentials
-from highwater.broker.settings import metadata_tree
+from highwater.broker.settings import acl_tree, metadata_tree
 from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange, MetadataError
@@ -56,6 +58,7 @@ class EmbeddedMetadataStore:
         self._broker_configs: dict[str, Mapping[str, str]] = {}
         self._client_quotas: dict[Entity, Mapping[str, float]] = {}
         self._scram_credentials: dict[str, Credentials] = {}
+        self._acls: dict[Resource, Entries] = {}
         self._producer_id_block: ProducerIdBlock | None = None
         self.controller_epoch = 0
         self.when_changed: list[Callable[[str], None]] = []
@@ -106,6 +109,8 @@ class EmbeddedMetadataStore:
                 self._client_quotas[entity] = limits
             if credentials := metadata_tree.parse_scram_credentials(value):
                 self._scram_credentials[_user(entity)] = credentials
+        elif (resource := acl_tree.parse_acl_path(path)) is not None:
+            self._acls[resource] = acl_tree.parse_acl(value)
         elif path == metadata_tree.PRODUCER_ID_BLOCK:
             self._producer_id_block = metadata_tree.parse_producer_id_block(value)
         elif (
@@ -172,6 +177,16 @@ class EmbeddedMetadataStore:
 
     def scram_credentials(self) -> Mapping[str, Credentials]:
         return self._scram_credentials
+
+    @property
+    def acls(self) -> Mapping[Resource, Entries]:
+        return self._acls
+
+    def put_acls(self, acls: Mapping[Resource, Entries]) -> None:
+        """Replace the ACLs of these resources together; without entries a resource has none. Raises OSError."""
+        after = {resource: entries for resource, entries in (self._acls | dict(acls)).items() if entries}
+        if after != self._acls:
+            self._commit(acls=after)
 
     def change_configs(
         self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
@@ -246,6 +261,7 @@ class EmbeddedMetadataStore:
         broker_configs: dict[str, Mapping[str, str]] | None = None,
         client_quotas: dict[Entity, Mapping[str, float]] | None = None,
         scram_credentials: dict[str, Credentials] | None = None,
+        acls: dict[Resource, Entries] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
     ) -> None:
         """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
@@ -255,6 +271,7 @@ class EmbeddedMetadataStore:
         broker_configs = self._broker_configs if broker_configs is None else broker_configs
         client_quotas = self._client_quotas if client_quotas is None else client_quotas
         scram_credentials = self._scram_credentials if scram_credentials is None else scram_credentials
+        acls = self._acls if acls is None else acls
         producer_id_block = self._producer_id_block if producer_id_block is None else producer_id_block
         tree: dict[str, Any] = {
             metadata_tree.CLUSTER_ID: metadata_tree.cluster_id_value(self.cluster_id),
@@ -277,6 +294,7 @@ class EmbeddedMetadataStore:
         tree |= {
             metadata_tree.quota_path(entity): metadata_tree.config_value(config) for entity, config in entities.items()
         }
+        tree |= {acl_tree.acl_path(resource): acl_tree.acl_value(entries) for resource, entries in sorted(acls.items())}
         for name in sorted(marked):
             tree[f"{metadata_tree.DELETE_TOPICS}/{name}"] = None
         lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
@@ -287,6 +305,7 @@ class EmbeddedMetadataStore:
         self._broker_configs = broker_configs
         self._client_quotas = client_quotas
         self._scram_credentials = scram_credentials
+        self._acls = acls
         self._producer_id_block = producer_id_block
 
 

@@ -1,6 +1,10 @@
 """CreateAcls: v0-v3 (key 30)
 
-Behaviour: SECURITY_DISABLED for each ACL, as there is no authoriser.
+Behaviour: each ACL by itself, when it is durable; one that is there already is no error. What cannot be an ACL:
+INVALID_REQUEST. Without an authorizer SECURITY_DISABLED for each. It counts on this broker at once, on others as soon
+as they are told.
+
+Versions: v1 brings prefixed names; v0 creates literal ones.
 """
 
 from __future__ import annotations
@@ -10,10 +14,52 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.security.acl import (
+    Acl,
+    Entry,
+    Operation,
+    PatternType,
+    Permission,
+    Resource,
+    ResourceType,
+    problem_of,
+)
+from highwater.broker.settings.acl_store import Created
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    refused = {"error_code": ErrorCode.security_disabled, "error_message": NO_AUTHORIZER}
-    return {"results": [refused] * len(request.creations)}
+    if node.acls is None:
+        return {"results": [_result(NO_AUTHORIZER)] * len(request.creations)}
+    wanted = [_acl(creation) for creation in request.creations]
+    reasons = [problem_of(acl) for acl in wanted]
+    deferred = Deferred()
+
+    def answer(problems: Created) -> None:
+        rest = iter(problems)
+        deferred.complete(
+            {
+                "results": [
+                    _result(next(rest) if reason is None else Problem(ErrorCode.invalid_request, reason))
+                    for reason in reasons
+                ]
+            }
+        )
+
+    node.acls.create([acl for acl, reason in zip(wanted, reasons, strict=True) if reason is None], answer)
+    return deferred.now_or_later()
+
+
+def _acl(creation: Any) -> Acl:
+    pattern = PatternType(getattr(creation, "resource_pattern_type", PatternType.LITERAL))
+    return Acl(
+        Resource(ResourceType(creation.resource_type), creation.resource_name, pattern),
+        Entry(creation.principal, creation.host, Operation(creation.operation), Permission(creation.permission_type)),
+    )
+
+
+def _result(problem: Problem | None) -> Answer:
+    return {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}

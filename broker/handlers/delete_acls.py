@@ -1,19 +1,52 @@
 """DeleteAcls: v0-v3 (key 31)
 
-Behaviour: SECURITY_DISABLED for each filter, as there is no authoriser and no ACL.
+Behaviour: deletes what each filter matches, and returns it; what two filters match is in the answer of the first. A
+resource that a filter names is read from where ACLs are kept, also if this broker was not told of it yet. Without an
+authorizer SECURITY_DISABLED for each; a filter with a code that nobody knows: INVALID_REQUEST.
+
+Versions: v1 brings prefixed names; v0 deletes from literal ones.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
-from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.describe_acls import NO_AUTHORIZER, entry_answer, filter_of
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.security.acl import Acl
+from highwater.broker.settings.acl_store import Deleted
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
-    refused = {"error_code": ErrorCode.security_disabled, "error_message": NO_AUTHORIZER, "matching_acls": ()}
-    return {"filter_results": [refused] * len(request.filters)}
+    if node.acls is None:
+        return {"filter_results": [_result(NO_AUTHORIZER)] * len(request.filters)}
+    filters = [filter_of(each) for each in request.filters]
+    deferred = Deferred()
+
+    def answer(results: Deleted) -> None:
+        rest = iter(results)
+        deferred.complete(
+            {"filter_results": [_result(wanted if isinstance(wanted, Problem) else next(rest)) for wanted in filters]}
+        )
+
+    node.acls.delete([wanted for wanted in filters if not isinstance(wanted, Problem)], answer)
+    return deferred.now_or_later()
+
+
+def _result(result: list[Acl] | Problem) -> Answer:
+    if isinstance(result, Problem):
+        return {"error_code": result.error_code, "error_message": result.message, "matching_acls": ()}
+    return {
+        "matching_acls": [
+            {
+                "resource_type": int(acl.resource.type),
+                "resource_name": acl.resource.name,
+                "pattern_type": int(acl.resource.pattern),
+                **entry_answer(acl),
+            }
+            for acl in result
+        ]
+    }

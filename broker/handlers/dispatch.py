@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.counters import RequestCounters
+from highwater.broker.handlers.authorization.access import access_of
 from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
@@ -139,11 +140,27 @@ class Dispatcher:
             raise MalformedRequestError(f"there is no API {api_key} here")
         module = import_module(f"highwater.broker.handlers.{api.name}")
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
-        handler = _Handler(api, decode, module.handle, self._node.counters.requests[api_key])
+        handle = _guarded(api.name, module.handle) if self._node.acls is not None else module.handle
+        handler = _Handler(api, decode, handle, self._node.counters.requests[api_key])
         if api.name in _NEED_THE_CLUSTER and member is not None and not member.metadata.is_complete:
-            return handler._replace(handle=partial(_handle_when_complete, member.metadata, module.handle))
+            return handler._replace(handle=partial(_handle_when_complete, member.metadata, handle))
         self._handlers[api_key] = handler
         return handler
+
+
+def _guarded(name: str, handle: Handle) -> Handle:
+    """What an API demands of the client, before its handler."""
+    guards = import_module("highwater.broker.handlers.authorization.table").GUARDS
+    guard = guards[name]
+
+    def guarded(node: Node, context: RequestContext, request: Any) -> Reply:
+        access = access_of(node, context)
+        assert access is not None
+        if request is None:
+            return handle(node, context, request)  # ApiVersions of a version that is not known
+        return cast(Reply, guard(access, request, lambda left: handle(node, context, left)))
+
+    return guarded
 
 
 def _handle_when_complete(

@@ -19,6 +19,8 @@ Behaviour:
   returns an in-sync follower in the consumer's rack that has the offset, if there is one, the leader is in another
   rack, and `replica.selector.class` is the rack-aware one (KIP-392).
 * Records are empty, not null, on errors: librdkafka refuses null.
+* With an authorizer: READ on each topic, and for followers CLUSTER_ACTION on the cluster, else
+  TOPIC_AUTHORIZATION_FAILED. A session keeps what is denied and asks each time.
 
 Versions:
 * v7 brings fetch sessions (KIP-227); broker.replica.fetch_sessions stores them and selects what an answer contains.
@@ -37,6 +39,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import FETCH
@@ -59,6 +62,7 @@ from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.waiters import FetchWaiter
+from highwater.broker.security.acl import Operation
 from highwater.broker.topics.refusal import refusal
 
 decode = decode_request
@@ -81,6 +85,9 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     if isinstance(session, ErrorCode):
         return _refuse(node, version, session)
     read = _read if request.replica_id < 0 else _read_as_follower
+    access = access_of(node, context)
+    if request.replica_id >= 0 and access is not None and not access.to_cluster(Operation.CLUSTER_ACTION):
+        return _answer(node, context, session, [_denied(*topic) for topic in session.topics], 0)
     fetched, byte_count, must_answer = read(node, context, request, session.topics)
     missing_bytes = 0
     if not must_answer and request.max_wait_ms > 0:
@@ -227,7 +234,12 @@ def _read(
     read_committed = request.isolation_level == READ_COMMITTED
     answers: Fetched = []
     find = node.partitions.find
+    access = access_of(node, context)
     for topic, partitions in topics:
+        if access is not None and not _may_read(access, topic):
+            answers.append(_denied(topic, partitions))
+            must_answer = True
+            continue
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
         for wanted in partitions:
@@ -263,6 +275,17 @@ def _read(
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
+
+
+def _may_read(access: Access, topic: str | UUID) -> bool:
+    """A topic that is not known is told as such: its name is not known here."""
+    found = access.node.cluster.topic(topic) if isinstance(topic, UUID) else None
+    name = topic if isinstance(topic, str) else found.name if found is not None else None
+    return name is None or access.to_topic(Operation.READ, name)
+
+
+def _denied(topic: str | UUID, partitions: Sequence[FetchPartition]) -> tuple[str | UUID, list[PartitionFetched]]:
+    return topic, [PartitionFetched(wanted.partition, TOPIC_DENIED, aborted_transactions=()) for wanted in partitions]
 
 
 def _read_as_follower(

@@ -12,7 +12,9 @@ Behaviour:
 * A stopped broker stays in the answer for zookeeper.session.timeout.ms, like a killed broker of Kafka. Otherwise
   transactional producers of librdkafka from 2.10 on wait for a coordinator that they have dropped (its issue 5511):
   they notice by a failed connection that the broker is gone.
-* Authorised operations, when requested, are all operations: there is no authoriser.
+* With an authorizer: DESCRIBE on each topic. Of all topics those that the client may not describe are left out; by name
+  TOPIC_AUTHORIZATION_FAILED, by id without the name. CREATE on the topic or the cluster for one that is created.
+* Authorised operations, when requested: what the client may do, which is everything without an authorizer.
 
 Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them (UNKNOWN_TOPIC_ID; never created).
 """
@@ -25,6 +27,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of
+from highwater.broker.handlers.authorization.administration import cluster_operations
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import METADATA
@@ -40,6 +44,7 @@ from highwater.broker.protocol.metadata import (
     encode_response,
 )
 from highwater.broker.protocol.primitives import ZERO_UUID
+from highwater.broker.security.acl import OPERATIONS_OF, Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.topic_names import topic_name_problem
 
@@ -49,26 +54,32 @@ decode = decode_request
 _MISSING: Final = ErrorCode.unknown_topic_or_partition
 
 
-def _operations(*codes: int) -> int:
-    return sum(1 << code for code in codes)
+def _all_operations(kind: ResourceType) -> int:
+    return sum(1 << operation for operation in OPERATIONS_OF[kind])
 
 
-# Numbered as in Kafka's AclOperation: 3 read, 4 write, 5 create, 6 delete, 7 alter, 8 describe, 9 cluster action,
-# 10 describe configs, 11 alter configs, 12 idempotent write.
-CLUSTER_OPERATIONS: Final = _operations(5, 7, 8, 9, 10, 11, 12)
-TOPIC_OPERATIONS: Final = _operations(3, 4, 5, 6, 7, 8, 10, 11)
+CLUSTER_OPERATIONS: Final = _all_operations(ResourceType.CLUSTER)
+TOPIC_OPERATIONS: Final = _all_operations(ResourceType.TOPIC)
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
-    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else OPERATIONS_NOT_ASKED
     cluster = node.cluster
     brokers = live_brokers(node, context)
-    describe = _Description(node, context.version, {broker.node_id for broker in brokers}, operations)
+    access = access_of(node, context)
+    describe = _Description(
+        node,
+        context.version,
+        {broker.node_id for broker in brokers},
+        access,
+        tells_operations=request.include_topic_authorized_operations,
+    )
     if request.topics is None:
-        topics = [describe.topic(view) for view in cluster.topics()]
+        topics = [describe.topic(view) for view in cluster.topics() if _may_describe(access, view.name)]
     else:
-        found = [_find(node, wanted, describe) for wanted in request.topics]
+        found = [_find(node, wanted, describe, access) for wanted in request.topics]
         may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
+        if may_create and access is not None:
+            found = [_refused_creation(topic, access) for topic in found]
         missing = [topic.name for topic in found if topic.error_code is _MISSING and topic.name] if may_create else []
         problems = node.auto_creation.create(missing) if missing else {}
         topics = [
@@ -84,10 +95,27 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
             cluster.cluster_id,
             cluster.controller_id,
             topics,
-            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED,
+            _operations_on_cluster(access) if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED,
         ),
         context.version,
     )
+
+
+def _operations_on_cluster(access: Access | None) -> int:
+    return CLUSTER_OPERATIONS if access is None else cluster_operations(access)
+
+
+def _may_describe(access: Access | None, topic: str) -> bool:
+    return access is None or access.to_topic(Operation.DESCRIBE, topic)
+
+
+def _refused_creation(topic: TopicMetadata, access: Access) -> TopicMetadata:
+    """A missing topic that would be created, if the client may create it."""
+    if topic.error_code is not _MISSING or topic.name is None:
+        return topic
+    if access.to_cluster(Operation.CREATE) or access.to_topic(Operation.CREATE, topic.name):
+        return topic
+    return topic._replace(error_code=TOPIC_DENIED)
 
 
 def live_brokers(node: Node, context: RequestContext) -> list[BrokerMetadata]:
@@ -106,13 +134,17 @@ def _reachable(node: Node, context: RequestContext, known: Iterable[BrokerInfo])
     return brokers
 
 
-def _find(node: Node, wanted: RequestedTopic, describe: _Description) -> TopicMetadata:
+def _find(node: Node, wanted: RequestedTopic, describe: _Description, access: Access | None) -> TopicMetadata:
     if wanted.name is None or wanted.topic_id != ZERO_UUID:
         view = node.cluster.topic(wanted.topic_id)
         if view is None:
             return TopicMetadata(ErrorCode.unknown_topic_id, None, wanted.topic_id)
+        if not _may_describe(access, view.name):
+            return TopicMetadata(TOPIC_DENIED, None, wanted.topic_id)
         return describe.topic(view)
     name = wanted.name
+    if not _may_describe(access, name):
+        return TopicMetadata(TOPIC_DENIED, name, is_internal=name in INTERNAL_TOPICS)
     view = node.cluster.topic(name)
     if view is not None:
         return describe.topic(view)
@@ -135,10 +167,13 @@ def _created(
 class _Description:
     """Describes topics for one client (ZkMetadataCache.getPartitionMetadata)."""
 
-    def __init__(self, node: Node, version: int, reachable: set[int], operations: int) -> None:
+    def __init__(
+        self, node: Node, version: int, reachable: set[int], access: Access | None, *, tells_operations: bool
+    ) -> None:
         self._cluster = node.cluster
         self._reachable = reachable
-        self._operations = operations
+        self._access = access
+        self._tells_operations = tells_operations
         self._hides_unreachable = version == 0
         self._unreachable = ErrorCode.listener_not_found if version >= 6 else ErrorCode.leader_not_available
 
@@ -164,5 +199,11 @@ class _Description:
             view.topic_id,
             is_internal=view.name in INTERNAL_TOPICS,
             partitions=partitions,
-            authorized_operations=self._operations,
+            authorized_operations=self._operations(view.name),
         )
+
+    def _operations(self, topic: str) -> int:
+        if not self._tells_operations:
+            return OPERATIONS_NOT_ASKED
+        access = self._access
+        return TOPIC_OPERATIONS if access is None else access.client.operations(ResourceType.TOPIC, topic)

@@ -16,6 +16,8 @@ Behaviour:
   can answer now. A coordinator on another broker is asked first, and later requests of the connection wait for it
   (except with acks 0). Transactional batches in a request without a transactional id:
   TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+* With an authorizer: WRITE on each topic, else TOPIC_AUTHORIZATION_FAILED; for transactional batches WRITE on the
+  transactional id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED for every partition.
 
 ApiVersions advertises versions 0 to 2, but they are not served: see broker.protocol.apis. v7 brings zstd (KIP-110);
 before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE.
@@ -23,7 +25,7 @@ before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-89
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -31,6 +33,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
 from highwater.broker.counters import TopicCounters
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED, Access, access_of
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
@@ -48,6 +51,7 @@ from highwater.broker.protocol.produce import (
 from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
 from highwater.broker.replica.partition import Partition, Verify
+from highwater.broker.security.acl import Operation
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
@@ -71,6 +75,7 @@ _TELLS_NO_START: Final = (
     ErrorCode.message_too_large,
     ErrorCode.record_list_too_large,
     ErrorCode.corrupt_message,
+    ErrorCode.invalid_producer_id_mapping,
 )
 """Answers with other errors of the log include its log start offset (ReplicaManager.appendToLocalLog)."""
 
@@ -84,6 +89,10 @@ _UNDECIDED: Final = (
 """Older clients would not retry after these errors (ReplicaManager.appendRecords)."""
 
 
+Find = Callable[[str, int], Partition | None]
+"""The partition of this broker that the client may write to."""
+
+
 def handle(
     node: Node,
     context: RequestContext,
@@ -93,13 +102,17 @@ def handle(
     """`verified` is the answer of the transaction's coordinator, if it is on another broker."""
     now_ms = node.clock.now_ms()
     transactional_id, acks, timeout_ms, wanted_topics = request
+    find: Find = node.partitions.find
+    denied: Mapping[str, ErrorCode] = {}
+    if (access := access_of(node, context)) is not None:
+        denied = _denied(access, request)
+        find = partial(_find_allowed, node, denied)
     if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
-        unverified = _unverified(node, request)
+        unverified = _unverified(find, request)
         if unverified:
             return _verify_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
-    find = node.partitions.find
     for topic, partitions in wanted_topics:
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
@@ -111,7 +124,9 @@ def handle(
                 or (topic in INTERNAL_TOPICS and context.client_id != ADMIN_CLIENT_ID)
             ):
                 unfit = ErrorCode.invalid_topic_exception
-                if partition is None or not partition.is_leader:
+                if topic in denied:
+                    unfit = denied[topic]
+                elif partition is None or not partition.is_leader:
                     unfit = refusal(node.partitions, node.cluster, topic, wanted.partition)
                 produced.append(PartitionProduced(wanted.partition, unfit))
                 counters = node.counters.unknown_topics if partition is None else partition.counters
@@ -146,6 +161,22 @@ def handle(
     return encoded
 
 
+def _denied(access: Access, request: ProduceRequest) -> Mapping[str, ErrorCode]:
+    """Why the client may not write to topics: all of them, if it may not use its transactional id."""
+    # Each batch counts, not the first alone (CVE-2018-17196).
+    is_transactional = any(
+        transactional_producer(wanted.records) is not None for _, partitions in request.topics for wanted in partitions
+    )
+    name = request.transactional_id
+    if is_transactional and (name is None or not access.to_transaction(Operation.WRITE, name)):
+        return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
+    return {topic: TOPIC_DENIED for topic, _ in request.topics if not access.to_topic(Operation.WRITE, topic)}
+
+
+def _find_allowed(node: Node, denied: Mapping[str, ErrorCode], topic: str, index: int) -> Partition | None:
+    return None if topic in denied else node.partitions.find(topic, index)
+
+
 def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[PartitionProduced]]]) -> list[Part]:
     """Encode the answer, with the throttle time of a client above its quota."""
     throttle_ms = 0
@@ -163,12 +194,12 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
     node.counters.failed(PRODUCE, error_code)
 
 
-def _unverified(node: Node, request: ProduceRequest) -> list[tuple[Partition, Producer]]:
+def _unverified(find: Find, request: ProduceRequest) -> list[tuple[Partition, Producer]]:
     """Return the partitions of this broker in which the request begins a transaction, with the producers."""
     found = []
     for topic, partitions in request.topics:
         for wanted in partitions:
-            partition = node.partitions.find(topic, wanted.partition)
+            partition = find(topic, wanted.partition)
             producer = transactional_producer(wanted.records)
             if partition is not None and producer is not None and not partition.has_open_transaction(producer[0]):
                 found.append((partition, Producer(*producer)))

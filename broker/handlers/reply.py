@@ -8,6 +8,7 @@ from typing import NamedTuple
 from highwater.broker.clock import Scheduler
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.frame import Parts
+from highwater.broker.security.authorizer import Authorizer, Permissions, java_address
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.security.sasl import Authentication
 
@@ -27,7 +28,16 @@ def _not_connected(_: int | str) -> None:
 class Client:
     """The client of a connection."""
 
-    __slots__ = ("_on_authenticated", "authentication", "hang_up", "host", "listener", "mute", "principal")
+    __slots__ = (
+        "_on_authenticated",
+        "_permissions",
+        "authentication",
+        "hang_up",
+        "host",
+        "listener",
+        "mute",
+        "principal",
+    )
 
     def __init__(
         self,
@@ -51,9 +61,17 @@ class Client:
         """None on a listener without SASL."""
         self.principal = ANONYMOUS
         self._on_authenticated = on_authenticated
+        self._permissions: Permissions | None = None
+
+    def permissions(self, authorizer: Authorizer) -> Permissions:
+        """What the client may do as who it is now."""
+        if self._permissions is None:
+            self._permissions = Permissions(authorizer, f"User:{self.principal}", java_address(self.host))
+        return self._permissions
 
     def authenticated(self, user: str) -> None:
         self.principal = user
+        self._permissions = None
         self._on_authenticated()
 
 

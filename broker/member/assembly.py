@@ -31,6 +31,7 @@ from highwater.broker.member.producer_ids import AllocatedProducerIds
 from highwater.broker.member.replica_manager import Overrides, ReplicaManager
 from highwater.broker.member.strays import Strays
 from highwater.broker.member.verification import RemoteVerification
+from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.node import Node
 from highwater.broker.quota.client_quotas import ClientQuotas
@@ -54,6 +55,7 @@ class ClusteredNode:
         self,
         runtime: Runtime,
         store: ZooKeeperStore,
+        acls: ZooKeeperAcls | None,
         storage: Storage,
         zookeeper: ZooKeeper,
         peers: Peers,
@@ -164,6 +166,7 @@ class ClusteredNode:
             runtime, store, partitions, quotas, throttles, enable_unclean_election=controller.enable_unclean_election
         )
         self._store = store
+        self._acls = acls
         self.parts = ClusterParts(
             metadata=metadata,
             epochs=epochs,
@@ -180,6 +183,7 @@ class ClusteredNode:
             scheduler=scheduler,
             storage=storage,
             store=store,
+            acls=acls,
             counters=counters,
             quotas=quotas,
             replication_throttles=throttles,
@@ -198,7 +202,8 @@ class ClusteredNode:
 
     def session_parts(self) -> Sequence[SessionPart]:
         """The parts that the member starts in each session, in this order."""
-        return (self._store, self.parts.epochs, self.parts.controller)
+        acls = () if self._acls is None else (self._acls,)
+        return (self._store, *acls, self.parts.epochs, self.parts.controller)
 
     def start(self) -> None:
         self.parts.replicas.start()

@@ -30,13 +30,13 @@ class Credential:
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
         self.mechanism = mechanism
-        self._user = user
+        self.user = user
         self._password = password
 
     def begin(self) -> Login:
         if self.mechanism == PLAIN:
-            return _PlainLogin(self._user, self._password)
-        return _ScramLogin(self.mechanism, self._user, self._password)
+            return _PlainLogin(self.user, self._password)
+        return _ScramLogin(self.mechanism, self.user, self._password)
 
 
 class _PlainLogin:

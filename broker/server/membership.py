@@ -24,15 +24,19 @@ from highwater.broker.cluster.zookeeper import Request, Set, Stat, ZooKeeperErro
 from highwater.broker.log.checkpoint import META_PROPERTIES, MalformedFile, decode_properties, encode_topic_id
 from highwater.broker.member.assembly import ClusteredNode
 from highwater.broker.member.member import Member, take_up_cluster
+from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.metrics.cluster_page import zookeeper_page
 from highwater.broker.node import Node
 from highwater.broker.runtime import Runtime
+from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.server.listeners import BoundListener, endpoints_of
-from highwater.broker.server.peer_security import inter_broker_listener
+from highwater.broker.server.peer_security import PeerSecurity, inter_broker_listener
 from highwater.broker.server.peers import SocketPeers
 from highwater.broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
 from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.storage import Storage
@@ -63,6 +67,7 @@ class Membership:
         self._listener_name, _ = inter_broker_listener(config)
         self._peers = SocketPeers(config, loop)
         self._zookeeper = KazooZooKeeper(loop, self._settings, fail)
+        self._acls: ZooKeeperAcls | None = None
         self._member: Member | None = None
         self._clustered: ClusteredNode | None = None
 
@@ -87,7 +92,25 @@ class Membership:
         failure = await self._run(store.load())
         if failure is not None:
             raise MetadataError(f"{self._place}: the settings cannot be read: {failure.value}")
+        if (authorizer := authorizer_of(self._config)) is not None:
+            self._acls = ZooKeeperAcls(self._zookeeper, self._clock, authorizer)
+            failure = await self._run(self._acls.load())
+            if failure is not None:
+                raise MetadataError(f"{self._place}: the ACLs cannot be read: {failure.value}")
+            self._warn_of_locked_out_brokers(authorizer)
         return store
+
+    def _warn_of_locked_out_brokers(self, authorizer: Authorizer) -> None:
+        user = PeerSecurity(self._config).user
+        if user is not None and not authorizer.allows(
+            f"User:{user}", "", Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            _logger.warning(
+                "brokers come to each other as User:%s, who may not do CLUSTER_ACTION: followers will get no records; "
+                "add User:%s to super.users of every broker",
+                user,
+                user,
+            )
 
     async def broker_id(self, paths: Sequence[Path]) -> int:
         """For a broker without one: that of its log directories, or a new one that nobody had (kafka.utils.ZkUtils)."""
@@ -113,6 +136,7 @@ class Membership:
         self._clustered = ClusteredNode(
             runtime,
             store,
+            self._acls,
             storage,
             self._zookeeper,
             self._peers,

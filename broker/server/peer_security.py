@@ -9,6 +9,7 @@ from typing import Final
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.login import LOGIN_MODULES, Credential
+from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
@@ -44,8 +45,19 @@ class PeerSecurity:
         """Raises ConfigError that names the property and the way out."""
         self._config = config
         self._listener, protocol = inter_broker_listener(config)
+        self._protocol = protocol
         self._tls_context = self._tls if protocol in ("SSL", "SASL_SSL") else None
         self._credential = self._read_credential() if protocol.startswith("SASL_") else None
+
+    @property
+    def user(self) -> str | None:
+        """As whom this broker comes to others; None if its certificate says so."""
+        if self._credential is not None:
+            return self._credential.user
+        has_certificate = (
+            self._protocol == "SSL" and self._config.of_listener(self._listener, "ssl.client.auth") != "none"
+        )
+        return None if has_certificate else ANONYMOUS
 
     def tls_context(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         return self._tls_context if endpoint.security_protocol in ("SSL", "SASL_SSL") else None

@@ -9,6 +9,7 @@ from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.server.acceptor import Limits
 from highwater.broker.server.listeners import Endpoint, ListenError, endpoints_of, metrics_endpoint_of
 from highwater.broker.server.sasl import ScramCredentials, sasl_of
+from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 
@@ -48,6 +49,7 @@ def checked(config: BrokerConfig) -> Checked:
     """What a start needs of the configuration. Raises ConfigError or ListenError."""
     found = Checked(log_directory_paths(config), *endpoints_of(config), metrics_endpoint_of(config))
     Limits.of(config)
+    authorizer_of(config)
     return found
 
 

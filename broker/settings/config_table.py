@@ -84,6 +84,7 @@ _NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
 _NO_NEW_KEYS: Final = "a key store is read at the start only"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 _NO_TLS_TO_ZOOKEEPER: Final = "ZooKeeper is reached without TLS and without a login; remove it"
+_ONE_ZOOKEEPER: Final = "ACLs are in the ZooKeeper of the cluster; remove it"
 _KRAFTS: Final = "it is of KRaft, which this broker does not speak"
 _NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
 
@@ -118,6 +119,9 @@ BROKER_PROPERTIES: Final = {
         _honoured("sasl.enabled.mechanisms", LIST, ["GSSAPI"]),
         _honoured("sasl.server.max.receive.size", INT, 524_288),
         _honoured("connections.max.reauth.ms", LONG, 0),
+        _honoured("authorizer.class.name", STRING, ""),
+        _honoured("super.users", STRING, ""),
+        _honoured("allow.everyone.if.no.acl.found", BOOLEAN, False),
         _honoured("connection.failed.authentication.delay.ms", INT, 100, 0),
         _honoured("ssl.client.auth", STRING, "none", None, None, "required", "requested", "none"),
         _honoured("ssl.enabled.protocols", LIST, ["TLSv1.2", "TLSv1.3"], None, None, "TLSv1.2", "TLSv1.3"),
@@ -321,7 +325,10 @@ BROKER_PROPERTIES: Final = {
                     None,
                     "the controller comes by the listener between brokers; remove it",
                 ),
-                ("authorizer.class.name", STRING, "", "every client may do everything; remove it"),
+                ("authorizer.zookeeper.url", STRING, None, _ONE_ZOOKEEPER),
+                ("authorizer.zookeeper.connection.timeout.ms", INT, None, _ONE_ZOOKEEPER),
+                ("authorizer.zookeeper.session.timeout.ms", INT, None, _ONE_ZOOKEEPER),
+                ("authorizer.zookeeper.max.in.flight.requests", INT, None, _ONE_ZOOKEEPER),
                 ("principal.builder.class", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("alter.config.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),
                 ("create.topic.policy.class.name", CLASS, None, "Java classes cannot be loaded; remove it"),

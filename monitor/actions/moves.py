@@ -30,7 +30,7 @@ def plan_check(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) 
         verb = "is" if len(running) == 1 else "are"
         warnings = (f"{plural(len(running), 'partition')} {verb} moving: a throttle stays until all moves are done.",)
     return Plan(
-        title="Check moves" if running else "Remove the throttle of moves",
+        title="Check moves, and remove their throttle",
         entity="cluster",
         name="",
         command=_with_plan(broker_command("reassign", "-b", bootstrap, "--verify", "-"), named),

@@ -178,17 +178,16 @@ def _change(resource: Resource, before: Settings, wanted: Settings) -> Change:
 
 
 def _shown(settings: Settings) -> str:
-    values = {name: _value(name, value) for name, value in settings.items()}
-    different = set(values.values())
-    if len(different) == 1:
-        return different.pop()
-    return "; ".join(f"{name.split('.')[0]} {value}" for name, value in values.items())
+    values = [
+        None if value is None else f"{name.split('.')[0]} {_value(name, value)}" for name, value in settings.items()
+    ]
+    return "; ".join(value or _NOT_SET for value in dict.fromkeys(values))
 
 
-def _value(name: str, value: str | None) -> str:
-    if value is None:
-        return _NOT_SET
-    return f"{count_text(int(value))} bytes/s" if name in _OF_BROKER and value.isdecimal() else value or "none"
+def _value(name: str, value: str) -> str:
+    if name in _OF_BROKER and value.isdecimal():
+        return f"{count_text(int(value))} bytes/s"
+    return value or "none"
 
 
 def _title(resource: Resource) -> str:

@@ -18,7 +18,6 @@ from highwater.monitor.figures.rows import (
     TopicFigures,
     Totals,
     TransactionFigures,
-    TransactionVerdict,
 )
 from highwater.monitor.model import HOST_SOURCE, Snapshot, SourceState
 
@@ -198,8 +197,7 @@ def _of_transactions(
         if len(rows) > 1:
             sentence += f" It is open in {plural(len(rows) - 1, 'more partition')}."
         if worst.command:
-            place = f" in {partition_name(*worst.key)}" if worst.verdict is TransactionVerdict.HANGING else ""
-            sentence += f" This ends it{place}: {worst.command}"
+            sentence += f" This ends it in {partition_name(*worst.key)}: {worst.command}"
         subject = f"transaction of producer {producer_id}, epoch {epoch}"
         yield Finding(FindingKind.HANGING_TRANSACTION, worst.verdict.level, subject, sentence, worst.age_ms)
     unnamed = totals.health.hanging_transactions - len({row.key for row in bad})

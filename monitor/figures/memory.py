@@ -28,56 +28,21 @@ STARTS_MS: Final = 5 * 60 * 1000
 UNKNOWN: Final = -1
 _UNKNOWN_BYTES: Final = array("q", [UNKNOWN]).tobytes()
 _SPARE_SERIES: Final = 1000
+# What four bytes hold: only a made-up source is further from its tick.
+_LONGEST_DELAY_MS: Final = 2**31 - 1
 
 BYTES_IN: Final = "kafka_server_brokertopicmetrics_bytesin_total"
 BYTES_OUT: Final = "kafka_server_brokertopicmetrics_bytesout_total"
 
 
-class Delays:
-    """Milliseconds from a tick to the answer of each series.
-
-    An answer is about many series, so that few delays differ; and the same broker answers for the same series in most
-    ticks, which then share `codes`.
-    """
-
-    __slots__ = ("_code_of", "codes", "values")
-
-    def __init__(self, series: int) -> None:
-        self.values = [0]
-        self.codes = array("I", [0]) * series
-        """By series: the place of its delay in `values`."""
-        self._code_of = {0: 0}
-
-    def __getitem__(self, series: int) -> int:
-        return self.values[self.codes[series]]
-
-    def put(self, series: int, delay_ms: int) -> None:
-        code = self._code_of.get(delay_ms)
-        if code is None:
-            code = self._code_of[delay_ms] = len(self.values)
-            self.values.append(delay_ms)
-        self.codes[series] = code
-
-    def share(self, other: Delays) -> None:
-        if self.codes == other.codes:
-            self.codes = other.codes
-
-    def picked(self, numbers: Sequence[int]) -> Delays:
-        """Of these series alone; those that began after the tick have no delay."""
-        made, known = Delays(len(numbers)), len(self.codes)
-        made.values, made._code_of = self.values, self._code_of
-        made.codes = array("I", [self.codes[number] if number < known else 0 for number in numbers])
-        return made
-
-
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The delays are indexed by series, and know nothing of series that began later."""
+    """The arrays are indexed by series, and know nothing of series that began later."""
 
     at_ms: int
-    end_delays: Delays
-    """To the answer with the end offset."""
-    commit_delays: Delays
+    end_delays: array[int]
+    """Milliseconds from `at_ms` to the answer with the end offset."""
+    commit_delays: array[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,14 +155,14 @@ class Memory:
             self._end_series_of_new_topics(self._newest.topics, snapshot.topics)
         at_ms, ends, by_topic, last_ends = snapshot.at_ms, self.ends, self._serial.by_topic, self._serial.last_ends
         before = array("q", [UNKNOWN]) * len(self.ticks)
-        delays = Delays(len(ends))
+        delays = array("i", [0]) * len(ends)
         is_due = not self.starts or at_ms - self.starts[-1].at_ms >= STARTS_MS
         starts = array("q", [UNKNOWN]) * len(ends) if is_due else None
 
         def begun() -> int:
             ends.append(before[:])
             last_ends.append(UNKNOWN)
-            delays.codes.append(0)
+            delays.append(0)
             if starts is not None:
                 starts.append(UNKNOWN)
             return len(ends) - 1
@@ -219,23 +184,20 @@ class Memory:
                     ends[number].append(end)
                 answered_at_ms = partition.offsets_at_ms
                 if answered_at_ms is not None:
-                    delays.put(number, answered_at_ms - at_ms)
+                    delays[number] = _delay_ms(answered_at_ms, at_ms)
                 if starts is not None and partition.log_start_offset is not None:
                     starts[number] = partition.log_start_offset
         commit_delays = self._add_commits(snapshot, before)
         if starts is not None:
             self.starts.append(Starts(at_ms, starts))
-        if self.ticks:
-            delays.share(self.ticks[-1].end_delays)
-            commit_delays.share(self.ticks[-1].commit_delays)
         self.ticks.append(Tick(at_ms, delays, commit_delays))
         for table in (ends, self.commits):
             _pad(table, len(self.ticks))
 
-    def _add_commits(self, snapshot: Snapshot, before: array[int]) -> Delays:
+    def _add_commits(self, snapshot: Snapshot, before: array[int]) -> array[int]:
         """Return the delays of the commits."""
         serial, at_ms, commits = self._serial, snapshot.at_ms, self.commits
-        delays = Delays(len(commits))
+        delays = array("i", [0]) * len(commits)
         for group in snapshot.groups.values():
             numbers = serial.by_group.setdefault(group.name, {})
             for key, commit in group.commits.items():
@@ -246,12 +208,12 @@ class Memory:
                     commits.append(before[:])
                     serial.partition_of_commit.append(partition)
                     serial.has_moved.append(0)
-                    delays.codes.append(0)
+                    delays.append(0)
                 series = commits[number]
                 if before and UNKNOWN < series[-1] < commit.offset:
                     serial.has_moved[number] = 1
                 series.append(commit.offset)
-                delays.put(number, commit.at_ms - at_ms)
+                delays[number] = _delay_ms(commit.at_ms, at_ms)
         return delays
 
     def _end_series_of_new_topics(self, old: Mapping[str, Topic], new: Mapping[str, Topic]) -> None:
@@ -343,7 +305,7 @@ class Memory:
         self.commits = [self.commits[number] for number in kept_commits]
         self.starts = [Starts(each.at_ms, _picked(each.offsets, kept)) for each in self.starts]
         self.ticks = [
-            Tick(tick.at_ms, tick.end_delays.picked(kept), tick.commit_delays.picked(kept_commits))
+            Tick(tick.at_ms, _picked(tick.end_delays, kept), _picked(tick.commit_delays, kept_commits))
             for tick in self.ticks
         ]
         self._serial = new
@@ -351,6 +313,11 @@ class Memory:
 
 def _is_memberless(group: Group) -> bool:
     return not group.members and not group.error
+
+
+def _delay_ms(at_ms: int, tick_at_ms: int) -> int:
+    delay_ms = at_ms - tick_at_ms
+    return delay_ms if -_LONGEST_DELAY_MS < delay_ms < _LONGEST_DELAY_MS else 0
 
 
 def _is_known(series: array[int]) -> bool:

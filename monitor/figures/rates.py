@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.monitor.figures.memory import UNKNOWN, Delays, Memory, Points
+from highwater.monitor.figures.memory import UNKNOWN, Memory, Points
 
 # A few ticks: short enough to follow a load, long enough that bursts between two ticks do not rule.
 SPAN_MS: Final = 60_000
@@ -24,20 +24,19 @@ def consumed_per_s(memory: Memory) -> Rates:
     return _rates(memory, memory.commits, [tick.commit_delays for tick in memory.ticks])
 
 
-def _rates(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Delays]) -> Rates:
+def _rates(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rates:
     times_ms = [tick.at_ms for tick in memory.ticks]
     last = len(times_ms) - 1
     at_ms = times_ms[last]
     earlier = range(memory.first_tick_since(at_ms - SPAN_MS), last)
     rates: list[float | None] = []
-    last_delays = delays[last].values
-    for number, (series, code) in enumerate(zip(table, delays[last].codes, strict=True)):
+    for number, (series, delay) in enumerate(zip(table, delays[last], strict=True)):
         newest, rate = series[last], None
         if newest != UNKNOWN:
             for index in earlier:
                 old = series[index]
                 if old != UNKNOWN:
-                    span_ms = at_ms + last_delays[code] - times_ms[index] - delays[index][number]
+                    span_ms = at_ms + delay - times_ms[index] - delays[index][number]
                     if span_ms > 0 and newest >= old:
                         rate = (newest - old) * 1000 / span_ms
                     break

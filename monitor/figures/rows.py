@@ -364,7 +364,7 @@ class TransactionFigures(NamedTuple):
     verdict: TransactionVerdict
     sentence: str
     command: str
-    """That ends it; empty unless the verdict is HANGING, or LATE in a state that an abort can end."""
+    """That ends it; empty unless the verdict is HANGING."""
 
     @property
     def key(self) -> TopicPartition:

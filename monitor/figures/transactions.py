@@ -23,7 +23,6 @@ DEFAULT_MAX_TIMEOUT_MS: Final = 15 * 60 * 1000
 GRACE_MS: Final = 5 * 60 * 1000
 _SETTING: Final = "transaction.max.timeout.ms"
 _NAMES_SHOWN: Final = 3
-_ONGOING: Final = "Ongoing"
 
 
 def max_timeout_ms(snapshot: Snapshot) -> int:
@@ -104,11 +103,7 @@ def _row(
     age_ms = snapshot.taken_at_ms - since_ms
     limit_ms = max_ms if each.timeout_ms is None else each.timeout_ms
     verdict = _verdict(each.is_known, age_ms, limit_ms)
-    command = ""
-    if verdict is TransactionVerdict.HANGING:
-        command = _abort_command(each, snapshot)
-    elif verdict is TransactionVerdict.LATE and each.state == _ONGOING:
-        command = terminate_command(_address(each.coordinator, snapshot), each.transactional_id)
+    command = _abort_command(each, snapshot) if verdict is TransactionVerdict.HANGING else ""
     partition = snapshot.partition(each.key)
     end = None if partition is None else partition.end_offset
     return TransactionFigures(
@@ -181,30 +176,14 @@ def _waiting(groups: tuple[str, ...]) -> str:
 
 
 def _abort_command(each: OpenTransaction, snapshot: Snapshot) -> str:
-    """As Kafka's tool takes it since 3.0."""
+    """As Kafka's tool takes it since 3.0. Clients reach the leader at the same address as the monitor."""
     partition = snapshot.partition(each.key)
-    address = _address(None if partition is None else partition.leader, snapshot)
+    leader = snapshot.brokers.get(partition.leader) if partition is not None else None
+    address = f"{leader.host}:{leader.port}" if leader is not None else "HOST:PORT"
     return (
         f"kafka-transactions.sh --bootstrap-server {quoted(address)} abort --topic {quoted(each.topic)} "
         f"--partition {each.partition} --start-offset {each.start_offset}"
     )
-
-
-def terminate_command(address: str, transactional_id: str) -> str:
-    """Has the coordinator abort the whole transaction, as if a producer with this id had started: safe at any time.
-
-    The tool of Kafka 4.3 has it, that of 3.9 has not; brokers of both carry it out.
-    """
-    return (
-        f"kafka-transactions.sh --bootstrap-server {quoted(address)} forceTerminateTransaction "
-        f"--transactionalId {quoted(transactional_id)}"
-    )
-
-
-def _address(node_id: int | None, snapshot: Snapshot) -> str:
-    """Clients reach a broker at the same address as the monitor."""
-    broker = None if node_id is None else snapshot.brokers.get(node_id)
-    return "HOST:PORT" if broker is None else f"{broker.host}:{broker.port}"
 
 
 def _clock(unix_ms: int) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Final
 
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -22,8 +21,6 @@ DEFAULT_MAX_BYTES: Final = 4 << 30
 _MOST_WAITING_TICKS: Final = 4
 _MOST_WAITING_EVENTS: Final = 10_000
 _DELETING_EVERY_MS: Final = 10 * 60_000
-_ROWS_OF_A_STATEMENT: Final = 500
-_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class TickWriter:
     def write(self, tick: Tick) -> int:
         """Return the number of rows that were written. Raises SQLAlchemyError, and then nothing was written."""
         if not self._is_loaded:
-            self._load(tick)
+            self._load()
         has_stepped_back = self._newest_ms is not None and tick.at_ms <= self._newest_ms
         if has_stepped_back:
             tick = self._after_step_back(tick)
@@ -87,16 +84,16 @@ class TickWriter:
                     continue
                 names = ("entity_id", "t", *(column.name for column in kind.columns))
                 statement = upsert(self._database.writing, ROWS[kind.name, Tier.RAW], ("entity_id", "t"))
-                for chosen in _slices(rows):
-                    parameters = [dict(zip(names, (ids[key], t, *values), strict=True)) for key, t, values in chosen]
-                    connection.execute(statement, parameters)
+                parameters = [dict(zip(names, (ids[key], t, *values), strict=True)) for key, t, values in rows]
+                connection.execute(statement, parameters)
                 count += len(rows)
             if tick.events:
                 connection.execute(insert(EVENT), [_event_row(event) for event in tick.events])
             if is_touching:
                 seen_ids = [ids[key] for rows_of_kind in tick.rows.values() for key in rows_of_kind]
-                for some_ids in _slices(seen_ids):
-                    connection.execute(update(ENTITY).where(ENTITY.c.id.in_(some_ids)).values(last_ms=tick.at_ms))
+                for begin in range(0, len(seen_ids), 500):
+                    chosen = ENTITY.c.id.in_(seen_ids[begin : begin + 500])
+                    connection.execute(update(ENTITY).where(chosen).values(last_ms=tick.at_ms))
         # Only now: what a transaction that failed would have known is not known.
         self._ids |= new_ids
         for kind, looked_at, written in seen:
@@ -127,13 +124,10 @@ class TickWriter:
         """Write every entity in the next tick: after a pause, lines must not go on as if nothing was missed."""
         self._changed.forget()
 
-    def _load(self, tick: Tick) -> None:
-        # Equal keys are kept once.
-        own = {key: key for rows in tick.rows.values() for key in rows}
+    def _load(self) -> None:
         with self._database.reading.connect() as connection:
             rows = connection.execute(select(ENTITY.c.id, ENTITY.c.kind, ENTITY.c.name, ENTITY.c.incarnation))
-            keys = ((EntityKey(*key), number) for number, *key in rows)
-            self._ids = {own.get(key, key): number for key, number in keys}
+            self._ids = {EntityKey(kind, name, incarnation): number for number, kind, name, incarnation in rows}
         self._is_loaded = True
 
     def _after_step_back(self, tick: Tick) -> Tick:
@@ -149,19 +143,10 @@ class TickWriter:
         missing = [key for rows in tick.rows.values() for key in rows if key not in self._ids]
         if not missing:
             return
+        values = [{**key._asdict(), "first_ms": tick.at_ms, "last_ms": tick.at_ms} for key in missing]
         returning = insert(ENTITY).returning(ENTITY.c.id, ENTITY.c.kind, ENTITY.c.name, ENTITY.c.incarnation)
-        for keys in _slices(missing):
-            values = [{**key._asdict(), "first_ms": tick.at_ms, "last_ms": tick.at_ms} for key in keys]
-            own = {key: key for key in keys}
-            for number, kind, name, incarnation in connection.execute(returning, values):
-                key = EntityKey(kind, name, incarnation)
-                new_ids[own.get(key, key)] = number
-
-
-def _slices(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
-    """What one statement takes: of all at once, parameters would take more memory than the rows."""
-    for begin in range(0, len(items), _ROWS_OF_A_STATEMENT):
-        yield items[begin : begin + _ROWS_OF_A_STATEMENT]
+        for number, kind, name, incarnation in connection.execute(returning, values):
+            new_ids[EntityKey(kind, name, incarnation)] = number
 
 
 def _event_row(event: Event) -> dict[str, Value]:

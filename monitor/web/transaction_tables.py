@@ -8,7 +8,7 @@ from typing import Final
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import NONE, count_text
 from highwater.monitor.figures.cluster import Figures
-from highwater.monitor.figures.rows import TransactionFigures, TransactionVerdict
+from highwater.monitor.figures.rows import TransactionFigures
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.commands import Command
 from highwater.monitor.web.filters import Kind
@@ -28,22 +28,17 @@ def topic_transactions_table(topic: str, figures: Figures) -> Table[TransactionF
 
 
 def commands_of(rows: Sequence[TransactionFigures]) -> list[Command]:
-    """What ends transactions that hang or are late."""
+    """What ends hanging transactions; no command ends one that a coordinator knows without harm."""
     return [
         Command(
-            f"End the transaction of producer {row.producer_id} in {row.topic}-{row.partition}", row.command, _note(row)
+            f"End the transaction of producer {row.producer_id} in {row.topic}-{row.partition}",
+            row.command,
+            "Aborts it there: readers of committed data go on, without its records. With TLS or a login the tool needs "
+            "--command-config FILE before abort.",
         )
         for row in rows
         if row.command
     ][:_MOST_COMMANDS]
-
-
-def _note(row: TransactionFigures) -> str:
-    what = "there" if row.verdict is TransactionVerdict.HANGING else "in all its partitions, by its coordinator"
-    return (
-        f"Aborts it {what}: readers of committed data go on, without its records. With TLS or a login the tool needs "
-        "--command-config FILE before the verb."
-    )
 
 
 def _table(name: str, rows: Sequence[TransactionFigures]) -> Table[TransactionFigures]:

@@ -187,8 +187,14 @@ class NodeHarness:
                 partition.log.complete_flush(ticket)
             partition.flushed()
 
+    user: str | None = None
+    """Who asks; None for a client that did not log in."""
+
     def send(self, frame: bytes) -> list[Part] | PendingResponse | None:
-        return self.dispatcher.dispatch(memoryview(bytearray(frame)), Client(LISTENER))
+        client = Client(LISTENER)
+        if self.user is not None:
+            client.authenticated(self.user)
+        return self.dispatcher.dispatch(memoryview(bytearray(frame)), client)
 
     def ask(self, name: str, version: int, /, **fields: Any) -> Any:
         """Send a request and give its decoded answer, None if there is none, or Pending if it is still to come."""
@@ -256,7 +262,7 @@ def a_member(runtime: Runtime, storage: Storage, cluster_id: str = "cluster") ->
     """The parts of a broker of a cluster that speaks with nobody: neither ZooKeeper nor other brokers are there."""
     nobody: Any = None
     store = ZooKeeperStore(nobody, runtime.clock, cluster_id)
-    return ClusteredNode(runtime, store, storage, nobody, nobody, listener_name="PLAINTEXT", random=Random(1))
+    return ClusteredNode(runtime, store, None, storage, nobody, nobody, listener_name="PLAINTEXT", random=Random(1))
 
 
 class MemberHarness(NodeHarness):

@@ -163,6 +163,7 @@ class SimulatedBroker:
         self.parts = parts = ClusteredNode(
             Runtime(broker_id=self.broker_id, config=config, clock=process, scheduler=process),
             store,
+            None,
             Storage(
                 log_directories=directories,
                 request_flush=self._request_flush,

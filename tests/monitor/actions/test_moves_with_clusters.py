@@ -74,8 +74,8 @@ def test_throttled_moves_are_those_of_kafkas_tool(system: str, tmp_path: Path) -
             ("orders-0", "1", "2"),
             ("orders-1", "1", "2"),
             ("throttle of topic orders", "not set", "leader 0:1,1:1; follower 0:2,1:2"),
-            ("throttle of broker 1", "not set", "20,000 bytes/s"),
-            ("throttle of broker 2", "not set", "20,000 bytes/s"),
+            ("throttle of broker 1", "not set", "leader 20,000 bytes/s; follower 20,000 bytes/s"),
+            ("throttle of broker 2", "not set", "leader 20,000 bytes/s; follower 20,000 bytes/s"),
         ]
         ours = throttle_of(acting)
         assert moving() == {"orders-0", "orders-1"}

@@ -102,14 +102,7 @@ def test_a_hanging_transaction_is_told_with_all_that_is_needed_to_end_it() -> No
     assert "A hanging transaction holds it up" in figures.groups["billing"].sentence
 
 
-def test_one_that_its_coordinator_knows_is_ended_there_and_never_in_one_partition() -> None:
-    figures = after(16, KNOWN)
-    tool = "kafka-transactions.sh --bootstrap-server broker-2:9092"
-    command = f"{tool} forceTerminateTransaction --transactionalId billing-7"
-    assert only(figures).command == command
-    (finding,) = [each for each in figures.findings if each.kind is FindingKind.HANGING_TRANSACTION]
-    assert finding.sentence.endswith(f" This ends it: {command}")
-    # What is decided cannot be aborted any more.
+def test_no_command_is_given_for_one_that_its_coordinator_knows() -> None:
     row = only(after(16, replace(KNOWN, state="PrepareCommit")))
     assert row.command == ""
     assert "its coordinator, broker 2, should have ended it after 10 min; there it is PrepareCommit" in row.sentence

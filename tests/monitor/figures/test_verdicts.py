@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.monitor.figures.rows import LagVerdict, Level
-from highwater.monitor.figures.verdicts import Paces, Readers, Track, find_rewind, judge
+from highwater.monitor.figures.verdicts import Readers, Track, find_rewind, judge
 
 TICK_S = 15
 
@@ -218,19 +218,3 @@ def test_every_track_has_a_verdict_and_a_sentence(steps: list[tuple[int, int]], 
 def test_commits_that_only_rise_are_no_rewind(commits: list[int]) -> None:
     offsets = sorted(commits)
     assert find_rewind(Track(range(len(offsets)), [1000] * len(offsets), offsets)) is None
-
-
-@given(st.lists(TRACKS, min_size=2, max_size=4), st.sampled_from(Readers))
-def test_a_verdict_is_the_same_among_others(tracks: list[list[tuple[int, int]]], readers: Readers) -> None:
-    """What groups share that commit in the same ticks changes nothing."""
-    length = min(map(len, tracks))
-    times = [15_000 * number for number in range(length)]
-    paces = Paces(times)
-    for steps in tracks:
-        ends, commits = [1000], [500]
-        for produced, consumed in steps[1:length]:
-            ends.append(ends[-1] + produced)
-            commits.append(min(ends[-1], max(0, commits[-1] + consumed)))
-        track = Track(times, ends, commits)
-        alone, among = judge(track, readers), judge(track, readers, paces=paces)
-        assert (alone, alone.sentence) == (among, among.sentence)

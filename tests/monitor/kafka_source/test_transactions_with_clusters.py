@@ -27,7 +27,6 @@ from highwater.broker.client.settings import settings_of
 from highwater.broker.records.record import Record, encode_batch
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.figures.rows import FindingKind, TransactionVerdict
-from highwater.monitor.figures.transactions import terminate_command
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import OpenTransaction, Snapshot
 from tests.broker.handlers.harness import decode_answer, request_frame
@@ -150,9 +149,6 @@ def test_what_stays_open_is_what_kafkas_tool_says(system: str, tmp_path: Path) -
             snapshot, figures = seen(bootstrap)
             assert [each.transactional_id for each in snapshot.transactions] == ["billing 7"]
             assert FindingKind.HANGING_TRANSACTION not in {each.kind for each in figures.findings}
-            # The tool of 3.9 has no such verb, and brokers of 3.9 carry it out.
-            pasted(terminate_command(bootstrap, "billing 7"), tmp_path / "bin", jars_4())
-            assert seen(bootstrap)[0].transactions == ()
 
 
 @pytest.mark.timeout(900)

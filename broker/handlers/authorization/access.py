@@ -1,0 +1,80 @@
+"""Who asks, and what the client may do: what guards and some handlers begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from highwater.broker.security.authorizer import Permissions
+
+TOPIC_DENIED: Final = ErrorCode.topic_authorization_failed
+GROUP_DENIED: Final = ErrorCode.group_authorization_failed
+CLUSTER_DENIED: Final = ErrorCode.cluster_authorization_failed
+TRANSACTION_DENIED: Final = ErrorCode.transactional_id_authorization_failed
+
+MESSAGES: Final = {
+    TOPIC_DENIED: "Topic authorization failed.",
+    GROUP_DENIED: "Group authorization failed.",
+    CLUSTER_DENIED: "Cluster authorization failed.",
+    TRANSACTION_DENIED: "Transactional Id authorization failed.",
+}
+"""As Kafka says it. A message names nothing that the client may not see."""
+
+
+class Access(NamedTuple):
+    """A request of a client, as a guard sees it."""
+
+    node: Node
+    context: RequestContext
+    client: Permissions
+
+    @property
+    def version(self) -> int:
+        return self.context.version
+
+    def to_cluster(self, operation: Operation) -> bool:
+        return self.client.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def to_topic(self, operation: Operation, name: str) -> bool:
+        return self.client.allows(operation, ResourceType.TOPIC, name)
+
+    def to_group(self, operation: Operation, name: str) -> bool:
+        return self.client.allows(operation, ResourceType.GROUP, name)
+
+    def to_transaction(self, operation: Operation, name: str) -> bool:
+        return self.client.allows(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+
+def access_of(node: Node, context: RequestContext) -> Access | None:
+    """None while every client may do everything."""
+    if node.acls is None:
+        return None
+    return Access(node, context, context.client.permissions(node.acls.authorizer))
+
+
+Handle = Callable[[Any], Reply]
+"""The handler of an API, for what is left of a request."""
+Guard = Callable[[Access, Any, Handle], Reply]
+"""Refuses what the client may not do, and gives the rest to the handler."""
+
+
+def after(reply: Reply, change: Callable[[Answer], Answer]) -> Reply:
+    """The answer with a change, now or when it comes."""
+    if not isinstance(reply, Deferred):
+        return change(cast(Answer, reply))
+    changed = Deferred()
+    changed.holds_line = reply.holds_line
+    changed.on_cancel = reply.cancel
+    reply.on_ready(lambda answer: changed.complete(change(cast(Answer, answer))))
+    return changed.now_or_later()
+
+
+def refusal(error_code: ErrorCode) -> Answer:
+    """The fields of an answer that has a message."""
+    return {"error_code": error_code, "error_message": MESSAGES[error_code]}

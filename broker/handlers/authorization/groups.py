@@ -1,0 +1,170 @@
+"""Guards of requests about consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from highwater.broker.handlers.authorization.access import (
+    GROUP_DENIED,
+    TOPIC_DENIED,
+    TRANSACTION_DENIED,
+    Access,
+    Guard,
+    Handle,
+    after,
+    refusal,
+)
+from highwater.broker.handlers.authorization.topics import each_topic, to_topic
+from highwater.broker.handlers.committed_offsets import outcomes_by_topic
+from highwater.broker.handlers.reply import Reply
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.security.acl import Operation, ResourceType
+
+_NOBODY: Final[Answer] = {"generation_id": -1, "protocol_type": None, "leader": "", "member_id": "", "members": []}
+
+
+def of_member(answer: Answer) -> Guard:
+    """READ on the group; a refusal is an error of the whole answer."""
+
+    def guard(access: Access, request: Any, handle: Handle) -> Reply:
+        if access.to_group(Operation.READ, request.group_id):
+            return handle(request)
+        return {"error_code": GROUP_DENIED} | answer
+
+    return guard
+
+
+def join_group(access: Access, request: Any, handle: Handle) -> Reply:
+    name = {"protocol_name": "" if access.version < 7 else None}
+    return of_member(_NOBODY | name)(access, request, handle)
+
+
+_COMMIT_TO: Final = each_topic(to_topic(Operation.READ), {})
+
+
+def offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
+    if not access.to_group(Operation.READ, request.group_id):
+        return {"topics": _all_partitions(request, GROUP_DENIED)}
+    return _COMMIT_TO(access, request, handle)
+
+
+def _all_partitions(request: Any, error_code: Any) -> list[Answer]:
+    keys = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
+    return outcomes_by_topic(request, dict.fromkeys(keys, error_code))
+
+
+def offset_fetch(access: Access, request: Any, handle: Handle) -> Reply:
+    """DESCRIBE on the group and on topics. Of all topics, those that the client may not see are left out."""
+    if access.version < 8:
+        if not access.to_group(Operation.DESCRIBE, request.group_id):
+            topics = [_no_offsets(topic, GROUP_DENIED) for topic in request.topics or ()] if access.version < 2 else []
+            return {"error_code": GROUP_DENIED, "topics": topics}
+        wanted, refused = _described(access, request.topics)
+        reply = handle(replace(request, topics=wanted))
+        return after(reply, lambda answer: _visible(access, answer, refused, request.topics is None))
+    told: dict[int, Answer] = {}
+    left: list[tuple[int, Any, list[Answer]]] = []
+    for slot, group in enumerate(request.groups):
+        if access.to_group(Operation.DESCRIBE, group.group_id):
+            wanted, refused = _described(access, group.topics)
+            left.append((slot, replace(group, topics=wanted), refused))
+        else:
+            told[slot] = {"group_id": group.group_id, "error_code": GROUP_DENIED, "topics": []}
+
+    def tell(answer: Answer) -> Answer:
+        for (slot, _, refused), group in zip(left, answer["groups"], strict=True):
+            told[slot] = _visible(access, group, refused, request.groups[slot].topics is None)
+        return answer | {"groups": [told[slot] for slot in sorted(told)]}
+
+    return after(handle(replace(request, groups=tuple(group for _, group, _ in left))), tell)
+
+
+def _described(access: Access, topics: Any) -> tuple[Any, list[Answer]]:
+    """The topics that may be asked for, and the answers for the others; None asks for all."""
+    if topics is None:
+        return None, []
+    allowed = tuple(topic for topic in topics if access.to_topic(Operation.DESCRIBE, topic.name))
+    names = {topic.name for topic in allowed}
+    return allowed, [_no_offsets(topic, TOPIC_DENIED) for topic in topics if topic.name not in names]
+
+
+def _visible(access: Access, answer: Answer, refused: list[Answer], is_of_all: bool) -> Answer:
+    if answer.get("error_code"):
+        return answer
+    topics = [
+        topic for topic in answer["topics"] if not is_of_all or access.to_topic(Operation.DESCRIBE, topic["name"])
+    ]
+    return answer | {"topics": [*topics, *refused]}
+
+
+def _no_offsets(topic: Any, error_code: Any) -> Answer:
+    partitions = [
+        {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": error_code}
+        for index in topic.partition_indexes
+    ]
+    return {"name": topic.name, "partitions": partitions}
+
+
+def describe_groups(access: Access, request: Any, handle: Handle) -> Reply:
+    allowed = tuple(name for name in request.groups if access.to_group(Operation.DESCRIBE, name))
+    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in request.groups if name not in allowed]
+
+    def tell(answer: Answer) -> Answer:
+        groups = [
+            group | {"authorized_operations": access.client.operations(ResourceType.GROUP, group["group_id"])}
+            if "authorized_operations" in group
+            else group
+            for group in answer["groups"]
+        ]
+        return answer | {"groups": [*groups, *told]}
+
+    return after(handle(replace(request, groups=allowed)), tell)
+
+
+def list_groups(access: Access, request: Any, handle: Handle) -> Reply:
+    """DESCRIBE on the cluster shows all groups, else DESCRIBE on the group shows it."""
+    reply = handle(request)
+    if access.to_cluster(Operation.DESCRIBE):
+        return reply
+
+    def tell(answer: Answer) -> Answer:
+        groups = [group for group in answer["groups"] if access.to_group(Operation.DESCRIBE, group["group_id"])]
+        return answer | {"groups": groups}
+
+    return after(reply, tell)
+
+
+def delete_groups(access: Access, request: Any, handle: Handle) -> Reply:
+    allowed = tuple(name for name in request.groups_names if access.to_group(Operation.DELETE, name))
+    refused = dict.fromkeys(name for name in request.groups_names if name not in allowed)
+    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in refused]
+    return after(
+        handle(replace(request, groups_names=allowed)),
+        lambda answer: answer | {"results": [*answer["results"], *told]},
+    )
+
+
+def offset_delete(access: Access, request: Any, handle: Handle) -> Reply:
+    if not access.to_group(Operation.DELETE, request.group_id):
+        return {"error_code": GROUP_DENIED, "topics": []}
+    return _COMMIT_TO(access, request, handle)
+
+
+def find_coordinator(access: Access, request: Any, handle: Handle) -> Reply:
+    """DESCRIBE on the group or the transactional id, for each key."""
+    key_type = getattr(request, "key_type", 0)
+
+    def is_allowed(key: str) -> bool:
+        may = access.to_group if key_type == 0 else access.to_transaction
+        return may(Operation.DESCRIBE, key)
+
+    nowhere = refusal(GROUP_DENIED if key_type == 0 else TRANSACTION_DENIED) | {"node_id": -1, "host": "", "port": -1}
+    if access.version < 4:
+        return handle(request) if is_allowed(request.key) else nowhere
+    allowed = tuple(key for key in request.coordinator_keys if is_allowed(key))
+    told = [{"key": key} | nowhere for key in request.coordinator_keys if key not in allowed]
+    return after(
+        handle(replace(request, coordinator_keys=allowed)),
+        lambda answer: answer | {"coordinators": [*answer["coordinators"], *told]},
+    )

@@ -1,0 +1,98 @@
+"""The store of ACLs: one interface over a lone broker's file and a cluster's ZooKeeper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from highwater.broker.protocol.problem import Problem
+from highwater.broker.security.acl import Acl, AclFilter, PatternType, Resource, ResourceType
+from highwater.broker.security.authorizer import Authorizer, Entries
+from highwater.broker.settings.acl_tree import TYPES
+
+AclChange = Callable[[Entries], Entries]
+"""From the entries of a resource that are there to those that shall be there. It may be asked several times."""
+
+Created = list["Problem | None"]
+"""Why an ACL was not created, for each that was asked for."""
+Deleted = list["list[Acl] | Problem"]
+"""What was deleted, for each filter."""
+
+
+class AclStore(Protocol):
+    """ACLs are not checked here: that is the caller's work."""
+
+    @property
+    def authorizer(self) -> Authorizer:
+        """It has the stored ACLs; a change counts as soon as it is known here."""
+
+    def create(self, acls: Sequence[Acl], then: Callable[[Created], None]) -> None:
+        """Create them durably, and call back, maybe before this returns. One that is there already is no problem."""
+
+    def delete(self, filters: Sequence[AclFilter], then: Callable[[Deleted], None]) -> None:
+        """Delete what the filters match, and call back. What two filters match is told of the first."""
+
+
+def creations(acls: Sequence[Acl]) -> dict[Resource, AclChange]:
+    """The change of each resource that brings these ACLs."""
+    wanted: dict[Resource, Entries] = {}
+    for resource, entry in acls:
+        wanted[resource] = wanted.get(resource, frozenset()) | {entry}
+
+    def adding(entries: Entries) -> AclChange:
+        return lambda present: present | entries
+
+    return {resource: adding(entries) for resource, entries in wanted.items()}
+
+
+class Deletion:
+    """The changes that delete what filters match; it learns what that is from the entries that are there."""
+
+    def __init__(self, filters: Sequence[AclFilter], known: Iterable[Resource]) -> None:
+        self._filters = filters
+        self._deleted: dict[Resource, list[tuple[int, Acl]]] = {}
+        resources = {resource for wanted in filters for resource in _resources_of(wanted, known)}
+        self.changes: dict[Resource, AclChange] = {resource: self._change_of(resource) for resource in resources}
+
+    def _change_of(self, resource: Resource) -> AclChange:
+        def change(present: Entries) -> Entries:
+            # Somebody else may have changed the entries since the last try: what counts is the try that is written.
+            self._deleted[resource] = found = []
+            for entry in sorted(present):
+                acl = Acl(resource, entry)
+                first = next((index for index, each in enumerate(self._filters) if each.matches(acl)), None)
+                if first is not None:
+                    found.append((first, acl))
+            return present - {acl.entry for _, acl in found}
+
+        return change
+
+    def results(self, outcome: Mapping[Resource, Entries | Problem]) -> Deleted:
+        """A filter has a problem if one of the resources that it matches could not be written."""
+        results: Deleted = []
+        for index, wanted in enumerate(self._filters):
+            problems = [
+                problem
+                for resource, problem in outcome.items()
+                if isinstance(problem, Problem) and wanted.resource.matches(resource)
+            ]
+            gone = [
+                acl
+                for resource, found in self._deleted.items()
+                if not isinstance(outcome.get(resource), Problem)
+                for first, acl in found
+                if first == index
+            ]
+            results.append(problems[0] if problems else sorted(gone))
+        return results
+
+
+def _resources_of(wanted: AclFilter, known: Iterable[Resource]) -> Iterable[Resource]:
+    """Which resources a filter may match: those that it names, known or not; without a name those that are known."""
+    filters = wanted.resource
+    if filters.name is None or filters.pattern is PatternType.MATCH:
+        return [resource for resource in known if filters.matches(resource)]
+    types = TYPES if filters.type is ResourceType.ANY else (filters.type,)
+    both = (PatternType.LITERAL, PatternType.PREFIXED)
+    patterns = both if filters.pattern is PatternType.ANY else (filters.pattern,)
+    return [Resource(kind, filters.name, pattern) for kind in types for pattern in patterns]
