@@ -12,14 +12,22 @@ from pathlib import Path
 
 from highwater.bench.errors import UsageError
 from tests.broker.running import RunningBroker, running_broker
-from tests.compat.apache_kafka import cases, directory_cases, load_cases, newest_cases, system_cases, transaction_cases
+from tests.compat.apache_kafka import (
+    authorization_cases,
+    cases,
+    directory_cases,
+    load_cases,
+    newest_cases,
+    system_cases,
+    transaction_cases,
+)
 from tests.compat.apache_kafka.case import CASES
 from tests.compat.apache_kafka.cluster_cases import CLUSTER_CASES
 from tests.compat.apache_kafka.dump import complaints, dumpable_files
 from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
 
-CASE_MODULES = (cases, directory_cases, load_cases, newest_cases, system_cases, transaction_cases)
+CASE_MODULES = (authorization_cases, cases, directory_cases, load_cases, newest_cases, system_cases, transaction_cases)
 """Imported for the cases that they have."""
 PROPERTIES = ("group.initial.rebalance.delay.ms=0", "log.cleaner.backoff.ms=500")
 

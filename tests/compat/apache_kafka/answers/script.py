@@ -47,12 +47,15 @@ class Connection:
         self._port = port
         self._socket: socket.socket | None = None
 
-    def ask(self, api: str, version: int, /, **fields: Any) -> Any:
+    def send(self, api: str, version: int, /, **fields: Any) -> None:
         frame = request_frame(api, version, **fields)
         if self._socket is None:
             self._socket = socket.create_connection(("127.0.0.1", self._port), ANSWER_WITHIN_S)
+        self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+
+    def ask(self, api: str, version: int, /, **fields: Any) -> Any:
         try:
-            self._socket.sendall(struct.pack(">i", len(frame)) + frame)
+            self.send(api, version, **fields)
             size = self._receive(4)
             answer = self._receive(*struct.unpack(">i", size))
         except (EOFError, OSError):
