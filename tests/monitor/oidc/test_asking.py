@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from highwater.monitor.oidc.asking import Answer, Question, ask
 from highwater.monitor.oidc.refusal import Refusal
+from tests.broker.server.certificates import Authority
+from tests.monitor.agents import http, listening, says
 
 SECRET = "s3cret"  # noqa: S105 - of tests
 
@@ -24,7 +28,7 @@ def answering(*pieces: bytes, hold: bool = False) -> Iterator[tuple[str, list[by
     def serve() -> None:
         while True:
             try:
-                connection, _ = listening.accept()
+                connection, _ = accepting.accept()
             except OSError:
                 return
             with connection:
@@ -40,14 +44,14 @@ def answering(*pieces: bytes, hold: bool = False) -> Iterator[tuple[str, list[by
                 if hold:
                     ended.wait(30)
 
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", 0)) as accepting:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}", heard
+            yield f"http://127.0.0.1:{accepting.getsockname()[1]}", heard
         finally:
             ended.set()
-            listening.shutdown(socket.SHUT_RDWR)
+            accepting.shutdown(socket.SHUT_RDWR)
     thread.join(10)
 
 
@@ -114,3 +118,16 @@ def test_nobody_there() -> None:
 def test_plain_http_where_tls_is_wanted() -> None:
     with answering(head("200 OK")) as (address, _):
         assert "TLS" in refusal(ask(Question(address.replace("http:", "https:")), None, 5))
+
+
+def test_who_signed_the_certificate_of_a_provider_must_be_known(tmp_path: Path) -> None:
+    authority = Authority()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(authority.certify("sso").write_pem(tmp_path / "sso.pem"))
+    with listening(says(http(b"{}")), server) as port:
+        question = Question(f"https://127.0.0.1:{port}/keys", authorization=f"Bearer {SECRET}")
+        assert ask(question, ssl.create_default_context(cadata=authority.pem)) == Answer(200, b"{}")
+        for stranger in (None, ssl.create_default_context(cadata=Authority().pem)):
+            assert "is not trusted" in refusal(ask(question, stranger))
+        another = Question(f"https://localhost:{port}/keys")
+        assert "is not trusted" in refusal(ask(another, ssl.create_default_context(cadata=authority.pem)))
