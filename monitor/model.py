@@ -76,6 +76,11 @@ class Broker:
     metrics: Mapping[str, float] | None = None
     """Values of its page of metrics, by the names of docs/metrics.md; None without such a page."""
 
+    @property
+    def address(self) -> str:
+        """Nobody says that of a broker which has been away since the monitor started."""
+        return f"{self.host}:{self.port}" if self.host else "address not known"
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:

@@ -214,7 +214,7 @@ def _of_transactions(
 def _of_broker(snapshot: Snapshot, row: BrokerFigures) -> Iterator[Finding]:
     broker = snapshot.brokers[row.node_id]
     subject = f"broker {row.node_id}"
-    where = f"broker {row.node_id} ({broker.host}:{broker.port})"
+    where = f"broker {row.node_id} ({broker.address})"
     which = f"B{where[1:]}"
     if not row.is_alive:
         sentence = f"{which} is gone: the cluster does not list it. {plural(row.replicas, 'replica')} are on it."

@@ -104,7 +104,7 @@ class KafkaSource:
         await self._client.close()
 
     def _addresses(self) -> dict[int, tuple[str, int]]:
-        return {node_id: (row.host, row.port) for node_id, row in self._known.items()}
+        return {node_id: (row.host, row.port) for node_id, row in self._known.items() if row.host}
 
     async def _ask_metadata(self, tick: Tick, is_seldom: bool) -> None:
         """Of one broker that answers: those that are alive first, then the bootstrap servers."""
@@ -144,6 +144,9 @@ class KafkaSource:
         self._is_metadata_doubtful = False
         self._known.update({row.node_id: row for row in found.brokers})
         self._alive = frozenset(row.node_id for row in found.brokers)
+        away = {node for topic in found.topics for row in topic.partitions for node in row.offline_replicas}
+        for node_id in away - self._known.keys():
+            self._known[node_id] = BrokerRow(node_id, "", 0, "")
 
     def _forget_topics(self, names: AbstractSet[str]) -> None:
         """Topics that are gone or were made again: nothing that was said of them holds for others of their names."""

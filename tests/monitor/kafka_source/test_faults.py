@@ -84,6 +84,7 @@ class FakeCluster:
                 "leader_epoch": 1,
                 "replica_nodes": (node_id,),
                 "isr_nodes": (node_id,),
+                "offline_replicas": (node_id,) if node_id in self.gone else (),
             }
             for node_id in range(len(self.brokers))
         ]
@@ -218,9 +219,24 @@ def test_a_dead_broker_is_not_asked_twice_and_comes_back() -> None:
         assert not gone.brokers[1].is_alive
         assert ends(gone) == [10, None]
         assert gone.sources["kafka offsets"].error == ""
+        cluster.brokers.pop()
         source.forget(1)
         source.forget(0)
         assert list((await source.snapshot(3)).brokers) == [0]
+
+    with fake_cluster() as cluster:
+        watching(cluster, story)
+
+
+def test_a_broker_that_was_away_from_the_start_is_known_by_its_replicas() -> None:
+    async def story(source: KafkaSource) -> None:
+        cluster.gone.add(1)
+        found = await source.snapshot(0)
+        assert (found.brokers[1].is_alive, found.brokers[1].address) == (False, "address not known")
+        assert found.brokers[0].is_alive
+        cluster.gone.clear()
+        back = await source.snapshot(1)
+        assert (back.brokers[1].is_alive, back.brokers[1].port) == (True, cluster.brokers[1].port)
 
     with fake_cluster() as cluster:
         watching(cluster, story)

@@ -168,6 +168,16 @@ def test_before_the_first_snapshot_every_page_says_so(tmp_path: Path) -> None:
         assert viewer.get("/api/v1/topics").json()["error"].startswith("The monitor has not looked")
 
 
+def test_of_a_cluster_that_never_answered_the_overview_knows_nothing(tmp_path: Path) -> None:
+    empty = replace(seen(SMALL)[0], brokers={}, topics={}, groups={})
+    with web_app(tmp_path, view=(empty, derive([empty]))) as web:
+        page = web.browser(Role.VIEWER).get("/").text
+        for title in ("Brokers", "Partitions", "Groups"):
+            assert f'<h2>{title}</h2><p class="figure">–</p>' in page
+        assert "The cluster has no groups." not in page
+        assert "all in sync" not in page
+
+
 def test_the_overview_does_not_praise_groups_that_nobody_judged_yet(tmp_path: Path) -> None:
     with web_app(tmp_path) as web:
         verdicts = {row.verdict for row in seen(SMALL)[1].groups.values()}
