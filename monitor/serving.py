@@ -6,8 +6,6 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -63,8 +61,6 @@ class Monitor:
         self._ceilings = ceilings
         self._memory = Memory()
         self._view: View | None = None
-        # What one tick gives back to its thread's allocator is there for the next one; other threads would take more.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tick")
         self._process = psutil.Process()
         self._cpu_at: tuple[float, float] | None = None
         self._details_bucket: int | None = None
@@ -86,9 +82,7 @@ class Monitor:
         """Tick until the task is cancelled. A tick that takes longer than its time leaves out those it overlaps."""
         number = 0
         due_s = time.monotonic()
-        with ExitStack() as ending:
-            ending.callback(self._thread.shutdown, wait=False)
-            garbage = ending.enter_context(GarbageKeeper())
+        with GarbageKeeper() as garbage:
             while True:
                 await self._tick(number)
                 garbage.settle()
@@ -108,7 +102,6 @@ class Monitor:
 
     async def _tick(self, number: int) -> None:
         began_s = time.monotonic()
-        loop = asyncio.get_running_loop()
         try:
             snapshot = await asyncio.wait_for(self._source.snapshot(number), self._state.tick_s + _AFTER_A_TICK_S)
         except Exception as error:  # a tick that failed is told on the pages; the next one may be well
@@ -117,22 +110,20 @@ class Monitor:
             return
         before = self._view
         # Of a large cluster this takes long: pages are answered meanwhile.
-        made = await loop.run_in_executor(self._thread, self._figures, snapshot)
+        made = await asyncio.to_thread(self._figures, snapshot)
         self._view = (snapshot, made)
         cost = self._cost(snapshot, began_s)
         self._state = replace(self._state, ticks=self._state.ticks + 1, error="", cost=cost)
         if self._told is not None:
             # It may wait for a disk.
-            await loop.run_in_executor(self._thread, self._told, snapshot, made)
+            await asyncio.to_thread(self._told, snapshot, made)
         if self._writer is not None:
             noted = [self._noted.popleft() for _ in range(len(self._noted))]
             # The history keeps details every five minutes, and to make their rows takes long.
             bucket = snapshot.taken_at_ms // DETAILS[0].every_ms
             silent = [kind.name for kind in DETAILS] if bucket == self._details_bucket else []
             self._details_bucket = bucket
-            tick = await loop.run_in_executor(
-                self._thread, _history_tick, before, (snapshot, made), cost, noted, silent
-            )
+            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost, noted, silent)
             self._writer.submit(tick)
 
     def _figures(self, snapshot: Snapshot) -> Figures:
