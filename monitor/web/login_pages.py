@@ -88,7 +88,7 @@ def set_up(call: Call) -> Response:
     if problem:
         return render(call, "set_up.html.j2", "First login", 422, token=token, name=name, problem=problem)
     call.site.users.record(name, call.address, "first user made", name)
-    return redirect("/login")
+    return redirect("/login?after=set-up")
 
 
 def account(call: Call) -> Response:
@@ -112,7 +112,7 @@ def change_password(call: Call) -> Response:
     except UsersError as error:
         return _account_page(call, str(error), 422)
     call.site.users.record(user.name, call.address, "change own password")
-    return redirect("/login")
+    return redirect("/login?after=password")
 
 
 def end_own_session(call: Call) -> Response:

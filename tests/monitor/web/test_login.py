@@ -321,6 +321,8 @@ def test_the_first_user_is_made_once_by_the_link_and_is_an_admin(tmp_path: Path)
     assert set_up(client, token, again="different") == 422
     assert set_up(client, token, name="a b") == 422
     assert set_up(client, token) == 303
+    assert "The user is made. Log in" in client.get("/login?after=set-up").text
+    assert "after" not in client.get("/login?after=%3Cb%3E").text.partition("<main")[2].partition("</h1>")[2]
     assert [(user.name, user.role) for user in users.users()] == [("ada", Role.ADMIN)]
     assert set_up(client, token, name="eve") == 403
     assert [user.name for user in users.users()] == ["ada"]
