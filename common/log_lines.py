@@ -1,0 +1,23 @@
+"""Log lines that no name can forge: line breaks and marks of direction in it are escaped."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Final
+
+# C0, DEL and C1, Unicode's line and paragraph separators, and what turns the direction of text.
+_BREAKING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def one_line(text: str) -> str:
+    r"""The text with an escape, such as `\n`, for each character that could break or turn a line."""
+    return _BREAKING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+class OneLineFormatter(logging.Formatter):
+    """A record is one line, except for the traceback of an exception below it."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is that of logging
+        record.message = one_line(record.message)
+        return super().formatMessage(record)

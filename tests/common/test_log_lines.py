@@ -1,0 +1,37 @@
+"""A name in a log line cannot begin a line of its own."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from highwater.common.log_lines import OneLineFormatter, one_line
+
+
+def formatted(message: str, *arguments: object, **more: object) -> str:
+    record = logging.LogRecord("name", logging.INFO, __file__, 1, message, arguments, None)
+    record.__dict__.update(more)
+    return OneLineFormatter("%(levelname)s: %(message)s").format(record)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\n2026-11-26 INFO forged", r"a\n2026-11-26 INFO forged"),
+        ("a\r\x1b[2Jb", r"a\r\x1b[2Jb"),
+        ("\u202eabc\u2028", r"\u202eabc\u2028"),
+        ("Größe 名前", "Größe 名前"),
+    ],
+)
+def test_what_breaks_a_line_is_escaped(name: str, shown: str) -> None:
+    assert one_line(name) == shown
+    assert formatted("group %s: rebalance", name) == f"INFO: group {shown}: rebalance"
+
+
+def test_a_traceback_keeps_its_lines() -> None:
+    try:
+        raise ValueError("why")
+    except ValueError as error:
+        text = formatted("failed", exc_info=(type(error), error, error.__traceback__))
+    assert text.startswith("INFO: failed\nTraceback")
