@@ -1,7 +1,7 @@
 """DescribeGroups: v0-v5 (key 15)
 
 Behaviour: each group by itself; an unknown group is Dead. Assignor, subscriptions and assignments are returned for a
-stable group only. Authorised operations, when requested, are all operations: there is no authoriser.
+stable group only. Authorised operations, when requested, are all operations; an authorizer's guard narrows them.
 
 Versions: v3 brings authorised operations (KIP-430), v4 instance ids (KIP-345).
 """

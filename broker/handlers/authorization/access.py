@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
@@ -73,6 +73,15 @@ def after(reply: Reply, change: Callable[[Answer], Answer]) -> Reply:
     changed.on_cancel = reply.cancel
     reply.on_ready(lambda answer: changed.complete(change(cast(Answer, answer))))
     return changed.now_or_later()
+
+
+def divided(names: Iterable[str], may: Callable[[str], bool]) -> tuple[tuple[str, ...], list[str]]:
+    """Names that the client may use, and those that it may not, each in their order."""
+    allowed: list[str] = []
+    refused: list[str] = []
+    for name in names:
+        (allowed if may(name) else refused).append(name)
+    return tuple(allowed), refused
 
 
 def refusal(error_code: ErrorCode) -> Answer:

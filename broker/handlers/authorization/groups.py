@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import (
     GROUP_DENIED,
@@ -13,6 +16,7 @@ from highwater.broker.handlers.authorization.access import (
     Guard,
     Handle,
     after,
+    divided,
     refusal,
 )
 from highwater.broker.handlers.authorization.topics import each_topic, to_topic
@@ -40,16 +44,18 @@ def join_group(access: Access, request: Any, handle: Handle) -> Reply:
     return of_member(_NOBODY | name)(access, request, handle)
 
 
-_COMMIT_TO: Final = each_topic(to_topic(Operation.READ), {})
+COMMITTED_TOPICS: Final = each_topic(to_topic(Operation.READ), {})
+"""READ on each topic whose offsets are committed or deleted."""
 
 
 def offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
     if not access.to_group(Operation.READ, request.group_id):
-        return {"topics": _all_partitions(request, GROUP_DENIED)}
-    return _COMMIT_TO(access, request, handle)
+        return {"topics": all_partitions(request, GROUP_DENIED)}
+    return COMMITTED_TOPICS(access, request, handle)
 
 
-def _all_partitions(request: Any, error_code: Any) -> list[Answer]:
+def all_partitions(request: Any, error_code: ErrorCode) -> list[Answer]:
+    """One error for each partition of a commit."""
     keys = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
     return outcomes_by_topic(request, dict.fromkeys(keys, error_code))
 
@@ -107,8 +113,8 @@ def _no_offsets(topic: Any, error_code: Any) -> Answer:
 
 
 def describe_groups(access: Access, request: Any, handle: Handle) -> Reply:
-    allowed = tuple(name for name in request.groups if access.to_group(Operation.DESCRIBE, name))
-    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in request.groups if name not in allowed]
+    allowed, refused = divided(request.groups, partial(access.to_group, Operation.DESCRIBE))
+    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in refused]
 
     def tell(answer: Answer) -> Answer:
         groups = [
@@ -136,9 +142,8 @@ def list_groups(access: Access, request: Any, handle: Handle) -> Reply:
 
 
 def delete_groups(access: Access, request: Any, handle: Handle) -> Reply:
-    allowed = tuple(name for name in request.groups_names if access.to_group(Operation.DELETE, name))
-    refused = dict.fromkeys(name for name in request.groups_names if name not in allowed)
-    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in refused]
+    allowed, refused = divided(request.groups_names, partial(access.to_group, Operation.DELETE))
+    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in dict.fromkeys(refused)]
     return after(
         handle(replace(request, groups_names=allowed)),
         lambda answer: answer | {"results": [*answer["results"], *told]},
@@ -148,7 +153,7 @@ def delete_groups(access: Access, request: Any, handle: Handle) -> Reply:
 def offset_delete(access: Access, request: Any, handle: Handle) -> Reply:
     if not access.to_group(Operation.DELETE, request.group_id):
         return {"error_code": GROUP_DENIED, "topics": []}
-    return _COMMIT_TO(access, request, handle)
+    return COMMITTED_TOPICS(access, request, handle)
 
 
 def find_coordinator(access: Access, request: Any, handle: Handle) -> Reply:
@@ -162,8 +167,8 @@ def find_coordinator(access: Access, request: Any, handle: Handle) -> Reply:
     nowhere = refusal(GROUP_DENIED if key_type == 0 else TRANSACTION_DENIED) | {"node_id": -1, "host": "", "port": -1}
     if access.version < 4:
         return handle(request) if is_allowed(request.key) else nowhere
-    allowed = tuple(key for key in request.coordinator_keys if is_allowed(key))
-    told = [{"key": key} | nowhere for key in request.coordinator_keys if key not in allowed]
+    allowed, refused = divided(request.coordinator_keys, is_allowed)
+    told = [{"key": key} | nowhere for key in refused]
     return after(
         handle(replace(request, coordinator_keys=allowed)),
         lambda answer: answer | {"coordinators": [*answer["coordinators"], *told]},

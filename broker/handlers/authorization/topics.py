@@ -101,11 +101,11 @@ def create_topics(access: Access, request: Any, handle: Handle) -> Reply:
         return handle(request)
     named = Counter(topic.name for topic in request.topics)
     may_create_all = access.to_cluster(Operation.CREATE)
-    refused = [
-        topic.name
+    refused = {
+        topic.name: None
         for topic in request.topics
         if named[topic.name] == 1 and not may_create_all and not access.to_topic(Operation.CREATE, topic.name)
-    ]
+    }
     told = [
         {"name": name, "error_code": TOPIC_DENIED, "error_message": _AUTHORIZATION_FAILED, **_NO_SETTINGS}
         for name in refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -15,9 +16,9 @@ from highwater.broker.handlers.authorization.access import (
     Access,
     Handle,
     after,
+    divided,
 )
-from highwater.broker.handlers.authorization.topics import each_topic, to_topic
-from highwater.broker.handlers.committed_offsets import outcomes_by_topic
+from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all_partitions
 from highwater.broker.handlers.reply import Reply
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import Operation, ResourceType
@@ -113,9 +114,6 @@ def write_txn_markers(access: Access, request: Any, handle: Handle) -> Reply:
     }
 
 
-_COMMIT_TO: Final = each_topic(to_topic(Operation.READ), {})
-
-
 def txn_offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
     error_code = None
     if not access.to_transaction(Operation.WRITE, request.transactional_id):
@@ -123,19 +121,14 @@ def txn_offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
     elif not access.to_group(Operation.READ, request.group_id):
         error_code = GROUP_DENIED
     if error_code is None:
-        return _COMMIT_TO(access, request, handle)
-    keys = [(topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions]
-    return {"topics": outcomes_by_topic(request, dict.fromkeys(keys, error_code))}
+        return COMMITTED_TOPICS(access, request, handle)
+    return {"topics": all_partitions(request, error_code)}
 
 
 def describe_transactions(access: Access, request: Any, handle: Handle) -> Reply:
     """DESCRIBE on the transactional id; topics that the client may not describe are left out."""
-    allowed = tuple(name for name in request.transactional_ids if access.to_transaction(Operation.DESCRIBE, name))
-    told = [
-        {"error_code": TRANSACTION_DENIED, "transactional_id": name}
-        for name in request.transactional_ids
-        if name not in allowed
-    ]
+    allowed, refused = divided(request.transactional_ids, partial(access.to_transaction, Operation.DESCRIBE))
+    told = [{"error_code": TRANSACTION_DENIED, "transactional_id": name} for name in refused]
 
     def tell(answer: Answer) -> Answer:
         states = [
