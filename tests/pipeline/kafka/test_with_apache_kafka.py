@@ -75,7 +75,8 @@ def test_what_javas_producer_writes(system: str, tmp_path: Path) -> None:
 def test_offsets_and_transactions(system: str, tmp_path: Path) -> None:
     with bootstrap_of(system, tmp_path) as bootstrap, Client(settings_of({"bootstrap.servers": bootstrap})) as client:
         tool("TopicCommand", "--bootstrap-server", bootstrap, "--create", "--topic", TOPIC, "--partitions", "2")
-        assert set(client.cluster([TOPIC]).topics[TOPIC].partitions) == {0, 1}
+        # Kafka 4 answers CreateTopics before its broker has read the controller's records of the new topic.
+        wait_until(lambda: set(client.cluster([TOPIC]).topics[TOPIC].partitions) == {0, 1}, f"partitions of {TOPIC}")
         assert client.fetch(Fetch(TOPIC, 0, 9)) == OutOfRange(0, 0)
         producer = client.init_producer_id("tx-1")
         assert isinstance(producer, Producer)
