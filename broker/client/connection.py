@@ -163,7 +163,10 @@ async def _shake_hands(
         if not data:
             raise EOFError
         traffic.received_bytes += len(data)
-        exchange.received(data)
+        if settings.sasl is None:
+            exchange.received(data)
+        else:
+            await asyncio.to_thread(exchange.received, data)  # SCRAM hashes the password for up to a second
     return exchange
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from highwater.broker.security.sasl import PLAIN
-from highwater.broker.security.scram import ScramMechanism
+from highwater.broker.security.scram import ScramMechanism, iterations_problem
 
 SCRAM_MECHANISMS: Final = tuple(mechanism.text for mechanism in ScramMechanism)
 LOGIN_MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")}
@@ -22,7 +22,10 @@ class Login(Protocol):
     def first(self) -> bytes: ...
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Return the next token; None after the last challenge. Raises LoginError."""
+        """Return the next token; None after the last challenge. Raises LoginError.
+
+        SCRAM hashes the password here, for up to a second: an event loop calls it in a thread.
+        """
 
 
 class Credential:
@@ -71,6 +74,8 @@ class _ScramLogin:
         try:
             text = challenge.decode()
             if self._challenges == 1:
+                if problem := iterations_problem(text):
+                    raise LoginError(problem)
                 self._client.set_server_first(text)
                 answer: str = self._client.get_client_final()
                 return answer.encode()

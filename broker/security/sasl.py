@@ -14,6 +14,7 @@ A client that began with SaslHandshake v0 sends its tokens as bare frames, later
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Final, NamedTuple, Protocol
@@ -21,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from highwater.broker.security.scram import ScramCredential, ScramMechanism
+from highwater.broker.security.scram import Credentials, ScramMechanism, decoy
 
 PLAIN: Final = "PLAIN"
 _BARE_TOKENS_UP_TO: Final = 0
@@ -57,8 +58,8 @@ class PlainExchange:
         if not user or not password:
             return Step(failure="Authentication failed: user or password not specified")
         expected = self._passwords.get(user)
-        # The comparison takes constant time, and also runs for an unknown user.
-        is_right = hmac.compare_digest(password.encode(), (expected or "").encode())
+        # The comparison takes the same time for passwords of any length, and also runs for an unknown user.
+        is_right = hmac.compare_digest(_hashed(password), _hashed(expected or ""))
         if expected is None or not is_right:
             return Step(failure="Authentication failed: Invalid username or password")
         if authorisation_id and authorisation_id != user:
@@ -68,17 +69,30 @@ class PlainExchange:
         return Step(user=user)
 
 
-class ScramExchange:
-    """RFC 5802, the server's side."""
+_PROCESS_KEY: Final = secrets.token_bytes(32)
 
-    def __init__(self, mechanism: ScramMechanism, credential_of: Callable[[str], ScramCredential | None]) -> None:
+
+def _hashed(password: str) -> bytes:
+    return hmac.digest(_PROCESS_KEY, password.encode(), "sha256")
+
+
+class ScramExchange:
+    """RFC 5802, the server's side. An unknown user fails as a wrong password does, at the last step.
+
+    Kafka fails an unknown user at the first step, so that anybody can find out which users there are.
+    """
+
+    def __init__(self, mechanism: ScramMechanism, users: Callable[[], Mapping[str, Credentials]]) -> None:
         self._user = ""
         self._is_first = True
 
-        def look_up(user: str) -> ScramCredential | None:
+        def look_up(user: str) -> tuple[bytes, bytes, bytes, int]:
             self._user = user
-            found = credential_of(user)
-            return None if found is None else tuple(found)  # type: ignore[return-value] # scramp wants a bare tuple
+            known = users()
+            # Made for known users too: it takes its time.
+            none = decoy(known, mechanism, user)
+            salt, stored_key, server_key, iterations = known.get(user, {}).get(mechanism, none)
+            return salt, stored_key, server_key, iterations  # scramp wants a bare tuple
 
         import scramp  # here, as most brokers never need the memory that it takes
 

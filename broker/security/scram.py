@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 LEAST_ITERATIONS: Final = 4096
+"""RFC 7677, section 4."""
 MOST_ITERATIONS: Final = 16384
+"""Of a user that is set through the protocol, as with Kafka: a client hashes for 4 to 10 ms."""
+MOST_ITERATIONS_OF_A_SERVER: Final = 1_000_000
+"""Of a user elsewhere, who may be set otherwise: a client hashes for 0.2 to 0.6 s."""
+_ITERATIONS: Final = re.compile(r"(?:^|,)i=([^,]*)")
+_LONGEST_COUNT: Final = len(str(MOST_ITERATIONS_OF_A_SERVER))
+_SHOWN: Final = 10
+_LEAST_SALT_BYTES: Final = 12
+_BASE_36: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
 class ScramMechanism(IntEnum):
@@ -68,3 +78,40 @@ def decode_credential(text: str) -> ScramCredential:
         b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
     )
     return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
+
+
+def iterations_problem(server_first: str) -> str | None:
+    """Why a client must not hash as often as the first message of a server demands, or None."""
+    found = _ITERATIONS.search(server_first)
+    if found is None:
+        return None  # no message of SCRAM, as whoever reads it says
+    text = found[1]
+    is_count = text.isascii() and text.isdecimal() and len(text) <= _LONGEST_COUNT
+    if is_count and LEAST_ITERATIONS <= int(text) <= MOST_ITERATIONS_OF_A_SERVER:
+        return None
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return (
+        f"the server demands {shown!r} iterations of SCRAM; "
+        f"this client takes {LEAST_ITERATIONS:,} to {MOST_ITERATIONS_OF_A_SERVER:,}"
+    )
+
+
+def decoy(users: Mapping[str, Credentials], mechanism: ScramMechanism, user: str) -> ScramCredential:
+    """Return a credential that no password fits, for a user that is not there, so that nobody can tell.
+
+    It looks like that of the first user by name, who also gives the secret behind the salt: so it is the same on all
+    brokers of a cluster, and after a restart.
+    """
+    model = min(((name, known[mechanism]) for name, known in users.items() if mechanism in known), default=None)
+    like = ScramCredential(bytes(16), b"", b"", LEAST_ITERATIONS) if model is None else model[1]
+    size = max(len(like.salt), _LEAST_SALT_BYTES)
+
+    def derived(purpose: str, size: int) -> bytes:
+        key = hmac.digest(like.stored_key, f"{purpose}\0{mechanism.text}\0{user}".encode(), "sha512")
+        return hashlib.shake_256(key).digest(size)
+
+    salt = derived("salt", size)
+    if like.salt.translate(None, _BASE_36) == b"":  # Kafka's own tools make salts of digits and small letters
+        salt = bytes(_BASE_36[byte % len(_BASE_36)] for byte in salt)
+    key_bytes = hashlib.new(mechanism.hash_name).digest_size
+    return ScramCredential(salt, derived("stored", key_bytes), derived("server", key_bytes), like.iterations)

@@ -123,6 +123,7 @@ class _SocketPeer:
         self._connecting: asyncio.Task[None] | None = None
         self._connection: _Connection | None = None
         self._login: Login | None = None
+        self._answering: asyncio.Task[None] | None = None
         self._renew_at_s = float("inf")
         self._correlation_id = 0
         self._unsent: deque[_Request] = deque()
@@ -299,20 +300,28 @@ class _SocketPeer:
             if answer.error_code:
                 self._login_failed(answer.error_message or ErrorCode(answer.error_code).name)
                 return
-            try:
-                next_token = self._login.answer(answer.auth_bytes)
-            except LoginError as error:
-                self._login_failed(str(error))
-                return
-            if next_token is not None:
-                self._send_token(next_token)
-                return
-            self._login = None
             lifetime_s = cold.milliseconds(answer.session_lifetime) / 1000
-            self._renew_at_s = time.monotonic() + lifetime_s * _RENEW_AT if lifetime_s > 0 else float("inf")
-            self._ready()
+            self._answering = self._loop.create_task(
+                self._answer_challenge(self._login, bytes(answer.auth_bytes), lifetime_s)
+            )
 
         self._ask_first(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": token}, challenged)
+
+    async def _answer_challenge(self, login: Login, challenge: bytes, lifetime_s: float) -> None:
+        try:
+            next_token = await asyncio.to_thread(login.answer, challenge)
+        except LoginError as error:
+            if self._login is login:
+                self._login_failed(str(error))
+            return
+        if self._login is not login:
+            return  # the connection broke meanwhile
+        if next_token is not None:
+            self._send_token(next_token)
+            return
+        self._login = None
+        self._renew_at_s = time.monotonic() + lifetime_s * _RENEW_AT if lifetime_s > 0 else float("inf")
+        self._ready()
 
     def _ask_first(self, api_key: int, version: int, fields: cold.Answer, then: Then) -> None:
         """Ask before all that waits; the time-out of that holds for this too."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.sasl import PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
-from highwater.broker.security.scram import Credentials, ScramCredential, ScramMechanism
+from highwater.broker.security.scram import Credentials, ScramMechanism
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _SCRAM: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
@@ -29,7 +29,7 @@ def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredent
         if mechanism == PLAIN:
             mechanisms[PLAIN] = partial(PlainExchange, _passwords(config, listener))
         elif mechanism in _SCRAM:
-            mechanisms[mechanism] = _scram(_SCRAM[mechanism], scram_credentials)
+            mechanisms[mechanism] = partial(ScramExchange, _SCRAM[mechanism], scram_credentials)
         else:
             raise ConfigError(f"listener {listener}: sasl.enabled.mechanisms: {name} is not supported; {_ADVICE}")
     if not mechanisms:
@@ -44,13 +44,6 @@ def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredent
         max_reauthentication_ms,
         config.integer("connection.failed.authentication.delay.ms"),
     )
-
-
-def _scram(mechanism: ScramMechanism, scram_credentials: ScramCredentials) -> Callable[[], Exchange]:
-    def credential_of(user: str) -> ScramCredential | None:
-        return scram_credentials().get(user, {}).get(mechanism)
-
-    return partial(ScramExchange, mechanism, credential_of)
 
 
 def _passwords(config: BrokerConfig, listener: str) -> dict[str, str]:

@@ -140,6 +140,17 @@ def test_a_server_that_does_not_know_the_password_either() -> None:
     assert "geheim" not in str(caught.value)
 
 
+@pytest.mark.parametrize("count", [1, 4095, 1_000_001, 10_000_000])
+def test_a_server_that_demands_too_few_or_too_many_iterations(count: int) -> None:
+    exchange = ready(Credential("SCRAM-SHA-256", "ann", "geheim"))
+    header, _ = only(exchange)
+    exchange.received(answer(header, mechanisms=["SCRAM-SHA-256"]))
+    header, request = only(exchange)
+    nonce = request.auth_bytes.decode().partition(",r=")[2]
+    with pytest.raises(HandshakeError, match=rf"demands '{count}' iterations of SCRAM; this client takes 4,096 to"):
+        exchange.received(answer(header, auth_bytes=f"r={nonce}x,s=QSXCR+Q6sek8bf92QSXC,i={count}".encode()))
+
+
 def test_a_login_where_there_is_none() -> None:
     exchange = Exchange("tests", Credential("PLAIN", "ann", "geheim"))
     header, _ = only(exchange)

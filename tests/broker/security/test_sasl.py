@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from functools import partial
 
 import pytest
@@ -11,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from highwater.broker.security.sasl import Authentication, PlainExchange, SaslSettings, ScramExchange
 from highwater.broker.security.scram import (
+    LEAST_ITERATIONS,
     ScramCredential,
     ScramMechanism,
     credential_of_salted_password,
@@ -20,11 +22,15 @@ from highwater.broker.security.scram import (
 SALT = bytes(range(16))
 
 
-def credential_of(user: str) -> ScramCredential | None:
-    if user != "bob":
-        return None
+def credential(password: str, salt: bytes, iterations: int) -> ScramCredential:
     mechanism = ScramMechanism.SCRAM_SHA_256
-    return credential_of_salted_password(mechanism, SALT, salt_password(mechanism, "secret", SALT, 4096), 4096)
+    return credential_of_salted_password(
+        mechanism, salt, salt_password(mechanism, password, salt, iterations), iterations
+    )
+
+
+def users(salt: bytes = SALT, iterations: int = LEAST_ITERATIONS) -> dict[str, dict[ScramMechanism, ScramCredential]]:
+    return {"bob": {ScramMechanism.SCRAM_SHA_256: credential("secret", salt, iterations)}}
 
 
 @pytest.fixture
@@ -33,7 +39,7 @@ def authentication() -> Authentication:
         SaslSettings(
             {
                 "PLAIN": lambda: PlainExchange({"alice": "secret", "bob": "other"}),
-                "SCRAM-SHA-256": partial(ScramExchange, ScramMechanism.SCRAM_SHA_256, credential_of),
+                "SCRAM-SHA-256": partial(ScramExchange, ScramMechanism.SCRAM_SHA_256, users),
             },
             max_reauthentication_ms=1000,
         )
@@ -97,6 +103,49 @@ def test_scram(authentication: Authentication) -> None:
 @pytest.mark.parametrize(("user", "password"), [("bob", "wrong"), ("alice", "secret")])
 def test_scram_that_proves_nothing(authentication: Authentication, user: str, password: str) -> None:
     assert scram(authentication, user, password) == (ErrorCode.sasl_authentication_failed, None)
+
+
+def answers(known: dict[str, dict[ScramMechanism, ScramCredential]], user: str, password: str) -> list[str]:
+    """What the server says to the client in both steps; of the first one without the nonce."""
+    exchange = ScramExchange(ScramMechanism.SCRAM_SHA_256, lambda: known)
+    client = scramp.ScramClient(["SCRAM-SHA-256"], user, password)
+    first = exchange.step(client.get_client_first().encode())
+    assert first.failure is None
+    text = first.challenge.decode()
+    client.set_server_first(text)
+    last = exchange.step(client.get_client_final().encode())
+    assert last.user is None
+    assert last.failure is not None
+    return [text[text.index(",s=") :], last.failure]
+
+
+@pytest.mark.parametrize("salt", [SALT, b"1qz" * 9])
+@pytest.mark.parametrize("iterations", [LEAST_ITERATIONS, 8192])
+def test_an_unknown_user_is_told_as_a_wrong_password_is(salt: bytes, iterations: int) -> None:
+    known = users(salt, iterations)
+    wrong, unknown, other = (answers(known, user, "x") for user in ("bob", "nobody", "nobody2"))
+    assert unknown[1] == wrong[1]
+    # Salts differ, and nothing else: neither their length, nor their kind, nor the number of iterations.
+    assert len(unknown[0]) == len(wrong[0])
+    assert unknown[0].rpartition(",")[2] == wrong[0].rpartition(",")[2] == f"i={iterations}"
+    assert len({wrong[0], unknown[0], other[0]}) == 3
+    salts = [base64.b64decode(each[0][3:].partition(",")[0]) for each in (wrong, unknown, other)]
+    assert len({each.isalnum() and each.islower() for each in salts}) == 1
+    # Whoever asks again, elsewhere or later, is told the same.
+    assert answers(users(salt, iterations), "nobody", "y") == unknown
+
+
+def test_no_user_at_all_can_be_told_from_a_wrong_password() -> None:
+    said = answers({}, "nobody", "x")
+    assert said[0].endswith(",i=4096")
+    assert answers({}, "nobody", "x") == said
+
+
+@pytest.mark.parametrize("length", [1, 100, 10_000])
+def test_plain_says_the_same_of_an_unknown_user_and_of_a_wrong_password(length: int) -> None:
+    exchange = PlainExchange({"alice": "secret"})
+    told = {exchange.step(f"\0{user}\0{'x' * length}".encode()).failure for user in ("alice", "nobody")}
+    assert told == {"Authentication failed: Invalid username or password"}
 
 
 def test_a_mechanism_that_is_not_enabled(authentication: Authentication) -> None:

@@ -12,6 +12,7 @@ from highwater.broker.security.scram import (
     credential_of_salted_password,
     decode_credential,
     encode_credential,
+    iterations_problem,
     salt_password,
 )
 
@@ -41,3 +42,16 @@ def test_the_example_of_rfc_7677() -> None:
 def test_text_that_is_no_credential(text: str) -> None:
     with pytest.raises((ValueError, KeyError)):
         decode_credential(text)
+
+
+@pytest.mark.parametrize("count", ["4096", "16384", "1000000"])
+def test_counts_of_iterations_that_a_client_takes(count: str) -> None:
+    assert iterations_problem(f"r=x,s=AA==,i={count}") is None
+
+
+@pytest.mark.parametrize("count", ["0", "4095", "1000001", "99999999999999999999", "-5000", "4096x", "", "٤٠٩٦"])
+def test_counts_of_iterations_that_a_client_refuses(count: str) -> None:
+    problem = iterations_problem(f"r=x,s=AA==,i={count}")
+    assert problem is not None
+    assert problem.endswith("this client takes 4,096 to 1,000,000")
+    assert len(problem) < 110
