@@ -53,7 +53,7 @@ unit: setup-dev ## The tests of `make test` alone
 .PHONY: test-slow
 # In the order of their names: by itself xdist begins with the files of many tests, and the long ones have few.
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(PYTEST) --no-loadscope-reorder -m slow --timeout 600 --durations 25
+	$(PYTEST) --no-loadscope-reorder -m "slow and not compat" --timeout 600 --durations 25
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can
@@ -79,6 +79,7 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)
+	$(BIN)/python -m tests.pipeline.messaging.history --histories 10000
 	$(BIN)/python -m tests.drills.consumer
 	$(BIN)/python -m tests.drills.pipeline $(ARGS)
 

@@ -1,4 +1,4 @@
-"""Rules for all tests: which are slow, where their temporary files are, and that Hypothesis times no example."""
+"""Rules for all tests: which are slow, which are cases of suites, where temporary files are, no timing of examples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests import spark_jvm
+from tests.compat.suite import every_case
 
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
@@ -26,10 +27,14 @@ QUICK_START = pytest.StashKey[str]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test slow that starts a JVM, itself or through a fixture."""
+    """Mark each test slow that starts a JVM, itself or through a fixture. What a suite is to run has to be its case."""
+    cases = every_case()
     for item in items:
-        if item.get_closest_marker("spark") or (isinstance(item, pytest.Function) and starts_a_jvm(item)):
+        is_case = item.get_closest_marker("compat") is not None
+        if is_case or item.get_closest_marker("spark") or (isinstance(item, pytest.Function) and starts_a_jvm(item)):
             item.add_marker("slow")
+        if is_case and item.nodeid.partition("[")[0] not in cases:
+            raise pytest.UsageError(f"{item.nodeid} runs nowhere: name it in a cases.allow of tests/compat")
 
 
 def starts_a_jvm(item: pytest.Function) -> bool:

@@ -1,6 +1,7 @@
 """Suites whose cases are pytest's: runs them in a process of their own and tells each outcome.
 
-`python -m tests.compat.pytest_cases SUITE [--quick | CASE ...]` is for suites that consist of tests of `tests/broker`.
+`python -m tests.compat.pytest_cases SUITE [--marked] [--quick | CASE ...]` is for suites that consist of our own tests.
+`--marked` leaves out what has not the marker `compat`: `make test-slow` runs that.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xml.etree import ElementTree
 from tests.compat.suite import AllowList, Report, choose
 
 ROOT = Path(__file__).parents[2]
+PARALLEL = ("-n", "logical", "--maxprocesses", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def run_pytest(
@@ -55,9 +57,10 @@ def _case(element: ElementTree.Element) -> str:
 
 def main(suite: str, arguments: list[str]) -> int:
     allowed = AllowList.of(Path(__file__).parent / suite)
-    wanted = choose(allowed, arguments)
+    is_marked = arguments[:1] == ["--marked"]
+    wanted = choose(allowed, arguments[is_marked:])
     report = Report(allowed)
-    run_pytest(report, wanted)
+    run_pytest(report, [*wanted, *(("-m", "compat") if is_marked else ()), *PARALLEL])
     return report.exit_status(wanted)
 
 

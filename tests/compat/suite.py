@@ -49,6 +49,13 @@ class AllowList:
         return tuple(case for case in self.cases if case not in self.slow)
 
 
+def every_case() -> frozenset[str]:
+    """The cases of all suites."""
+    return frozenset(
+        case for path in Path(__file__).parent.glob("*/cases.allow") for case in AllowList.of(path.parent).cases
+    )
+
+
 class Report:
     """The outcomes of one run of one suite."""
 

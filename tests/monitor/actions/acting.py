@@ -18,7 +18,7 @@ _TOOLS = "org.apache.kafka.tools"
 
 class Acting:
     def __init__(self, bootstrap: str, system: str = "highwater") -> None:
-        """system: one of SYSTEMS; Kafka 4 is looked at with tools of its own line."""
+        """system: highwater, 3.9 or 4; Kafka 4 is looked at with tools of its own line."""
         self.bootstrap = bootstrap
         self.jars = jars_4() if system == "4" else None
         self.actions = Actions(bootstrap, settings_of({"bootstrap.servers": bootstrap}))

@@ -163,6 +163,7 @@ def is_done(bootstrap: str, ask: Callable[[AdminClient], Mapping[Any, Future[Any
     return True
 
 
+@pytest.mark.compat
 @pytest.mark.timeout(900)
 def test_a_transaction_that_is_hidden_from_the_monitor_is_not_called_hanging(tmp_path: Path) -> None:
     """Coordinators leave it out of their lists without a word."""

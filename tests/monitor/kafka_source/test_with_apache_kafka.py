@@ -11,13 +11,13 @@ from confluent_kafka import Consumer
 
 from highwater.monitor.model import GroupState
 from tests.monitor.kafka_source.oracle import check, fill, snapshot_of
-from tests.pipeline.kafka.brokers import bootstrap_of
+from tests.pipeline.kafka.brokers import KAFKAS, bootstrap_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("system", ["3.9", "4"])
+@pytest.mark.parametrize("system", KAFKAS)
 def test_what_the_cluster_says_is_what_its_clients_hear(system: str, tmp_path: Path) -> None:
     is_kraft = system == "4"
     protocols = ("classic", "consumer") if is_kraft else ("classic",)

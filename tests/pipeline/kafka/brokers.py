@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pytest
 from pydantic import TypeAdapter
 
 from highwater.bench.systems import start_system
@@ -14,14 +15,16 @@ from highwater.bench.workload.system import SystemUnderTest
 from tests.broker.running import running_broker
 from tests.broker.running_cluster import running_cluster
 
-SYSTEMS: Final = ("highwater", "3.9", "4")
+KAFKAS: Final = tuple(pytest.param(line, marks=pytest.mark.compat) for line in ("3.9", "4"))
+"""For parametrize: tests on Apache Kafka are cases of a suite of tests/compat."""
+SYSTEMS: Final = ("highwater", *KAFKAS)
 
 
 @contextmanager
 def bootstrap_of(
     system: str, directory: Path, nodes: int = 1, config: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The addresses of `nodes` brokers; `system` is one of SYSTEMS, `directory` an empty one, `config` properties."""
+    """The addresses of `nodes` brokers; `system` is highwater, 3.9 or 4, `directory` an empty one."""
     settings = {"group.initial.rebalance.delay.ms": "0"} | dict(config or {})
     if system == "highwater":
         properties = tuple(f"{name}={value}" for name, value in settings.items())

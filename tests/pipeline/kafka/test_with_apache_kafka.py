@@ -13,7 +13,7 @@ from highwater.pipeline.kafka.reader import OffsetRange, read_range
 from highwater.pipeline.kafka.settings import settings_of
 from tests.compat.apache_kafka.tools import close_hosts, jars_4, kafka_tool
 from tests.pipeline.kafka.asking import batch_at
-from tests.pipeline.kafka.brokers import bootstrap_of
+from tests.pipeline.kafka.brokers import KAFKAS, SYSTEMS, bootstrap_of
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -33,7 +33,7 @@ def tool(name: str, *arguments: str, stdin: str = "") -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("system", ["highwater", "3.9", "4"])
+@pytest.mark.parametrize("system", SYSTEMS)
 def test_what_javas_producer_writes(system: str, tmp_path: Path) -> None:
     with bootstrap_of(system, tmp_path) as bootstrap, Client(settings_of({"bootstrap.servers": bootstrap})) as client:
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
@@ -71,7 +71,7 @@ def test_what_javas_producer_writes(system: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("system", ["3.9", "4"])
+@pytest.mark.parametrize("system", KAFKAS)
 def test_offsets_and_transactions(system: str, tmp_path: Path) -> None:
     with bootstrap_of(system, tmp_path) as bootstrap, Client(settings_of({"bootstrap.servers": bootstrap})) as client:
         tool("TopicCommand", "--bootstrap-server", bootstrap, "--create", "--topic", TOPIC, "--partitions", "2")

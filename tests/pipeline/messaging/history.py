@@ -1,5 +1,6 @@
 """Random histories of consumers and movers over a simulated log: transactions are atomic, crashes come at any step.
 
+python -m tests.pipeline.messaging.history --histories 10000
 python -m tests.pipeline.messaging.history --seed N
 """
 
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections import defaultdict
 from typing import Final, NamedTuple
 
@@ -248,10 +250,18 @@ class History:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, required=True)
-    seed = parser.parse_args().seed
+    parser.add_argument("--seed", type=int, default=1, help="of the first history")
+    parser.add_argument("--histories", type=int, default=1, help="of each kind")
+    options = parser.parse_args()
     for by_key in (False, True):
-        print(by_key, History(seed, by_key=by_key).run())  # noqa: T201 - a command
+        found = [0] * len(Counts._fields)
+        for seed in range(options.seed, options.seed + options.histories):
+            try:
+                counts = History(seed, by_key=by_key).run()
+            except BrokenPromiseError as error:
+                sys.exit(f"seed {seed}, by_key={by_key}: {error}")
+            found = [had + more for had, more in zip(found, counts, strict=True)]
+        print(f"by_key={by_key}: {options.histories} histories, {Counts(*found)}")  # noqa: T201 - a command
 
 
 if __name__ == "__main__":

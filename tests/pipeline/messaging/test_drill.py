@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import TypeAdapter
 
-from highwater.bench.systems import start_system
-from highwater.bench.workload.system import SystemUnderTest
 from tests.broker.running import running_broker
+from tests.pipeline.kafka.brokers import bootstrap_of
 from tests.pipeline.messaging.drill import LedgerError, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients, pytest.mark.timeout(600)]
@@ -28,11 +26,8 @@ def test_the_drill_notices_when_offsets_are_committed_apart(tmp_path: Path) -> N
         run(broker.address, "none", 8, tmp_path, seed=3, in_two_steps=True)
 
 
+@pytest.mark.compat
 def test_kills_with_apache_kafka(tmp_path: Path) -> None:
-    data, log = tmp_path / "data", tmp_path / "log"
-    data.mkdir()
-    log.mkdir()
-    wanted = TypeAdapter[SystemUnderTest](SystemUnderTest).validate_python({"kind": "apache-kafka", "version": "4"})
-    with start_system(wanted, [data], log, lambda: None) as running:
-        outcome = run(running.bootstrap_servers, "key", 5, tmp_path, seed=4)
+    with bootstrap_of("4", tmp_path) as bootstrap:
+        outcome = run(bootstrap, "key", 5, tmp_path, seed=4)
     assert outcome.at_work >= 3

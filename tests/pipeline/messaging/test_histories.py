@@ -27,7 +27,8 @@ def test_histories(by_key: bool) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("by_key", [False, True])
 def test_many_histories(by_key: bool) -> None:
-    assert totals(range(1000, 11_000), by_key=by_key).records > 100_000
+    """`python -m tests.pipeline.messaging.history --histories 10000` runs more."""
+    assert totals(range(1000, 3000), by_key=by_key).records > 20_000
 
 
 def breaks(*, by_key: bool) -> bool:

@@ -19,7 +19,7 @@ import pytest
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint
 from highwater.pipeline.drill.stops import Stops
 from highwater.spark_loadgen.java import find_java
-from tests.pipeline.kafka.brokers import bootstrap_of
+from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
 from tests.pipeline.source.topics import Topics
 from tests.waiting import wait_until
 
@@ -104,6 +104,7 @@ def check(topics: Topics) -> None:
     assert found == wanted
 
 
+@pytest.mark.compat
 def test_a_killed_driver_leaves_whole_batches_that_are_there_once(tmp_path: Path) -> None:
     points = tmp_path / "points"
     stops = Stops(points)
@@ -127,19 +128,31 @@ def test_a_killed_driver_leaves_whole_batches_that_are_there_once(tmp_path: Path
     assert len(seen[-1]) > len(seen[0])
 
 
-def test_a_killed_worker_costs_a_second_try_and_no_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_killed_worker_and_a_killed_driver_cost_a_second_try_and_no_record(system: str, tmp_path: Path) -> None:
     points = tmp_path / "points"
     stops = Stops(points)
-    with bootstrap_of("highwater", tmp_path) as address:
+    with bootstrap_of(system, tmp_path) as address:
         topics = filled(address)
         with driver("batch", topics, tmp_path, points) as running:
             stops.arm(CrashPoint.SINK_WRITING)
             os.kill(running.wait_for(stops, CrashPoint.SINK_WRITING), signal.SIGKILL)
-            stops.release()
+            stops.arm(CrashPoint.SINK_COMMITTED)
+            stops.let_go(CrashPoint.SINK_WRITING)
+            running.wait_for(stops, CrashPoint.SINK_COMMITTED)
+            running.kill()
+        stops.release()
+        before = batches_seen(topics)
+        assert len(before) == 1
+        with driver("batch", topics, tmp_path, points) as running:
             running.finish()
+        assert stops.passages()[CrashPoint.SINK_SKIPPED] >= 1
         check(topics)
+        whole = batches_seen(topics)
+        assert before == {batch: whole[batch] for batch in before}
 
 
+@pytest.mark.compat
 def test_tasks_with_transactions_of_their_own_are_there_once(tmp_path: Path) -> None:
     points = tmp_path / "points"
     stops = Stops(points)
