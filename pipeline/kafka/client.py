@@ -44,6 +44,8 @@ Answer = TypeVar("Answer")
 Value = TypeVar("Value")
 
 _BACKOFF_MS_MAX: Final = 1000
+_NEW_TOPIC_MS: Final = 3000
+"""How long a topic is waited for that brokers do not know yet, as far as `default.api.timeout.ms` allows it."""
 _MOVED: Final = frozenset(
     {
         ErrorCode.fenced_leader_epoch,
@@ -135,6 +137,20 @@ class Client:
                 # The caller has been told. A topic that was deleted must not cost the whole time again.
                 self._topics.pop(topic.name, None)
         return found
+
+    def needed_topics(self, names: Collection[str]) -> Mapping[str, Topic]:
+        """These topics. One whose error can pass is asked for again, for a few seconds.
+
+        A broker hears of a new topic a moment after the client that created it: Kafka 4 answers CreateTopics before its
+        brokers have read the controller's log. Producers of Kafka wait likewise. Raises ClientError.
+        """
+        deadline_s = time.monotonic() + min(_NEW_TOPIC_MS, self.settings.api_timeout_ms) / 1000
+        while True:
+            topics = self.cluster(names).topics
+            can_pass = any(each.error is not None and each.error.is_retriable for each in topics.values())
+            if not can_pass or time.monotonic() >= deadline_s:
+                return topics
+            time.sleep(self.settings.retry_backoff_ms / 1000)
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False

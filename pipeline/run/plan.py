@@ -70,7 +70,7 @@ def check_topics(pipeline: Pipeline, flow: Flow, used: Sequence[str]) -> None:
         settings = read_sink_options(flow.sink.options).settings
         name, where = flow.sink.options["topic"], f"{flow.sink.origin}: flows.{flow.name}.sink"
         with POOL.borrow(settings) as client:
-            if client.cluster({name}).topics[name].error is not None:
+            if client.needed_topics({name})[name].error is not None:
                 raise SettingsError(f"{where}: topic {name} does not exist; create it first")
 
 

@@ -58,8 +58,8 @@ class Targets:
 
 
 def partition_count(client: Client, topic: str) -> int:
-    """Raises UnwritableError if the topic is not there, ClientError."""
-    found = client.cluster([topic]).topics[topic]
+    """Raises UnwritableError if the topic is not there, nor comes within seconds, and ClientError."""
+    found = client.needed_topics([topic])[topic]
     if found.error is not None:
         raise UnwritableError(f"topic {topic}: {found.error}; a sink creates no topic, so create it first")
     return len(found.partitions)

@@ -34,7 +34,10 @@ class Positions:
         """
         wanted = self._options.topics
         names = set(wanted.names) | {topic for topic, _ in wanted.partitions}
-        topics = self._client.cluster(None if wanted.pattern else names).topics
+        if must_exist and not wanted.pattern:
+            topics = self._client.needed_topics(names)
+        else:
+            topics = self._client.cluster(None if wanted.pattern else names).topics
         if wanted.pattern:
             pattern = re.compile(wanted.pattern)
             chosen = [each for each in topics.values() if not each.is_internal and pattern.fullmatch(each.name)]
