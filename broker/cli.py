@@ -16,6 +16,8 @@ COMMANDS: Final = {
     "groups": "Consumer groups: list, describe, reset or delete offsets, delete.",
     "transactions": "What transactional producers are doing; abort what hangs.",
     "configs": "Show and change the settings of topics, brokers, users and clients.",
+    "acls": "Who may do what: list, add and remove ACLs.",
+    "users": "Users who log in with SCRAM: list, create, change, delete.",
     "cluster": "Whether a cluster is healthy, and its brokers; run one on this host.",
     "monitoring": "Write a Prometheus configuration, alerts and a Grafana dashboard.",
     "elect": "Have leaders elected: the preferred ones, or any that lives.",

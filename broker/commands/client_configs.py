@@ -15,14 +15,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
-from highwater.broker.commands.terminal import CommandError, UsageError, print_json, print_table, say
+from highwater.broker.commands.terminal import CommandError, UsageError, print_json, print_table, printable, say
 from highwater.broker.commands.wire import ask_any
 
-_MECHANISMS: Final = {
+MECHANISMS: Final = {
     "SCRAM-SHA-256": ScramMechanism.SCRAM_SHA_256,
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
-_ITERATIONS: Final = 8192
+ITERATIONS: Final = 8192
 _SALT_BYTES: Final = 20
 _EXACT, _DEFAULT, _ANY = range(3)
 
@@ -57,8 +57,9 @@ def describe(cluster: Cluster, whose: Whose, *, every: bool, as_json: bool) -> N
     """Show the settings of the entity `whose`, or, with `every`, of all entities of its kinds."""
     found = _quotas(cluster, whose, every=every)
     if whose.client_id is None and (every or whose.user):
-        for user, credentials in _credentials(cluster, None if every else whose.user).items():
-            found.setdefault(Whose(user), {}).update(credentials)
+        for user, mechanisms in credentials(cluster, None if every else whose.user).items():
+            told = {name: f"iterations={iterations}" for name, iterations in mechanisms.items()}
+            found.setdefault(Whose(user), {}).update(told)
     if as_json:
         print_json(
             [
@@ -93,14 +94,11 @@ def _quotas(cluster: Cluster, whose: Whose, *, every: bool) -> dict[Whose, dict[
     return found
 
 
-def _credentials(cluster: Cluster, user: str | None) -> dict[str, dict[str, str]]:
-    """Return mechanism and iterations of the SCRAM credentials of one user, or of all; never the secrets."""
+def credentials(cluster: Cluster, user: str | None = None) -> dict[str, dict[str, int]]:
+    """Return mechanisms with iterations of the SCRAM credentials of one user, or of all; never the secrets."""
     future: Any = cluster.admin.describe_user_scram_credentials(request_timeout=REQUEST_TIMEOUT_S)
     return {
-        name: {
-            info.mechanism.name.replace("_", "-"): f"iterations={info.iterations}"
-            for info in each.scram_credential_infos
-        }
+        name: {info.mechanism.name.replace("_", "-"): int(info.iterations) for info in each.scram_credential_infos}
         for name, each in result_of("SCRAM credentials", future).items()
         if user in (None, name)
     }
@@ -108,8 +106,8 @@ def _credentials(cluster: Cluster, user: str | None) -> dict[str, dict[str, str]
 
 def alter(cluster: Cluster, whose: Whose, changes: Sequence[Change], *, as_json: bool) -> None:
     """Change credentials, then quotas: the broker refuses wrong credentials before anything has changed."""
-    scram = [(name.upper(), value) for name, value in changes if name.upper() in _MECHANISMS]
-    quotas = [change for change in changes if change[0].upper() not in _MECHANISMS]
+    scram = [(name.upper(), value) for name, value in changes if name.upper() in MECHANISMS]
+    quotas = [change for change in changes if change[0].upper() not in MECHANISMS]
     if scram:
         _alter_credentials(cluster, whose, scram)
     if quotas:
@@ -137,22 +135,43 @@ def _number(name: str, text: str) -> float:
 def _alter_credentials(cluster: Cluster, whose: Whose, changes: Sequence[Change]) -> None:
     if not whose.user or whose.client_id is not None:
         raise UsageError("SCRAM credentials belong to a user: --user NAME alone")
-    alterations = [
-        UserScramCredentialDeletion(whose.user, _MECHANISMS[name])
-        if value is None
-        else _upsertion(whose.user, name, value)
-        for name, value in changes
+    alter_credentials(
+        cluster, whose.user, [(name, None if value is None else _parsed(name, value)) for name, value in changes]
+    )
+
+
+class Password(NamedTuple):
+    """What a credential is made of; the broker is sent neither."""
+
+    iterations: int
+    text: str
+
+    def __repr__(self) -> str:
+        return f"Password({self.iterations})"
+
+
+def alter_credentials(cluster: Cluster, user: str, changes: Sequence[tuple[str, Password | None]]) -> None:
+    """Set the credentials of a user by mechanism, or delete those with None. Raises CommandError."""
+    alterations: list[Any] = [
+        UserScramCredentialDeletion(user, MECHANISMS[name])
+        if password is None
+        else UserScramCredentialUpsertion(
+            user,
+            ScramCredentialInfo(MECHANISMS[name], password.iterations),
+            password.text.encode(),
+            secrets.token_bytes(_SALT_BYTES),
+        )
+        for name, password in changes
     ]
-    future = cluster.admin.alter_user_scram_credentials(alterations, request_timeout=REQUEST_TIMEOUT_S)[whose.user]
-    result_of(f"user {whose.user}", future)
+    future = cluster.admin.alter_user_scram_credentials(alterations, request_timeout=REQUEST_TIMEOUT_S)[user]
+    result_of(f"user {printable(user)}", future)
 
 
-def _upsertion(user: str, mechanism: str, text: str) -> Any:
+def _parsed(mechanism: str, text: str) -> Password:
     """Parse `password=…` or `iterations=…,password=…`, which Kafka's tool takes in brackets."""
     head, separator, password = text.partition("password=")
     iterations_name, _, iterations = head.rstrip(",").partition("=")
     is_fit = not head or (iterations_name == "iterations" and iterations.isdecimal())
     if not separator or not password or not is_fit:
-        raise UsageError(f"write it as {mechanism}=[password=…] or {mechanism}=[iterations={_ITERATIONS},password=…]")
-    info = ScramCredentialInfo(_MECHANISMS[mechanism], int(iterations) if head else _ITERATIONS)
-    return UserScramCredentialUpsertion(user, info, password.encode(), secrets.token_bytes(_SALT_BYTES))
+        raise UsageError(f"write it as {mechanism}=[password=…] or {mechanism}=[iterations={ITERATIONS},password=…]")
+    return Password(int(iterations) if head else ITERATIONS, password)

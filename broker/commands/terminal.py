@@ -125,8 +125,24 @@ def bytes_text(data: bytes | None) -> str:
     """Return any bytes as text on one line."""
     if data is None:
         return "null"
-    text = data.decode(errors="backslashreplace")
+    return printable(data.decode(errors="backslashreplace"))
+
+
+def printable(text: str) -> str:
+    """Return a text on one line: what a terminal would obey is written as an escape."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+def require_terminal() -> None:
+    """Raises UsageError where nobody can be asked: what destroys something then needs --force."""
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to confirm this (standard input is no terminal): give --force")
+
+
+def confirmed(question: str) -> bool:
+    """Whether the person at the terminal says yes."""
+    sys.stdout.flush()
+    return typer.confirm(question, err=True)
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, Any]:

@@ -103,6 +103,8 @@ OPERATIONS_OF: Final = {
         Operation.IDEMPOTENT_WRITE,
     ),
     ResourceType.TRANSACTIONAL_ID: (Operation.WRITE, Operation.DESCRIBE),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
 """What can be done to a resource of a type (AclEntry.supportedOperations)."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaError, Producer
 
+from tests.broker.commands.calling import Result, call
+from tests.broker.running import running_broker
 from tests.broker.running_cluster import RunningCluster, running_cluster
 from tests.compat.apache_kafka.answers.authorization import PROPERTIES, USERS
 from tests.compat.apache_kafka.authorization_differs import differences
@@ -95,6 +98,119 @@ def _produced(cluster: RunningCluster, *topics: str) -> dict[str, str]:
 
 def _name_of(error: KafkaError | None) -> str:
     return "" if error is None else str(error.name())
+
+
+_ADDITIONS: Final = (
+    "--allow-principal User:alice --topic t",
+    "--allow-principal User:alice --deny-principal User:bob --deny-host 10.0.0.1 --operation read --topic t --topic u",
+    "--allow-principal User:* --allow-host 10.0.0.1 --allow-host 10.0.0.2 --operation DescribeConfigs --topic *",
+    "--allow-principal User:alice --producer --topic t",
+    "--allow-principal User:alice --producer --idempotent --topic t --transactional-id x",
+    "--allow-principal User:alice --consumer --topic t --group g",
+    "--allow-principal User:alice --consumer --producer --topic t --group g --resource-pattern-type prefixed",
+    "--allow-principal User:CN=b1,O=x --operation ClusterAction --operation Alter --cluster",
+    "--allow-principal User:alice --operation Describe --delegation-token d",
+    "--allow-principal User:alice --operation CreateTokens --user-principal User:bob",
+)
+_REMOVALS: Final = (
+    "--topic t",
+    "--topic t --resource-pattern-type any",
+    "--topic t --resource-pattern-type match",
+    "--allow-principal User:alice --topic t --operation Read",
+    "--allow-principal User:alice --producer --topic t",
+    "--deny-principal User:bob --deny-host 10.0.0.1 --topic t --operation Read",
+    "--cluster --group g",
+)
+_LISTS: Final = (
+    "",
+    "--topic t",
+    "--topic t --resource-pattern-type match",
+    "--topic t --topic u --group g --resource-pattern-type any",
+    "--principal User:alice",
+    "--principal User:alice --principal User:bob --topic t",
+    "--cluster",
+)
+_WRONG: Final = (
+    "--add --topic t",
+    "--add --allow-principal alice --topic t",
+    "--add --allow-principal User:alice",
+    "--add --allow-principal User:alice --topic t --operation Fly",
+    "--add --allow-principal User:alice --group g --operation Write",
+    "--add --allow-principal User:alice --topic t --resource-pattern-type match",
+    "--add --allow-principal User:alice --producer --group g",
+    "--add --allow-principal User:alice --consumer --topic t",
+    "--add --allow-principal User:alice --idempotent --topic t",
+    "--list --allow-principal User:alice",
+    "--remove --principal User:alice --topic t",
+    "--remove --force",
+    "--list --add",
+)
+
+
+@cluster_case
+def acls_of_both_commands_are_the_same(directory: Path) -> None:
+    """What each adds, lists, removes and refuses, of one broker."""
+    properties = ["authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS"]
+    with running_broker(directory / "log", properties=properties) as broker:
+        at = ("--bootstrap-server", broker.address)
+
+        def ours(*arguments: str) -> Result:
+            return call("acls", *at, *arguments)
+
+        def there() -> list[str]:
+            return _rows(ours("--list", "--json"))
+
+        def clear() -> None:
+            names = {"--topic": "* t u", "--group": "* g", "--transactional-id": "* x"}
+            names |= {"--delegation-token": "d", "--user-principal": "User:bob"}
+            every = [word for option, texts in names.items() for text in texts.split() for word in (option, text)]
+            done = ours("--remove", "--force", "--resource-pattern-type", "any", "--cluster", *every)
+            assert done.exit_code == 0, done.errors
+            assert there() == []
+
+        def fill() -> None:
+            for addition in _ADDITIONS:
+                assert ours("--add", *addition.split()).exit_code == 0
+
+        for addition in _ADDITIONS:
+            clear()
+            succeed(_ACLS, *at, "--add", *addition.split())
+            theirs = there()
+            clear()
+            added = ours("--add", *addition.split())
+            assert added.exit_code == 0, added.errors
+            assert there() == theirs != [], addition
+        clear()
+        fill()
+        for listing in _LISTS:
+            rows = _rows(ours("--list", "--json", *listing.split()))
+            assert rows == sorted(set(_their_rows(*at, *listing.split()))) != [], listing
+        for removal in _REMOVALS:
+            fill()
+            before = there()
+            succeed(_ACLS, *at, "--remove", "--force", *removal.split())
+            theirs = there()
+            fill()
+            removed = ours("--remove", "--force", *removal.split())
+            assert removed.exit_code == 0, removed.errors
+            assert there() == theirs != before, removal
+        for wrong in _WRONG:
+            before = there()
+            assert kafka_tool(_ACLS, *at, *wrong.split()).returncode != 0, wrong
+            assert ours(*wrong.split()).exit_code == 2, wrong
+            assert there() == before
+
+
+_ROW: Final = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+
+
+def _rows(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.errors
+    return sorted(" ".join(each[name] for name in _ROW) for each in result.json)
+
+
+def _their_rows(*options: str) -> list[str]:
+    return [" ".join(re.findall(r"\w+=(.*?)(?:, (?=\w+=)|(?=: )|\)?$)", line)) for line in _listed(*options)]
 
 
 @cluster_case

@@ -52,9 +52,7 @@ def deny(kind: ResourceType, operation: Operation) -> Rule:
     return kind, NAMES[kind], operation, Permission.DENY
 
 
-_SINGLE: Final = [
-    [allow(kind, operation)] for kind, operations in OPERATIONS_OF.items() for operation in (*operations, Operation.ALL)
-]
+_SINGLE: Final = [[allow(kind, operation)] for kind in NAMES for operation in (*OPERATIONS_OF[kind], Operation.ALL)]
 _TOGETHER: Final[Sequence[Sequence[Rule]]] = (
     [allow(GROUP, Operation.READ), allow(TOPIC, Operation.READ)],
     [allow(GROUP, Operation.DESCRIBE), allow(TOPIC, Operation.DESCRIBE)],
