@@ -37,7 +37,9 @@ Bootstrap = Annotated[
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="A file of client properties, named as in librdkafka."),
+    typer.Option(
+        "--command-config", metavar="FILE", help="A file of client properties (TLS, SASL), as Kafka's tools take it."
+    ),
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="The monitor's YAML file.")]
 Data = Annotated[

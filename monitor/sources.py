@@ -7,6 +7,7 @@ from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
 from highwater.broker.client.errors import ClientError
+from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.broker.client.settings import ClientSettings, settings_of
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
@@ -19,9 +20,9 @@ from highwater.monitor.zookeeper.source import ZooKeeperSource
 
 def client_of(config: MonitorConfig) -> ClientSettings:
     """Raises SettingsError."""
-    properties = {"client.id": "highwater-monitor", **config.client, "bootstrap.servers": config.bootstrap_servers}
     try:
-        return settings_of(properties)
+        client = as_librdkafka_has_it(config.client)
+        return settings_of({"client.id": "highwater-monitor", **client, "bootstrap.servers": config.bootstrap_servers})
     except ClientError as error:
         raise SettingsError(str(error)) from None
 

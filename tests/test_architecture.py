@@ -32,7 +32,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # One definition of the protocol, of record batches, of TLS and of a login.
     # Its own commands in the broker's group have the options and the errors of the others there.
     "pipeline": (
+        "broker.client.errors",
         "broker.client.handshake",
+        "broker.client.java_names",
         "broker.client.request",
         "broker.client.security",
         "broker.commands.client",
@@ -120,6 +122,7 @@ SANS_IO = (
     "broker/client/errors.py",
     "broker/client/exchange.py",
     "broker/client/handshake.py",
+    "broker/client/java_names.py",
     "broker/client/request.py",
     "broker/client/settings.py",
     "broker/clock.py",

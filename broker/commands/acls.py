@@ -28,7 +28,7 @@ from highwater.broker.commands.terminal import (
     require_terminal,
     say,
 )
-from highwater.broker.commands.wire import ask_any
+from highwater.broker.commands.wire import ask_any, reason_of
 from highwater.broker.security.acl import (
     CLUSTER_NAME,
     Acl,
@@ -231,8 +231,7 @@ def _entry(told: Any) -> Entry:
 def _reason(answer: Any) -> str:
     if answer.error_code is ErrorCode.security_disabled:
         return "the brokers have no authorizer (authorizer.class.name), so that everybody may do everything"
-    name = answer.error_code.name.upper()
-    return f"{printable(answer.error_message.rstrip('.'))} ({name})" if answer.error_message else name
+    return reason_of(answer)
 
 
 def _resource_text(resource: Resource) -> str:

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.broker.client.errors import ClientSettingsError
+from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.broker.client.settings import settings_of
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import ConfigError, read_properties_file
@@ -38,7 +39,9 @@ BootstrapOption = Annotated[
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 CommandConfigOption = Annotated[
     Path | None,
-    typer.Option("--command-config", metavar="FILE", help="A file of more client properties, named as in librdkafka."),
+    typer.Option(
+        "--command-config", metavar="FILE", help="A file of client properties (TLS, SASL), as Kafka's tools take it."
+    ),
 ]
 
 GONE: Final = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
@@ -148,7 +151,8 @@ def refusal(what: str, error: KafkaException) -> CommandError:
     if reason.code() in GONE:
         return UsageError(f"{start}the broker did not answer in time ({reason.str()})")
     text = reason.str().rstrip(".")
-    return CommandError(f"{start}{text} ({reason.name()})")
+    # librdkafka's word for a refusal without a message.
+    return CommandError(f"{start}{reason.name()}" if text == "(null)" else f"{start}{text} ({reason.name()})")
 
 
 def _failure_to_connect(host: str, port: int) -> OSError | None:
@@ -200,9 +204,11 @@ def _read(command_config: Path | None) -> dict[str, str]:
     if command_config is None:
         return {}
     try:
-        return {setting.name: setting.text for setting in read_properties_file(command_config)}
+        return as_librdkafka_has_it({each.name: each.text for each in read_properties_file(command_config)})
     except ConfigError as error:
         raise UsageError(str(error)) from None
+    except ClientSettingsError as error:
+        raise UsageError(f"{command_config}: {error}") from None
 
 
 def _check_reachable(bootstrap_servers: str) -> None:

@@ -13,7 +13,7 @@ from highwater.broker.client.errors import ClientError
 from highwater.broker.client.request import cold_request
 from highwater.broker.client.settings import Address
 from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster
-from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.broker.commands.terminal import CommandError, UsageError, printable
 
 _RETRY_S: Final = 0.2
 _WHILE_A_COORDINATOR_STARTS: Final = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
@@ -41,6 +41,12 @@ class Node:
 def nodes_of(cluster: Cluster) -> list[Node]:
     brokers = cluster.metadata.brokers.values()
     return sorted(Node(int(each.id), (str(each.host), int(each.port)), cluster.wire) for each in brokers)
+
+
+def reason_of(answer: Any) -> str:
+    """Return the error of an answer or of a part of it: the broker's words, if any, and Kafka's name."""
+    name = answer.error_code.name.upper()
+    return f"{printable(answer.error_message.rstrip('.'))} ({name})" if answer.error_message else name
 
 
 def ask_any(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:

@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
+from highwater.broker.client.errors import ClientSettingsError
+from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.common.java_properties import parse_properties
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.drill import kinds
@@ -46,7 +48,7 @@ def run_drill(
     ] = "",
     command_config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="More client properties, named as in librdkafka."),
+        typer.Option(metavar="FILE", help="A file of client properties (TLS, SASL), as Kafka's tools take it."),
     ] = None,
     query: Annotated[
         str, typer.Option(metavar="FILE.py", help="Your query: transform(frame), one row for each, with its key.")
@@ -178,7 +180,11 @@ def _properties(bootstrap_servers: str, command_config: Path | None) -> dict[str
         lines = parse_properties(command_config.read_text("utf-8")) if command_config is not None else []
     except (OSError, ValueError) as error:
         raise DrillSetupError(f"{command_config} cannot be read: {error}") from None
-    return {**{line.name: line.value for line in lines}, "bootstrap.servers": bootstrap_servers}
+    try:
+        given = as_librdkafka_has_it({line.name: line.value for line in lines})
+    except ClientSettingsError as error:
+        raise DrillSetupError(f"{command_config}: {error}") from None
+    return {**given, "bootstrap.servers": bootstrap_servers}
 
 
 def output_of(kind: str, sink: str, database: str, directory: str = "") -> Callable[[str, Path, Cluster], Output]:

@@ -15,10 +15,18 @@ from highwater.bench.environment_key import key_of
 from highwater.bench.results import RunResult
 from highwater.bench.systems import broker_client
 from tests.bench.fakes import MINIMAL
+from tests.broker.commands.calling import call
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 
 PASSWORD: Final = "ge,h= eim"  # noqa: S105
+ACLS_OF_THE_BENCH: Final = (
+    (
+        "--allow-principal User:bench --topic highwater- --resource-pattern-type prefixed --operation Create "
+        "--operation Write --operation Read --operation Delete --operation DescribeConfigs"
+    ),
+)
+"""As docs/access-control.md has them."""
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -57,11 +65,20 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         "sasl.mechanism.inter.broker.protocol=PLAIN\n"
         "connection.failed.authentication.delay.ms=1\n"
         "listener.name.sasl_ssl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule "
-        f'required user_bench="{PASSWORD}";\n'
+        f'required user_bench="{PASSWORD}" user_admin="{PASSWORD}";\n'
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer\n"
+        "super.users=User:admin\n"
     )
     broker = RunningBroker(directory / "log", "--config", str(properties))
     try:
-        yield Secured(broker.address, directory)
+        found = Secured(broker.address, directory)
+        admin = found.client_properties(
+            "admin.properties", sasl_username="admin", ssl_ca_location=str(directory / "ca.pem")
+        )
+        for arguments in ACLS_OF_THE_BENCH:
+            set_acl = call("acls", "-b", broker.address, "--command-config", admin, "--add", *arguments.split())
+            assert set_acl.exit_code == 0, set_acl.errors
+        yield found
     finally:
         broker.kill()
 

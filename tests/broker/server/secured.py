@@ -53,7 +53,8 @@ class Secured:
 
 
 @contextmanager
-def running_secured(directory: Path) -> Iterator[Secured]:
+def running_secured(directory: Path, *more: str) -> Iterator[Secured]:
+    """more: further lines of the broker's properties."""
     authority = Authority()
     certified = authority.certify("broker")
     (directory / "trusted.pem").write_text(authority.pem)
@@ -74,6 +75,7 @@ def running_secured(directory: Path) -> Iterator[Secured]:
                 "connection.failed.authentication.delay.ms=1",
                 "group.initial.rebalance.delay.ms=0",
                 "offsets.topic.num.partitions=1",
+                *more,
             )
         )
     )
