@@ -39,7 +39,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, access_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import FETCH
@@ -62,13 +62,15 @@ from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.replica.waiters import FetchWaiter
-from highwater.broker.security.acl import Operation
+from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
 
 decode = decode_request
 
 ZSTD_FROM: Final = 10
 FROM_FOLLOWERS_FROM: Final = 11
+
+_READ_TOPIC: Final = (Operation.READ, ResourceType.TOPIC)
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
@@ -85,8 +87,7 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     if isinstance(session, ErrorCode):
         return _refuse(node, version, session)
     read = _read if request.replica_id < 0 else _read_as_follower
-    access = access_of(node, context)
-    if request.replica_id >= 0 and access is not None and not access.to_cluster(Operation.CLUSTER_ACTION):
+    if request.replica_id >= 0 and not _may_follow(node, context):
         return _answer(node, context, session, [_denied(*topic) for topic in session.topics], 0)
     fetched, byte_count, must_answer = read(node, context, request, session.topics)
     missing_bytes = 0
@@ -234,9 +235,12 @@ def _read(
     read_committed = request.isolation_level == READ_COMMITTED
     answers: Fetched = []
     find = node.partitions.find
-    access = access_of(node, context)
+    may_read = None
+    if node.acls is not None:
+        may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
     for topic, partitions in topics:
-        if access is not None and not _may_read(access, topic):
+        # A topic that is not known is told as such: its name is not known here.
+        if may_read is not None and (name := _name_of(node, topic)) is not None and not may_read[name]:
             answers.append(_denied(topic, partitions))
             must_answer = True
             continue
@@ -277,11 +281,16 @@ def _read(
     return answers, total_bytes, must_answer
 
 
-def _may_read(access: Access, topic: str | UUID) -> bool:
-    """A topic that is not known is told as such: its name is not known here."""
-    found = access.node.cluster.topic(topic) if isinstance(topic, UUID) else None
-    name = topic if isinstance(topic, str) else found.name if found is not None else None
-    return name is None or access.to_topic(Operation.READ, name)
+def _may_follow(node: Node, context: RequestContext) -> bool:
+    access = access_of(node, context)
+    return access is None or access.to_cluster(Operation.CLUSTER_ACTION)
+
+
+def _name_of(node: Node, topic: str | UUID) -> str | None:
+    if isinstance(topic, str):
+        return topic
+    view = node.cluster.topic(topic)
+    return None if view is None else view.name
 
 
 def _denied(topic: str | UUID, partitions: Sequence[FetchPartition]) -> tuple[str | UUID, list[PartitionFetched]]:

@@ -33,7 +33,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
 from highwater.broker.counters import TopicCounters
-from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED, Access, access_of
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
@@ -51,7 +51,8 @@ from highwater.broker.protocol.produce import (
 from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
 from highwater.broker.replica.partition import Partition, Verify
-from highwater.broker.security.acl import Operation
+from highwater.broker.security.acl import Operation, ResourceType
+from highwater.broker.security.authorizer import Permissions
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
@@ -89,6 +90,8 @@ _UNDECIDED: Final = (
 """Older clients would not retry after these errors (ReplicaManager.appendRecords)."""
 
 
+_WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
+
 Find = Callable[[str, int], Partition | None]
 """The partition of this broker that the client may write to."""
 
@@ -104,9 +107,10 @@ def handle(
     transactional_id, acks, timeout_ms, wanted_topics = request
     find: Find = node.partitions.find
     denied: Mapping[str, ErrorCode] = {}
-    if (access := access_of(node, context)) is not None:
-        denied = _denied(access, request)
-        find = partial(_find_allowed, node, denied)
+    if node.acls is not None:
+        denied = _denied(context.client.permissions(node.acls.authorizer), request)
+        if denied:
+            find = partial(_find_allowed, node, denied)
     if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
         unverified = _unverified(find, request)
         if unverified:
@@ -161,16 +165,28 @@ def handle(
     return encoded
 
 
-def _denied(access: Access, request: ProduceRequest) -> Mapping[str, ErrorCode]:
+def _denied(client: Permissions, request: ProduceRequest) -> Mapping[str, ErrorCode]:
     """Why the client may not write to topics: all of them, if it may not use its transactional id."""
-    # Each batch counts, not the first alone (CVE-2018-17196).
-    is_transactional = any(
+    name = request.transactional_id
+    if (
+        name is not None
+        and _is_transactional(request)
+        and not client.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
+    ):
+        return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
+    may_write = client.answers(_WRITE_TOPIC)
+    denied: dict[str, ErrorCode] = {}
+    for topic, _ in request.topics:
+        if not may_write[topic]:
+            denied[topic] = TOPIC_DENIED
+    return denied
+
+
+def _is_transactional(request: ProduceRequest) -> bool:
+    """Whether any batch is of a transaction: each counts, not the first alone (CVE-2018-17196)."""
+    return any(
         transactional_producer(wanted.records) is not None for _, partitions in request.topics for wanted in partitions
     )
-    name = request.transactional_id
-    if is_transactional and (name is None or not access.to_transaction(Operation.WRITE, name)):
-        return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
-    return {topic: TOPIC_DENIED for topic, _ in request.topics if not access.to_topic(Operation.WRITE, topic)}
 
 
 def _find_allowed(node: Node, denied: Mapping[str, ErrorCode], topic: str, index: int) -> Partition | None:

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
@@ -161,48 +161,72 @@ class Authorizer:
 class Permissions:
     """What one client may do. Its answers are remembered until an ACL changes."""
 
-    __slots__ = ("_answers", "_authorizer", "_generation", "_host", "_principal")
+    __slots__ = ("_answers", "_any_answers", "_authorizer", "_generation", "_host", "_principal", "_remembered")
 
     def __init__(self, authorizer: Authorizer, principal: str, host: str) -> None:
         self._authorizer = authorizer
         self._principal = principal
         self._host = host
         self._generation = authorizer.generation
-        self._answers: dict[tuple[Operation, ResourceType, str | None], bool] = {}
+        self._answers: dict[tuple[Operation, ResourceType], _Answers] = {}
+        self._any_answers: dict[tuple[Operation, ResourceType], bool] = {}
+        self._remembered = 0
 
-    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def answers(self, wanted: tuple[Operation, ResourceType]) -> Mapping[str, bool]:
+        """Whether an operation is allowed, by the name of the resource; each name has an answer.
+
+        Look it up for each request: it does not notice changes of ACLs by itself. It is for Produce and Fetch, where an
+        answer must cost next to nothing.
+        """
         if self._generation != self._authorizer.generation:
             self._forget()
-        key = (operation, kind, name)
-        answer = self._answers.get(key)
-        if answer is None:
-            answer = self._authorizer.allows(self._principal, self._host, operation, kind, name)
-            self._remember(key, answer)
-        return answer
+        found = self._answers.get(wanted)
+        if found is None:
+            found = self._answers[wanted] = _Answers(self, *wanted)
+        return found
+
+    def allows(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        return self.answers((operation, kind))[name]
 
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type on which the operation is allowed."""
         if self._generation != self._authorizer.generation:
             self._forget()
-        key = (operation, kind, None)
-        answer = self._answers.get(key)
-        if answer is None:
-            answer = self._authorizer.allows_any(self._principal, self._host, operation, kind)
-            self._remember(key, answer)
-        return answer
+        key = (operation, kind)
+        if key not in self._any_answers:
+            self._any_answers[key] = self._authorizer.allows_any(self._principal, self._host, operation, kind)
+        return self._any_answers[key]
 
     def operations(self, kind: ResourceType, name: str) -> int:
         """The bits of authorised operations, by the operations' codes."""
         return sum(1 << operation for operation in OPERATIONS_OF[kind] if self.allows(operation, kind, name))
 
-    def _remember(self, key: tuple[Operation, ResourceType, str | None], answer: bool) -> None:
-        if len(self._answers) >= _MOST_REMEMBERED:
-            self._answers.clear()
-        self._answers[key] = answer
+    def _decide(self, operation: Operation, kind: ResourceType, name: str) -> bool:
+        if self._remembered >= _MOST_REMEMBERED:
+            self._forget()
+        self._remembered += 1
+        return self._authorizer.allows(self._principal, self._host, operation, kind, name)
 
     def _forget(self) -> None:
-        self._answers.clear()
+        for answers in self._answers.values():
+            answers.clear()
+        self._any_answers.clear()
+        self._remembered = 0
         self._generation = self._authorizer.generation
+
+
+class _Answers(dict[str, bool]):
+    """The remembered answers of one operation; the authorizer is asked for a name that is not there."""
+
+    __slots__ = ("_decide",)
+
+    def __init__(self, permissions: Permissions, operation: Operation, kind: ResourceType) -> None:
+        super().__init__()
+        self._decide = partial(permissions._decide, operation, kind)
+
+    def __missing__(self, name: str) -> bool:
+        answer = self[name] = self._decide(name)
+        return answer
 
 
 def java_address(text: str) -> str:

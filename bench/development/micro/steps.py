@@ -26,6 +26,13 @@ Step = Callable[[], AbstractContextManager[Call]]
 _TOPIC: Final = "benchmark"
 _NOW_MS: Final = 1_700_000_000_000
 
+_BY_ACLS: Final = {
+    "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
+    "super_users": "User:admin",
+    "allow_everyone_if_no_acl_found": "true",
+}
+"""Properties of a broker that asks its ACLs of each request, and whose steps need no ACL to be allowed."""
+
 STEPS: Final[dict[str, Step]] = {}
 
 
@@ -64,9 +71,9 @@ def _fetch_frame(offset: int, max_bytes: int) -> bytes:
 
 
 @contextmanager
-def _node(partitions: int = 1) -> Iterator[NodeHarness]:
+def _node(partitions: int, **properties: str) -> Iterator[NodeHarness]:
     with tempfile.TemporaryDirectory(prefix="highwater-micro-") as directory:
-        node = NodeHarness(Path(directory) / "log")
+        node = NodeHarness(Path(directory) / "log", **properties)
         try:
             node.create_topic(_TOPIC, partitions)
             yield node
@@ -92,8 +99,8 @@ def _dispatching(node: NodeHarness, frame: bytes) -> Call:
 
 
 @contextmanager
-def _producing(size_bytes: int) -> Iterator[Call]:
-    with _node() as node:
+def _producing(size_bytes: int, **properties: str) -> Iterator[Call]:
+    with _node(1, **properties) as node:
         log, dispatch, client = _log_of(node), node.dispatcher.dispatch, Client(LISTENER)
         batch = _batch(size_bytes)
         frame = _produce_frame(batch)
@@ -108,6 +115,15 @@ def _producing(size_bytes: int) -> Iterator[Call]:
 
         yield produce_again
         assert log.log_end_offset == calls * read_header(batch).record_count, "a request was refused"
+
+
+@contextmanager
+def _fetching_at_the_end(**properties: str) -> Iterator[Call]:
+    with _node(1, **properties) as node:
+        for _ in range(256):
+            node.produce_records(_TOPIC, _batch(16 << 10))
+        end = _log_of(node).log_end_offset
+        yield _dispatching(node, _fetch_frame(end - 1, 16 << 10))
 
 
 # Codec
@@ -210,7 +226,7 @@ def _() -> Iterator[Call]:
 
 @step("log: append 16 KiB")
 def _() -> Iterator[Call]:
-    with _node() as node:
+    with _node(1) as node:
         log = _log_of(node)
         batch = bytearray(_batch(16 << 10))
         header = read_header(batch)
@@ -219,7 +235,7 @@ def _() -> Iterator[Call]:
 
 @step("log: append 1 KiB")
 def _() -> Iterator[Call]:
-    with _node() as node:
+    with _node(1) as node:
         log = _log_of(node)
         batch = bytearray(_batch(1024))
         header = read_header(batch)
@@ -228,7 +244,7 @@ def _() -> Iterator[Call]:
 
 @step("log: read 1 MiB of 16 KiB batches")
 def _() -> Iterator[Call]:
-    with _node() as node:
+    with _node(1) as node:
         log = _log_of(node)
         for _ in range(256):
             batch = bytearray(_batch(16 << 10))
@@ -270,7 +286,7 @@ def _() -> Iterator[Call]:
 
 @step("request: fetch 1 MiB")
 def _() -> Iterator[Call]:
-    with _node() as node:
+    with _node(1) as node:
         for _ in range(256):
             node.produce_records(_TOPIC, _batch(16 << 10))
         yield _dispatching(node, _fetch_frame(0, 1 << 20))
@@ -278,14 +294,29 @@ def _() -> Iterator[Call]:
 
 @step("request: fetch 16 KiB at the end")
 def _() -> Iterator[Call]:
-    with _node() as node:
-        for _ in range(256):
-            node.produce_records(_TOPIC, _batch(16 << 10))
-        end = _log_of(node).log_end_offset
-        yield _dispatching(node, _fetch_frame(end - 1, 16 << 10))
+    with _fetching_at_the_end() as call:
+        yield call
 
 
 @step("request: metadata of 12 partitions")
 def _() -> Iterator[Call]:
     with _node(12) as node:
+        yield _dispatching(node, request_frame("metadata", 9, topics=[{"name": _TOPIC}]))
+
+
+@step("request: produce one 1 KiB record, with ACLs")
+def _() -> Iterator[Call]:
+    with _producing(1024, **_BY_ACLS) as call:
+        yield call
+
+
+@step("request: fetch 16 KiB at the end, with ACLs")
+def _() -> Iterator[Call]:
+    with _fetching_at_the_end(**_BY_ACLS) as call:
+        yield call
+
+
+@step("request: metadata of 12 partitions, with ACLs")
+def _() -> Iterator[Call]:
+    with _node(12, **_BY_ACLS) as node:
         yield _dispatching(node, request_frame("metadata", 9, topics=[{"name": _TOPIC}]))

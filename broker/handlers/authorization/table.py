@@ -1,31 +1,27 @@
 """The one table of what each API demands of a client when there is an authorizer.
 
 The demands are those of KafkaApis of Kafka 3.9. An API without a row is not served, and a test fails: what is forgotten
-is closed. Produce, Fetch and Metadata encode their answers themselves, so their handlers ask `access_of`.
+is closed. Produce, Fetch and Metadata encode their answers themselves, so their handlers ask what the
+client may do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from highwater.broker.handlers.authorization import administration, groups, topics, transactions
-from highwater.broker.handlers.authorization.access import Access, Guard, Handle
+from highwater.broker.handlers.authorization.access import Guard
 from highwater.broker.handlers.authorization.administration import of_cluster, of_settings, whole, whole_with_message
-from highwater.broker.handlers.reply import Reply
 from highwater.broker.security.acl import Operation
 
-
-def _nothing(access: Access, request: Any, handle: Handle) -> Reply:
-    """Everybody may ask."""
-    return handle(request)
-
-
-_IN_THE_HANDLER: Final = _nothing
+_NOTHING: Final = None
+"""Everybody may ask."""
+_IN_THE_HANDLER: Final = None
 
 _CLUSTER_ACTION, _ALTER, _DESCRIBE = Operation.CLUSTER_ACTION, Operation.ALTER, Operation.DESCRIBE
 
-GUARDS: Final[Mapping[str, Guard]] = {
+GUARDS: Final[Mapping[str, Guard | None]] = {
     # Records and topics
     "produce": _IN_THE_HANDLER,
     "fetch": _IN_THE_HANDLER,
@@ -76,9 +72,9 @@ GUARDS: Final[Mapping[str, Guard]] = {
     "alter_user_scram_credentials": administration.altered_users,
     "describe_cluster": administration.describe_cluster,
     # Who is there, and who the client is
-    "api_versions": _nothing,
-    "sasl_handshake": _nothing,
-    "sasl_authenticate": _nothing,
+    "api_versions": _NOTHING,
+    "sasl_handshake": _NOTHING,
+    "sasl_authenticate": _NOTHING,
     # What brokers ask of each other
     "leader_and_isr": of_cluster(_CLUSTER_ACTION, administration.told_partitions),
     "stop_replica": of_cluster(_CLUSTER_ACTION, whole(partition_errors=[])),
