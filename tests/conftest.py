@@ -17,7 +17,9 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 # Whoever names one of these in a test or in a fixture starts a JVM with it.
-JVM_STARTERS = frozenset({"SparkLauncher", "running_cluster", "running_zookeeper", "standalone_spark"})
+JVM_STARTERS = frozenset(
+    {"SparkLauncher", "running_cluster", "running_zookeeper", "secure_zookeeper", "standalone_spark"}
+)
 # Every JVM reads this variable, and refuses to start with an option that it does not know.
 JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 REFUSAL = "-XX:+A_test_that_starts_a_JVM_has_to_be_marked_slow"

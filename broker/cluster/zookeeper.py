@@ -25,6 +25,7 @@ class ZooKeeperError(Enum):
     SESSION_EXPIRED = "the session is over"
     ROLLED_BACK = "another request of the transaction failed"
     REFUSED = "not authorised"
+    LOGIN_REQUIRED = "ZooKeeper wants a login (zookeeper.sasl.jaas.config)"
     MALFORMED = "ZooKeeper cannot understand it"
 
 

@@ -7,18 +7,21 @@ the order in which it came, in its one thread. Nothing of kazoo below `KazooClie
 from __future__ import annotations
 
 import logging
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from kazoo import exceptions
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization as wire
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from highwater.broker.client.secure_kazoo import Failure, SecureHandler, secure
+from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
+from highwater.broker.cluster.znode_acls import ZnodeAcl, znode_acl
 from highwater.broker.cluster.zookeeper import (
     Check,
     Children,
@@ -52,6 +55,9 @@ class Listener(Protocol):
     def connected(self, session_id: int, password: bytes, *, is_new: bool) -> None: ...
 
     def disconnected(self) -> None: ...
+
+    def connection_failed(self, failure: Failure) -> None:
+        """Another try follows, unless `closed` does."""
 
     def session_expired(self) -> None:
         """Another follows by itself."""
@@ -90,6 +96,7 @@ _ERRORS: Final = {
     exceptions.NoAuthError: ZooKeeperError.REFUSED,
     exceptions.AuthFailedError: ZooKeeperError.REFUSED,
     exceptions.NoChildrenForEphemeralsError: ZooKeeperError.REFUSED,
+    exceptions.SessionClosedRequireSaslError: ZooKeeperError.LOGIN_REQUIRED,
 }
 
 
@@ -135,7 +142,14 @@ def _watcher(event: Any) -> None:
     """Stands for every watch in kazoo's registers; `_Handler` knows what to do."""
 
 
-def _on_the_wire(request: Request | Check, chroot: str) -> Any:
+_ACLS: Final = {
+    ZnodeAcl.OPEN: OPEN_ACL_UNSAFE,
+    ZnodeAcl.READABLE: [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE],
+    ZnodeAcl.CLOSED: CREATOR_ALL_ACL,
+}
+
+
+def _on_the_wire(request: Request | Check, chroot: str, *, sets_acls: bool) -> Any:
     match request:
         case Get(path, watch):
             return wire.GetData(chroot + path, _watcher if watch else None)
@@ -145,7 +159,8 @@ def _on_the_wire(request: Request | Check, chroot: str) -> Any:
             return wire.GetChildren(_rooted(chroot, path), _watcher if watch else None)
         case Create(path, data, is_ephemeral, is_sequential):
             # Kafka's nodes without data have none at all.
-            return wire.Create2(chroot + path, data or None, OPEN_ACL_UNSAFE, is_ephemeral | is_sequential << 1)
+            acl = _ACLS[znode_acl(path) if sets_acls else ZnodeAcl.OPEN]
+            return wire.Create2(chroot + path, data or None, acl, is_ephemeral | is_sequential << 1)
         case Set(path, data, version):
             return wire.SetData(chroot + path, data, version)
         case Delete(path, version):
@@ -153,7 +168,7 @@ def _on_the_wire(request: Request | Check, chroot: str) -> Any:
         case Check(path, version):
             return wire.CheckVersion(chroot + path, version)
         case Transaction(requests):
-            return _Multi([_on_the_wire(part, chroot) for part in requests])
+            return _Multi([_on_the_wire(part, chroot, sets_acls=sets_acls) for part in requests])
 
 
 def _rooted(chroot: str, path: str) -> str:
@@ -215,11 +230,13 @@ class _SetWatches(NamedTuple):
         return True
 
 
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+class _Handler(SecureHandler):
     """Runs callbacks where they come up, in the thread of the connection, and so in its order."""
 
-    def __init__(self, connect_timeout_s: float, watch_fired: Callable[[WatchedEvent], None]) -> None:
-        super().__init__()
+    def __init__(
+        self, connect_timeout_s: float, watch_fired: Callable[[WatchedEvent], None], tls: ssl.SSLContext | None
+    ) -> None:
+        super().__init__(tls)
         self._connect_timeout_s = connect_timeout_s
         self._watch_fired = watch_fired
         self._last_event: WatchedEvent | None = None
@@ -257,6 +274,7 @@ class Client(KazooClient):  # type: ignore[misc]
         hosts: str,
         session_timeout_ms: int,
         listener: Listener,
+        security: ZooKeeperSecurity,
         last_session: tuple[int, bytes] | None = None,
     ) -> None:
         """`hosts` have no chroot. With the id and the password of a session it is taken up, if it is alive."""
@@ -268,7 +286,8 @@ class Client(KazooClient):  # type: ignore[misc]
         self._told_session_id: int | None = None
         self._missing: set[str] = set()
         """Where a watch waits for a node to be made."""
-        handler = _Handler(session_timeout_ms / 1000 / (hosts.count(",") + 1), self._fire)
+        self._sets_acls = security.sets_acls
+        handler = _Handler(session_timeout_ms / 1000 / (hosts.count(",") + 1), self._fire, security.tls)
         super().__init__(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -277,10 +296,11 @@ class Client(KazooClient):  # type: ignore[misc]
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0, sleep_func=handler.sleep_func),
             logger=_kazoo_logger,
         )
+        secure(self, security, listener.connection_failed)
 
     def ask(self, session_id: int, answer: Answer) -> None:
         """Have a request carried out in this session, or answered that it is over."""
-        request = _on_the_wire(answer.request, self.prefix)
+        request = _on_the_wire(answer.request, self.prefix, sets_acls=self._sets_acls)
         with self._lock:
             if self._session_id == session_id:
                 self._call(request, answer)

@@ -16,10 +16,12 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
+from highwater.broker.client.secure_kazoo import Failure
+from highwater.broker.client.zookeeper_security import ZooKeeperSecurity, ZooKeeperSecurityError, security_of
 from highwater.broker.cluster.zookeeper import (
     Create,
     Created,
@@ -54,6 +56,7 @@ class ZooKeeperSettings(NamedTuple):
     session_timeout_ms: int
     connection_timeout_ms: int
     max_in_flight: int
+    security: ZooKeeperSecurity = ZooKeeperSecurity()
 
     @staticmethod
     def of(config: BrokerConfig) -> ZooKeeperSettings:
@@ -70,6 +73,10 @@ class ZooKeeperSettings(NamedTuple):
             raise ConfigError(f"zookeeper.connect={connect}: {chroot} is no path of ZooKeeper's")
         session_timeout_ms = config.integer("zookeeper.session.timeout.ms")
         connection_timeout_ms = config.value("zookeeper.connection.timeout.ms")
+        try:
+            security = security_of(config.value)
+        except ZooKeeperSecurityError as error:
+            raise ConfigError(str(error)) from None
         return ZooKeeperSettings(
             hosts=hosts,
             chroot=chroot,
@@ -78,6 +85,7 @@ class ZooKeeperSettings(NamedTuple):
             if connection_timeout_ms is None
             else config.integer("zookeeper.connection.timeout.ms"),
             max_in_flight=min(config.integer("zookeeper.max.in.flight.requests"), _MOST_IN_FLIGHT),
+            security=security,
         )
 
 
@@ -150,6 +158,10 @@ class KazooZooKeeper:
         self._waiting: deque[tuple[_Call, int]] = deque()
         self._in_flight: dict[Answer, tuple[_Call, int]] = {}
         self._client: Client | None = None
+        self._has_begun = False
+        """There was a session."""
+        self._failures: dict[str, Failure] = {}
+        """The last one of each server, until one is connected."""
         self.counters = ZooKeeperCounters()
 
     @property
@@ -161,16 +173,20 @@ class KazooZooKeeper:
         settings = self._settings
         try:
             async with asyncio.timeout(settings.connection_timeout_ms / 1000):
-                self._client = Client(settings.hosts, settings.session_timeout_ms, self)
+                self._client = Client(settings.hosts, settings.session_timeout_ms, self, settings.security)
                 self._client.start_async()
                 await self._first_session
                 await self._make_chroot()
         except TimeoutError:
             await self.stop()
+            reasons = "".join(f"; {failure.server}: {failure.reason}" for failure in self._failures.values())
             raise MetadataError(
                 f"zookeeper.connect={settings.hosts}: no session within {settings.connection_timeout_ms} ms "
-                "(zookeeper.connection.timeout.ms); is ZooKeeper running there?"
+                f"(zookeeper.connection.timeout.ms); is ZooKeeper running there?{reasons}"
             ) from None
+        except MetadataError:
+            await self.stop()
+            raise
 
     def attach(self, session: Session) -> None:
         """Tell it of the session that there is, if any, and of all that comes."""
@@ -247,6 +263,9 @@ class KazooZooKeeper:
     def disconnected(self) -> None:
         self._post(self._disconnected)
 
+    def connection_failed(self, failure: Failure) -> None:
+        self._post(self._connection_failed, failure)
+
     def session_expired(self) -> None:
         self._post(self._session_expired)
 
@@ -289,6 +308,8 @@ class KazooZooKeeper:
 
     def _connected(self, session_id: int, password: bytes, is_new: bool) -> None:
         self._is_connected = self.counters.is_connected = True
+        self._has_begun = True
+        self._failures.clear()
         if not is_new:
             _logger.info("connected to ZooKeeper again, in the same session")
             if self._session is not None:
@@ -308,6 +329,24 @@ class KazooZooKeeper:
         if self._session is not None:
             self._session.connection_changed(False)
 
+    def _connection_failed(self, failure: Failure) -> None:
+        is_news = self._failures.get(failure.server) != failure
+        self._failures[failure.server] = failure
+        if self._has_begun:
+            if is_news:
+                _logger.warning("no connection to ZooKeeper at %s: %s", failure.server, failure.reason)
+        elif len(self._failures) == self._settings.hosts.count(",") + 1:
+            # Servers that are not there yet, or have no leader yet, are waited for.
+            lasting = [each for each in self._failures.values() if each.is_lasting]
+            if len(lasting) == len(self._failures):
+                self._give_up(lasting)
+
+    def _give_up(self, failures: Iterable[Failure], otherwise: str = "") -> None:
+        """The start fails."""
+        if not self._first_session.done():
+            reasons = "; ".join(f"{each.server}: {each.reason}" for each in failures) or otherwise
+            self._first_session.set_exception(MetadataError(f"zookeeper.connect: {reasons}"))
+
     def _session_expired(self) -> None:
         _logger.warning("the session 0x%x with ZooKeeper has expired", self._session_id)
         self.counters.expirations += 1
@@ -318,6 +357,9 @@ class KazooZooKeeper:
             self._session.watch_fired(path, event)
 
     def _closed(self, reason: str) -> None:
+        if not self._has_begun:
+            self._give_up(self._failures.values(), reason)
+            return
         self._end_session()
         self._fail(reason)
 
@@ -337,7 +379,9 @@ class KazooZooKeeper:
     def _end_session_of_others(self, session: tuple[int, bytes]) -> None:
         """So that its ephemeral nodes are gone. It blocks."""
         found = _FirstWord()
-        client = Client(self._settings.hosts, self._settings.session_timeout_ms, found, session)
+        client = Client(
+            self._settings.hosts, self._settings.session_timeout_ms, found, self._settings.security, session
+        )
         client.start_async()
         # It is that session, or that was over and this is a new one: neither is wanted.
         if not found.is_said.wait(self._settings.connection_timeout_ms / 1000):
@@ -391,6 +435,8 @@ class _FirstWord:
     def answered(self, answer: Answer, result: Any) -> None: ...
 
     def disconnected(self) -> None: ...
+
+    def connection_failed(self, failure: Failure) -> None: ...
 
     def session_expired(self) -> None: ...
 

@@ -2,7 +2,8 @@
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
 defaults are our own: loopback instead of every interface, as nobody need say who it is unless told so; socket buffers
-left to the kernel's tuning; no log directory that is nobody's choice. One property is our own: metrics.listener.
+left to the kernel's tuning; no log directory that is nobody's choice. Our own are metrics.listener, and
+zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-51
 _NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
 _NO_NEW_KEYS: Final = "a key store is read at the start only"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
-_NO_TLS_TO_ZOOKEEPER: Final = "ZooKeeper is reached without TLS and without a login; remove it"
+_NO_REVOCATION: Final = "revoked certificates are not asked for; remove it"
 _ONE_ZOOKEEPER: Final = "ACLs are in the ZooKeeper of the cluster; remove it"
 _KRAFTS: Final = "it is of KRaft, which this broker does not speak"
 _NO_KRAFT: Final = "this broker does not speak KRaft; remove it"
@@ -141,6 +142,19 @@ BROKER_PROPERTIES: Final = {
         _in_a_cluster("zookeeper.session.timeout.ms", INT, 18_000),
         _in_a_cluster("zookeeper.connection.timeout.ms", INT, None),
         _in_a_cluster("zookeeper.max.in.flight.requests", INT, 10, 1),
+        _in_a_cluster("zookeeper.set.acl", BOOLEAN, False),
+        _in_a_cluster("zookeeper.sasl.jaas.config", PASSWORD, None),
+        _in_a_cluster("zookeeper.sasl.jaas.config.file", STRING, None),
+        _in_a_cluster("zookeeper.ssl.client.enable", BOOLEAN, False),
+        _in_a_cluster("zookeeper.clientCnxnSocket", STRING, None),
+        *(
+            _in_a_cluster(f"zookeeper.ssl.{store}.{name}", kind, None)
+            for store in ("keystore", "truststore")
+            for name, kind in (("location", STRING), ("password", PASSWORD), ("type", STRING))
+        ),
+        _in_a_cluster("zookeeper.ssl.protocol", STRING, "TLSv1.2", None, None, "TLSv1.2", "TLSv1.3"),
+        _in_a_cluster("zookeeper.ssl.enabled.protocols", LIST, None, None, None, "TLSv1.2", "TLSv1.3"),
+        _in_a_cluster("zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS"),
         _in_a_cluster("broker.id.generation.enable", BOOLEAN, True),
         _in_a_cluster("reserved.broker.max.id", INT, 1000, 0),
         _in_a_cluster("inter.broker.listener.name", STRING, None),
@@ -311,9 +325,9 @@ BROKER_PROPERTIES: Final = {
         *(
             _refused(name, kind, default, why)
             for name, kind, default, why in (
-                ("zookeeper.set.acl", BOOLEAN, False, _NO_TLS_TO_ZOOKEEPER),
-                ("zookeeper.ssl.client.enable", BOOLEAN, False, _NO_TLS_TO_ZOOKEEPER),
-                ("zookeeper.clientCnxnSocket", STRING, None, _NO_TLS_TO_ZOOKEEPER),
+                ("zookeeper.ssl.cipher.suites", LIST, None, "OpenSSL's own choice is used; remove it"),
+                ("zookeeper.ssl.crl.enable", BOOLEAN, False, _NO_REVOCATION),
+                ("zookeeper.ssl.ocsp.enable", BOOLEAN, False, _NO_REVOCATION),
                 ("zookeeper.metadata.migration.enable", BOOLEAN, False, _NO_KRAFT),
                 ("process.roles", LIST, "", _NO_KRAFT),
                 ("controller.listener.names", STRING, None, _NO_KRAFT),
@@ -352,7 +366,6 @@ FAMILIES: Final = {
     "password.encoder.": _no_effect("password.encoder.*", STRING, None, "passwords are not set while a broker runs"),
     "delegation.token.": _refused("delegation.token.*", STRING, None, "there are no delegation tokens; remove it"),
     "remote.log.": _refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),
-    "zookeeper.ssl.": _no_effect("zookeeper.ssl.*", STRING, None, "ZooKeeper is reached without TLS"),
     "controller.": _no_effect("controller.*", STRING, None, "changes of topics have no quota"),
     "metadata.": _no_effect("metadata.*", STRING, None, _KRAFTS),
     "group.consumer.": _no_effect("group.consumer.*", STRING, None, _NO_NEW_GROUPS),

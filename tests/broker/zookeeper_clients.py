@@ -96,10 +96,17 @@ class SimulatedClient:
 
 
 class RealClient:
-    def __init__(self, connect: str, chroot: str = "", session_timeout_ms: int = SESSION_TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        connect: str,
+        chroot: str = "",
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+        settings: ZooKeeperSettings | None = None,
+    ) -> None:
+        """With `settings` nothing else counts."""
         self.told = Told()
         self.failures: list[str] = []
-        self.settings = ZooKeeperSettings(connect, chroot, session_timeout_ms, 20_000, 10)
+        self.settings = settings or ZooKeeperSettings(connect, chroot, session_timeout_ms, 20_000, 10)
         self.loop = uvloop.new_event_loop()
         self.zookeeper = KazooZooKeeper(self.loop, self.settings, self.failures.append)
         self.loop.run_until_complete(self.zookeeper.start())

@@ -26,7 +26,7 @@ from highwater.broker.settings.config_table import (
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9.1-properties.tsv"
 # Where a default is our own; the reasons stand in broker/settings/config_table.py.
 OWN_DEFAULTS = {"listeners", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "log.dir"}
-OWN_PROPERTIES = {"metrics.listener"}
+OWN_PROPERTIES = {"metrics.listener", "zookeeper.sasl.jaas.config", "zookeeper.sasl.jaas.config.file"}
 # Kafka's, read by its authorizer and not by KafkaConfig.
 AUTHORIZERS_PROPERTIES = {
     "super.users",
@@ -93,7 +93,7 @@ def test_unknown_properties_are_told_with_the_nearest_name() -> None:
         ("num.partitions", "2147483648", "out of the range of a int"),
         ("auto.create.topics.enable", "yes", "neither true nor false"),
         ("log.message.timestamp.type", "Now", "is not one of CreateTime, LogAppendTime"),
-        ("zookeeper.ssl.client.enable", "true", "not supported"),
+        ("zookeeper.ssl.crl.enable", "true", "not supported"),
         ("ssl.cipher.suites", "A", "not supported"),
         ("ssl.keystore.locatoin", "/k", "did you mean ssl.keystore.location"),
         ("listener.name.x.num.partitions", "3", "not a property"),

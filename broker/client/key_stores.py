@@ -1,0 +1,161 @@
+"""Keys and trusted certificates from Kafka's `ssl.` properties, into an OpenSSL context.
+
+Key and trust stores are PEM or PKCS12, in files or, PEM only, in the properties themselves (KIP-651). What a file is is
+seen from its content, as the default of ssl.keystore.type is JKS; Java's own format cannot be read.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+_JAVA_MAGIC: Final = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+class KeyStoreError(Exception):
+    """A property or its file cannot be used; the text begins with the property."""
+
+
+class KeyStores:
+    """The `ssl.` properties of one listener, or of a client."""
+
+    def __init__(self, value_of: Callable[[str], Any], prefix: str = "") -> None:
+        """`value_of` takes names without the prefix, which messages have."""
+        self._value_of = value_of
+        self._prefix = prefix
+
+    def text(self, name: str) -> str | None:
+        value = self._value_of(name)
+        return None if value is None else str(value)
+
+    def texts(self, name: str) -> list[str]:
+        value = self._value_of(name)
+        return value if isinstance(value, list) else [str(value)]
+
+    def password(self, name: str) -> bytes | None:
+        text = self.text(name)
+        return None if text is None else text.encode()
+
+    def error(self, name: str, reason: str) -> KeyStoreError:
+        return KeyStoreError(f"{self._prefix}{name}: {reason}")
+
+    def read(self, name: str) -> bytes:
+        """The file that a property names."""
+        path = Path(self.text(name) or "")
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise self.error(name, f"cannot read {path}: {error.strerror}") from None
+        if data.startswith(_JAVA_MAGIC):
+            raise self.error(
+                name,
+                f"{path} is a Java key store of the old format; convert it: "
+                f"keytool -importkeystore -srckeystore {path} -destkeystore {path.stem}.p12 -deststoretype pkcs12",
+            )
+        return data
+
+
+def choose_versions(context: ssl.SSLContext, stores: KeyStores, name: str = "ssl.enabled.protocols") -> None:
+    """Raises KeyStoreError."""
+    try:
+        versions = [_VERSIONS[version] for version in stores.texts(name)]
+    except KeyError:
+        versions = []
+    if not versions:
+        raise stores.error(name, "name TLSv1.2, TLSv1.3 or both")
+    context.minimum_version = min(versions)
+    context.maximum_version = max(versions)
+
+
+def load_key(context: ssl.SSLContext, stores: KeyStores) -> None:
+    """Raises KeyStoreError."""
+    chain, key = stores.text("ssl.keystore.certificate.chain"), stores.text("ssl.keystore.key")
+    password = stores.password("ssl.key.password")
+    if chain and key:
+        name, pem = "ssl.keystore.key", f"{chain}\n{key}".encode()
+    elif stores.text("ssl.keystore.location"):
+        name = "ssl.keystore.location"
+        pem = stores.read(name)
+        if not _is_pem(pem):
+            pem = _pem_of(pem, stores)
+            password = None
+    else:
+        raise stores.error("ssl.keystore.location", "a listener with TLS needs a key; name a PEM or PKCS12 file")
+    try:
+        with _as_file(pem) as path:
+            # Without a password OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(path, password=password or (lambda: b""))
+    except ssl.SSLError as error:
+        raise stores.error(name, f"no usable certificate and private key: {error.reason or error}") from None
+    except ValueError as error:
+        raise stores.error(name, f"no usable certificate and private key: {error}") from None
+
+
+def load_trusted(context: ssl.SSLContext, stores: KeyStores, purpose: ssl.Purpose) -> None:
+    """Raises KeyStoreError."""
+    certificates = stores.text("ssl.truststore.certificates")
+    if certificates:
+        name, pem = "ssl.truststore.certificates", certificates
+    elif stores.text("ssl.truststore.location"):
+        name = "ssl.truststore.location"
+        data = stores.read(name)
+        pem = data.decode("ascii", "replace") if _is_pem(data) else _trusted_of(data, stores)
+    else:
+        context.load_default_certs(purpose)
+        return
+    try:
+        context.load_verify_locations(cadata=pem)
+    except (ssl.SSLError, ValueError) as error:
+        raise stores.error(name, f"no usable certificates: {error}") from None
+
+
+def _is_pem(data: bytes) -> bool:
+    return b"-----BEGIN " in data
+
+
+def _open_pkcs12(data: bytes, stores: KeyStores, store: str) -> Any:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12  # only those with such files pay
+
+    try:
+        return load_pkcs12(data, stores.password(store + ".password"))
+    except ValueError as error:
+        raise stores.error(
+            store + ".location", f"neither PEM nor PKCS12 of this password ({store}.password): {error}"
+        ) from None
+
+
+def _pem_of(data: bytes, stores: KeyStores) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    opened = _open_pkcs12(data, stores, "ssl.keystore")
+    if opened.key is None or opened.cert is None:
+        raise stores.error("ssl.keystore.location", "it holds no private key with its certificate")
+    certificates = [opened.cert.certificate, *(extra.certificate for extra in opened.additional_certs)]
+    parts = [opened.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())]
+    return b"".join(parts + [certificate.public_bytes(Encoding.PEM) for certificate in certificates])
+
+
+def _trusted_of(data: bytes, stores: KeyStores) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    opened = _open_pkcs12(data, stores, "ssl.truststore")
+    held = [*opened.additional_certs, *([] if opened.cert is None else [opened.cert])]
+    if not held:
+        raise stores.error("ssl.truststore.location", "it holds no certificates")
+    return "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in held)
+
+
+@contextmanager
+def _as_file(data: bytes) -> Iterator[str]:
+    """OpenSSL reads keys from files only: one that is in memory and has no name."""
+    descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
