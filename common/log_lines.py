@@ -1,4 +1,4 @@
-"""Log lines that no name can forge: line breaks and marks of direction in it are escaped."""
+"""Lines for logs and terminals that no name can forge: what breaks, turns or rewrites a line is escaped."""
 
 from __future__ import annotations
 
@@ -9,10 +9,17 @@ from typing import Final
 # C0, DEL and C1, Unicode's line and paragraph separators, and what turns the direction of text.
 _BREAKING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+_LEFT_BY_JSON: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
 
 def one_line(text: str) -> str:
     r"""The text with an escape, such as `\n`, for each character that could break or turn a line."""
     return _BREAKING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def escaped_json(text: str) -> str:
+    r"""JSON whose strings are the same, with `\u009b` for each character that its encoder leaves and terminals obey."""
+    return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class OneLineFormatter(logging.Formatter):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from highwater.common.log_lines import one_line
 from highwater.monitor.config import MonitorConfig, read_config, with_options
 from highwater.monitor.errors import MonitorError, SettingsError
 
@@ -239,7 +240,7 @@ def list_users(bootstrap: Bootstrap = None, config: ConfigFile = None, data: Dat
         found = users.users()
         for each in found:
             notes = ["disabled"] * each.is_disabled + [f"by {each.issuer}"] * bool(each.issuer)
-            typer.echo("\t".join([each.name, each.role.title, *notes]))
+            typer.echo("\t".join(map(one_line, [each.name, each.role.title, *notes])))
         if not found:
             typer.echo("There are no users: `highwater monitor serve` prints a link for the first login.", err=True)
 

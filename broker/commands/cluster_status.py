@@ -37,6 +37,7 @@ from highwater.broker.commands.terminal import (
     table_console,
     time_text,
 )
+from highwater.common.log_lines import one_line
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text
 
@@ -406,12 +407,14 @@ def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
     with Live(console=console, auto_refresh=False) as live:
         for now, found in _looks(look, interval_s):
             if isinstance(found, CommandError):
-                blocks: list[RenderableType] = [Text(str(found), style="bold red")]
+                blocks: list[RenderableType] = [Text(one_line(str(found)), style="bold red")]
             else:
                 answer, *rest = _blocks(found, _topics_that_fit(found, console.height))
                 blocks = [Text(str(answer), style="bold green" if found.health.is_healthy else "bold red"), *rest]
             blocks += ["", Text(f"{now}, every {interval_s:g} s; Ctrl-C ends", style="dim")]
-            live.update(Group(*(Text(block) if isinstance(block, str) else block for block in blocks)), refresh=True)
+            live.update(
+                Group(*(Text(one_line(block)) if isinstance(block, str) else block for block in blocks)), refresh=True
+            )
 
 
 def _topics_that_fit(found: ClusterStatus, height: int) -> int:

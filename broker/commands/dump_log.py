@@ -125,8 +125,11 @@ _BATCH_HEADING: Final = "  position  offsets                records    bytes  co
 def _print_text(path: Path, row: Row) -> None:
     fields = row.fields
     if row.kind == "file":
-        text = str(path) + (f"\n{_BATCH_HEADING}" if path.suffix == ".log" else "")
-    elif row.kind == "problem":
+        say(str(path))
+        if path.suffix == ".log":
+            say(_BATCH_HEADING)
+        return
+    if row.kind == "problem":
         text = f"  DAMAGE in {path.name}: {fields['message']}"
     elif row.kind == "note":
         text = f"  note: {fields['message']}"

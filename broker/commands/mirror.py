@@ -34,6 +34,7 @@ from highwater.broker.commands.terminal import (
     print_json_line,
     print_table,
     reporting,
+    say_aside,
 )
 from highwater.broker.topics.topic_names import topic_name_problem
 
@@ -227,7 +228,7 @@ class _Run:
     # Reporting
 
     def _say(self, text: str) -> None:
-        typer.echo(text, err=True)
+        say_aside(text)
 
     def _tell(self, copier: Copier) -> None:
         now_ns = time.monotonic_ns()

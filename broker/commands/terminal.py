@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from highwater.common.log_lines import escaped_json, one_line
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -44,7 +46,7 @@ def reporting() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except CommandError as error:
-        typer.echo(f"error: {error}", err=True)
+        typer.echo(one_line(f"error: {error}"), err=True)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
         # The reader closed the output. Python flushes standard output once more at exit, which must not fail.
@@ -54,8 +56,13 @@ def reporting() -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Print one line; `reporting` flushes."""
-    sys.stdout.write(text + "\n")
+    """Print one line, in which no name can command the terminal; `reporting` flushes."""
+    sys.stdout.write(one_line(text) + "\n")
+
+
+def say_aside(text: str) -> None:
+    """Print one line on standard error."""
+    typer.echo(one_line(text), err=True)
 
 
 def say_all(lines: Iterable[str]) -> None:
@@ -64,11 +71,11 @@ def say_all(lines: Iterable[str]) -> None:
 
 
 def print_json(document: Any) -> None:
-    say(json.dumps(document, indent=2, ensure_ascii=False))
+    sys.stdout.write(escaped_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n")
 
 
 def print_json_line(document: Any) -> None:
-    say(json.dumps(document, ensure_ascii=False, separators=(",", ":")))
+    sys.stdout.write(escaped_json(json.dumps(document, ensure_ascii=False, separators=(",", ":"))) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
@@ -77,7 +84,7 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
 
     console = table_console()
     if title:
-        console.print(Text(title, style="bold"))
+        console.print(Text(one_line(title), style="bold"))
     console.print(table(columns, rows))
 
 
@@ -95,7 +102,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
         is_whole = is_number or (slot == 0 and longest <= _LONGEST_WHOLE_NAME)
         made.add_column(name, justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
     for row in rows:
-        made.add_row(*("-" if cell is None else Text(str(cell)) for cell in row))
+        made.add_row(*("-" if cell is None else Text(one_line(str(cell))) for cell in row))
     return made
 
 

@@ -13,6 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from highwater.common.log_lines import one_line
+
 _INTERVAL_S: Final = 10.0
 """Between two lines of a flow where there is no terminal."""
 
@@ -52,7 +54,7 @@ class Display:
             self._error.print(Text(line, style="dim"))
 
     def step(self, text: str) -> None:
-        self._error.print(Text(text, style="dim"))
+        self._error.print(Text(one_line(text), style="dim"))
 
     def table(self, title: str, columns: list[str], rows: list[tuple[object, ...]]) -> None:
         """Print rows of a batch; also called by threads of Spark's queries."""
@@ -60,16 +62,16 @@ class Display:
         for column in columns:
             table.add_column(Text(column), overflow="fold")
         for row in rows:
-            table.add_row(*(Text(cell_text(value)) for value in row))
+            table.add_row(*(Text(one_line(cell_text(value))) for value in row))
         # A live display moves out of the way of what is printed on its own console alone.
         console = self._error if self._live is not None and self._out.is_terminal else self._out
         console.print(table)
 
     def say(self, text: str) -> None:
-        self._out.print(Text(text))
+        self._out.print(Text(one_line(text)))
 
     def error(self, text: str) -> None:
-        self._error.print(Text(f"error: {text}"))
+        self._error.print(Text(one_line(f"error: {text}")))
 
 
 def cell_text(value: Any) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 
 import pytest
 
-from highwater.common.log_lines import OneLineFormatter, one_line
+from highwater.common.log_lines import OneLineFormatter, escaped_json, one_line
 
 
 def formatted(message: str, *arguments: object, **more: object) -> str:
@@ -35,3 +36,11 @@ def test_a_traceback_keeps_its_lines() -> None:
     except ValueError as error:
         text = formatted("failed", exc_info=(type(error), error, error.__traceback__))
     assert text.startswith("INFO: failed\nTraceback")
+
+
+@pytest.mark.parametrize("name", ["a\x9b2J", "\x7f\u2028", "\u202eabc\u2066", "Größe \\u009b"])
+def test_json_that_is_escaped_means_the_same(name: str) -> None:
+    text = escaped_json(json.dumps({name: [name]}, ensure_ascii=False))
+    assert json.loads(text) == {name: [name]}
+    assert not any(character in text for character in "\x7f\x9b\u2028\u202e\u2066")
+    assert ("Größe" in text) == ("Größe" in name)

@@ -215,3 +215,25 @@ def test_a_partition_without_a_known_end_is_left_out_of_the_total_too() -> None:
     assert lag == (4, 1, 1)
     assert lag.left_out == "1 partition that has no committed offset and 1 partition that has no known end"
     assert total_lag(rows[:1]).left_out == ""
+
+
+def test_a_name_commands_no_terminal(broker: RunningBroker) -> None:
+    """Clients choose the names of groups and members, with every character that there is."""
+    hostile = "a\x1b[2J\x9b1A\r\nfake \u202egroup"
+    make_topic(broker, "named", 1)
+    make_group(broker, hostile, "named", 1)
+    shown = r"a\x1b[2J\x9b1A\r\nfake \u202egroup"
+    assert shown in groups(broker, "--list").output.split("\n")
+    for told in (
+        groups(broker, "--list", "--state"),
+        groups(broker, "--describe", "--group", hostile),
+        groups(broker, "--describe", "--group", hostile, "--state"),
+    ):
+        assert shown in told.output
+        assert not set("\x1b\x9b\r\u202e") & set(told.output)
+    as_json = groups(broker, "--list", "--json")
+    assert hostile in [each["group"] for each in as_json.json]
+    assert not set("\x1b\x9b\r\u202e") & set(as_json.output)
+    refused = groups(broker, "--describe", "--group", "none\x1b[2J")
+    assert "there is no group none\\x1b[2J" in refused.errors
+    assert "\x1b" not in refused.errors

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from highwater.pipeline.run.display import cell_text
+from highwater.pipeline.run.display import Display, cell_text
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,12 @@ from highwater.pipeline.run.display import cell_text
 )
 def test_a_value_is_shown_plainly(value: object, text: str) -> None:
     assert cell_text(value) == text
+
+
+def test_a_value_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    display = Display()
+    display.table("out, batch 0", ["value"], [(b"a\x1b[2J\rb",), ("\u202ecba",)])
+    display.error("no topic a\x1b[2J")
+    out, err = capsys.readouterr()
+    assert r"a\x1b[2J\rb" in out
+    assert not set("\x1b\r\u202e") & set(out + err)
