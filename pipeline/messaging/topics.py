@@ -23,6 +23,8 @@ from highwater.pipeline.messaging.policy import Backoff
 
 _TIMEOUT_S: Final = 30.0
 _LOOK_AGAIN_S: Final = 1.0
+_NEW_TOPIC_S: Final = 3.0
+"""Brokers of Kafka 4 hear of a new topic a moment after the client that created it."""
 _ROOM_FOR_HEADERS_BYTES: Final = 16 << 10
 FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """A record waits until it is moved, and a dead letter until somebody drops it."""
@@ -67,6 +69,13 @@ class Topics:
         if count is None:
             raise SettingsError(f"there is no topic {topic}: create it first")
         return count
+
+    def await_topic(self, topic: str) -> int:
+        """As `need`, of a topic that may have been created a moment ago."""
+        deadline_s = time.monotonic() + _NEW_TOPIC_S
+        while self.partitions(topic) is None and time.monotonic() < deadline_s:
+            time.sleep(_LOOK_AGAIN_S / 4)
+        return self.need(topic)
 
     def ensure(self, topic: str, partitions: int, config: Mapping[str, str], *, like: str | None = None) -> None:
         """Make the topic if it does not exist, with as many replicas as the topic `like` and room for more headers."""
@@ -151,7 +160,7 @@ def ensure_delay_topics(topics: Topics, levels_ms: Iterable[int], partitions: in
 
 def ensure_group_topics(topics: Topics, names: GroupTopics, backoff: Backoff, *, by_key: bool) -> int:
     """Make what a group needs beside its topic, with equally many partitions, and return how many these are."""
-    count = topics.need(names.topic)
+    count = topics.await_topic(names.topic)
     topics.ensure(names.retry, count, FOR_EVER, like=names.topic)
     topics.grow(names.retry, count)
     topics.ensure(names.dead, count, FOR_EVER, like=names.topic)
