@@ -1,4 +1,4 @@
-"""Lines for logs and terminals that no name can forge: what breaks, turns or rewrites a line is escaped."""
+"""Text for logs and terminals: what breaks, turns or rewrites a line is escaped."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_topics_are_made_counted_and_removed(system: System) -> None:
     producer = Producer({"bootstrap.servers": system.bootstrap_servers})
     for number in range(100):
         producer.produce("t", b"value", partition=number % 3)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     assert client.count_records("t", 3) == 100
     client.delete_topic("t")
 
@@ -138,7 +138,7 @@ def left_behind(tmp_path: Path) -> list[str]:
 
 def left_running(tmp_path: Path) -> list[list[str]]:
     """Processes that still know this test's directory, once they had time to end."""
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while True:
         found = [
             process.info["cmdline"]

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final
 
 PRODUCE: Final = 0
-DEADLINE_S: Final = 20.0
+DEADLINE_S: Final = 60.0
 
 Hook = Callable[[int], bool]
 

@@ -18,8 +18,8 @@ READY: Final = re.compile(
     r"ready: listening on (?P<address>\S+) "
     r"\(cluster (?P<cluster_id>\S+), (?P<partitions>\d+) partitions, (?P<duration_ms>\d+) ms\)"
 )
-START_DEADLINE_S: Final = 30.0
-STOP_DEADLINE_S: Final = 30.0
+START_DEADLINE_S: Final = 60.0
+STOP_DEADLINE_S: Final = 60.0
 COMMAND: Final = (sys.executable, "-m", "highwater", "broker", "start")
 
 

@@ -14,7 +14,7 @@ from highwater.broker.cli import app
 from tests.broker.running import COMMAND, RunningBroker, running_broker
 from tests.broker.test_stopping import create_topic
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 def start_and_fail(*arguments: str) -> str:

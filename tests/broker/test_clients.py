@@ -30,7 +30,7 @@ kafka_admin: Any = import_module("confluent_kafka.admin")
 
 pytestmark = pytest.mark.clients
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 

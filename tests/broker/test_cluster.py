@@ -58,12 +58,12 @@ def zookeeper(cluster: RunningCluster) -> Iterator[KazooClient]:
 def create(admin: AdminClient, name: str, partitions: int = 3) -> None:
     config = {"min.insync.replicas": "2"}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=3, config=config)
-    admin.create_topics([topic])[name].result(30)
+    admin.create_topics([topic])[name].result(60)
 
 
 def in_sync(admin: AdminClient, topic: str) -> dict[int, tuple[int, set[int]]]:
     """The leader and the in-sync replicas of each partition."""
-    partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = admin.list_topics(topic, timeout=60).topics[topic].partitions
     return {index: (partition.leader, set(partition.isrs)) for index, partition in partitions.items()}
 
 
@@ -95,7 +95,7 @@ def read_all(bootstrap: str, topic: str, count: int) -> list[bytes]:
     consumer = Consumer(
         {"log_level": 0, "bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
     )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
     consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
     read: list[bytes] = []
 
@@ -142,7 +142,7 @@ def test_settings_reach_every_broker(cluster: RunningCluster, admin: AdminClient
     create(admin, "set", 1)
     entry = ConfigEntry("segment.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, "set", incremental_configs=[entry])
-    admin.incremental_alter_configs([resource])[resource].result(30)
+    admin.incremental_alter_configs([resource])[resource].result(60)
     data, _ = zookeeper.get("/config/topics/set")
     assert json.loads(data)["config"] == {"min.insync.replicas": "2", "segment.bytes": "100000"}
     told = "topic set has the settings {'min.insync.replicas': '2', 'segment.bytes': '100000'} now"
@@ -182,7 +182,7 @@ def test_a_broker_that_is_not_registered_refuses_connections(
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", port), 5).close()
             zookeeper.delete("/brokers/ids/4")
-            found = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=30)
+            found = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=60)
             assert found.brokers.keys() == {1, 2, 3, 4}
         finally:
             broker.terminate()
@@ -248,7 +248,7 @@ def sum_of_pages(cluster: RunningCluster) -> dict[str, float]:
     found: dict[str, float] = {}
     for broker_id in cluster.brokers:
         url = re.findall(r"metrics at (\S+)", cluster.log_text(broker_id))[-1]
-        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - it is the broker's own
+        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - it is the broker's own
             for family in text_string_to_metric_families(answer.read().decode()):
                 for sample in family.samples:
                     if not sample.labels:

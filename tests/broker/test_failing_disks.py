@@ -16,7 +16,7 @@ from tests.broker.test_stopping import create_topic, read_all
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 PROPERTIES = ("log.flush.interval.messages=1",)
 FAILING_SYNCS = """
 import errno, os

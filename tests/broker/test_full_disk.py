@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 # Root mounts by itself; others do within a user namespace of their own.
 AS_ROOT = os.geteuid() == 0
 NEW_NAMESPACES = ("unshare", "--mount", "--propagation", "private", *(() if AS_ROOT else ("--map-root-user",)))

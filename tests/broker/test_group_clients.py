@@ -23,7 +23,7 @@ kafka_admin: Any = import_module("confluent_kafka.admin")
 
 pytestmark = pytest.mark.clients
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 PARTITIONS = 6
 RECORDS = 600
 STRATEGIES = ("range", "roundrobin", "cooperative-sticky")

@@ -19,7 +19,7 @@ from tests.broker.running import RunningBroker, running_broker, start_broker
 pytestmark = pytest.mark.clients
 
 kafka_admin: Any = import_module("confluent_kafka.admin")
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 PARTITIONS = 3
 
 

@@ -16,7 +16,7 @@ from highwater.broker.server.zookeeper import KazooZooKeeper, ZooKeeperSettings
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble
 
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 60.0
 SESSION_TIMEOUT_MS: Final = 2000
 
 

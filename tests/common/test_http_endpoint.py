@@ -31,7 +31,7 @@ def served(tls: ssl.SSLContext | None = None) -> Iterator[int]:
         thread = threading.Thread(target=loop.run_forever)
         thread.start()
         try:
-            asyncio.run_coroutine_threadsafe(endpoint.start([listening], tls), loop).result(30)
+            asyncio.run_coroutine_threadsafe(endpoint.start([listening], tls), loop).result(60)
             yield listening.getsockname()[1]
         finally:
             loop.call_soon_threadsafe(endpoint.close)
@@ -41,7 +41,7 @@ def served(tls: ssl.SSLContext | None = None) -> Iterator[int]:
 
 
 def exchange(port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as plain:
         client = plain if tls is None else tls.wrap_socket(plain, server_hostname="127.0.0.1")
         with client:
             client.sendall(request)

@@ -137,7 +137,7 @@ def listening(talk: Talk, tls: ssl.SSLContext | None = None) -> Iterator[int]:
             yield server.getsockname()[1]
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(60)
 
 
 def says(answer: bytes) -> Talk:

@@ -47,7 +47,7 @@ class Browser:
         self._opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
 
     def get(self, path: str) -> str:
-        return str(self._opener.open(self.base + path, timeout=20).read().decode())
+        return str(self._opener.open(self.base + path, timeout=60).read().decode())
 
     def json(self, path: str) -> Any:
         return json.loads(self.get(path))
@@ -59,7 +59,7 @@ class Browser:
         assert token, page
         data = urllib.parse.urlencode({"form_token": token[1], **fields}).encode()
         request = urllib.request.Request(self.base + to, data, {"Origin": self.base})  # noqa: S310
-        with self._opener.open(request, timeout=20) as answer:
+        with self._opener.open(request, timeout=60) as answer:
             return str(answer.geturl())
 
 
@@ -93,12 +93,12 @@ def address_in(text: str) -> str:
 
 def fill(broker: RunningBroker) -> None:
     admin = AdminClient({"bootstrap.servers": broker.address})
-    for future in admin.create_topics([NewTopic(TOPIC, 3, 1)], operation_timeout=20).values():
-        future.result(20)
+    for future in admin.create_topics([NewTopic(TOPIC, 3, 1)], operation_timeout=60).values():
+        future.result(60)
     producer = Producer({"bootstrap.servers": broker.address})
     for number in range(RECORDS):
         producer.produce(TOPIC, b"x" * 100, partition=number % 3)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     with_group = Consumer({"bootstrap.servers": broker.address, "group.id": GROUP})
     with_group.commit(offsets=[TopicPartition(TOPIC, *each) for each in COMMITTED.items()], asynchronous=False)
     with_group.close()
@@ -149,7 +149,7 @@ def test_one_command_shows_a_real_cluster_from_the_first_login_on(tmp_path: Path
             assert row[4] == str(sum(lags.values()))
 
             process.send_signal(signal.SIGTERM)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         check_history(tmp_path / "data" / "history.db")
         # Again: the user is there, so that no link is offered, and the history goes on.
         with serving(tmp_path / "again.log", *options) as (process, text):
@@ -162,7 +162,7 @@ def test_one_command_shows_a_real_cluster_from_the_first_login_on(tmp_path: Path
             wait_until(lambda: "does not answer" in browser.get("/") or "cannot be reached" in browser.get("/"), "it")
             assert GROUP in browser.get("/groups")
             process.send_signal(signal.SIGINT)
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
     for name in ("first.log", "again.log"):
         assert "Traceback" not in (tmp_path / name).read_text()
     done = run("monitor", "export", "--parquet", tmp_path / "out", "--data", tmp_path / "data")
@@ -173,10 +173,10 @@ def test_one_command_shows_a_real_cluster_from_the_first_login_on(tmp_path: Path
 def check_metrics(base: str, text: str, lags: dict[int, int]) -> None:
     (own,) = re.findall(r"^metrics: (\S+)$", text, re.MULTILINE)
     with pytest.raises(urllib.error.HTTPError, match="401"):
-        urllib.request.urlopen(f"{base}/metrics", timeout=20)  # noqa: S310
+        urllib.request.urlopen(f"{base}/metrics", timeout=60)  # noqa: S310
     for url in (f"{base}/metrics", own):
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {TOKEN}"})  # noqa: S310
-        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
             families = {each.name: each for each in text_string_to_metric_families(answer.read().decode())}
         lag = {int(each.labels["partition"]): each.value for each in families["kafka_consumergroup_lag"].samples}
         assert lag == lags
@@ -267,7 +267,7 @@ def test_with_a_user_and_tls_it_listens_on_every_address(tmp_path: Path) -> None
         (port,) = re.findall(r"https://0\.0\.0\.0:(\d+)/", text)
         base = f"https://127.0.0.1:{port}"
         context = ssl.create_default_context(cafile=str(chain))
-        with urllib.request.urlopen(f"{base}/login", timeout=20, context=context) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{base}/login", timeout=60, context=context) as answer:  # noqa: S310
             assert "__Host-" in answer.headers["set-cookie"]
             assert "Secure" in answer.headers["set-cookie"]
     swapped = ("--listen", "0", "--tls-certificate", key, "--tls-key", chain)

@@ -36,7 +36,7 @@ def test_a_killed_broker_comes_back_at_its_address(tmp_path: Path) -> None:
         broker.start()
         assert broker.address == address
         host, _, port = address.rpartition(":")
-        socket.create_connection((host, int(port)), timeout=10).close()
+        socket.create_connection((host, int(port)), timeout=60).close()
     finally:
         broker.stop()
     assert brokers_below(tmp_path) == []

@@ -182,7 +182,7 @@ def test_a_cluster_is_judged_by_what_a_client_of_others_sees(tmp_path: Path) -> 
         assert highwater_round_trip.brokers_are_there(admin, wanted) == f"brokers 4 at {address}:{port}"
         found = highwater_round_trip.records_come_back(admin, wanted)
         assert found == "20 records through 1 partitions with acks=all and back"
-        assert [name for name in admin.list_topics(timeout=10).topics if name.startswith("highwater-verify-")] == []
+        assert [name for name in admin.list_topics(timeout=60).topics if name.startswith("highwater-verify-")] == []
         brokers = [*wanted["brokers"], {"broker_id": 5, "address": "b", "port": 1}]
         with pytest.raises(highwater_round_trip.DifferenceError, match=r"wanted brokers 4 at .*, 5 at b:1, found 4 at"):
             highwater_round_trip.brokers_are_there(admin, {**wanted, "brokers": brokers, "timeout_seconds": 1})

@@ -32,7 +32,7 @@ class MockBroker:
 
     def new_topic(self) -> str:
         topic = f"load-{next(_numbers)}"
-        Producer({"bootstrap.servers": self.address, "log_level": 0}).list_topics(topic, timeout=10)
+        Producer({"bootstrap.servers": self.address, "log_level": 0}).list_topics(topic, timeout=60)
         return topic
 
 
@@ -57,7 +57,7 @@ def _serve(delay_ms: int) -> None:
             "log_level": 0,
         }
     )
-    (broker,) = cluster.list_topics(timeout=10).brokers.values()
+    (broker,) = cluster.list_topics(timeout=60).brokers.values()
     sys.stdout.write(f"{broker.host}:{broker.port}\n")
     sys.stdout.flush()
     sys.stdin.read()

@@ -13,7 +13,7 @@ from highwater.spark_loadgen.channel import DriverChannel, TaskChannel, clock_na
 from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.windows import SECOND_NS
 
-DEADLINE_S = 10
+DEADLINE_S = 60
 
 
 @pytest.fixture

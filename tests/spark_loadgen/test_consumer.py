@@ -27,7 +27,7 @@ def read_back(make_plan: PlanMaker, bodies: list[bytes]) -> ConsumerReport:
     stamps = encode_stamps(0, MAGIC, 0, np.zeros(len(bodies), dtype=np.int64))
     for stamp, body in zip(stamps, bodies, strict=True):
         producer.produce(plan.topics[0], stamp + body, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
         channel = TaskChannel(driver.address, driver.token, 0, Phases(plan.warmup_max_s, plan.measure_s))
         channel.producers_finished.set()

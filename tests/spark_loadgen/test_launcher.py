@@ -116,15 +116,15 @@ def test_an_interrupt_while_java_starts_leaves_no_java() -> None:
             assert process.stdout is not None
             process.stdout.readline()
             java: list[psutil.Process] = []
-            deadline_s = time.monotonic() + 30
+            deadline_s = time.monotonic() + 60
             while not java and time.monotonic() < deadline_s:
                 java = [child for child in psutil.Process(process.pid).children() if _is_spark(child)]
             assert java, "Spark started no process"
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) != 0
+            assert process.wait(60) != 0
         finally:
             process.kill()
-    assert not psutil.wait_procs(java, timeout=10)[1]
+    assert not psutil.wait_procs(java, timeout=60)[1]
 
 
 def _is_spark(process: psutil.Process) -> bool:

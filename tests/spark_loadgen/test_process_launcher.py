@@ -16,7 +16,7 @@ import pytest
 from highwater.spark_loadgen import LoadFailed, LoadSetupError, ProcessLauncher, Progress
 from tests.spark_loadgen.conftest import PlanMaker
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 @pytest.fixture(scope="module")

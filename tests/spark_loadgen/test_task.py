@@ -154,7 +154,7 @@ def test_without_their_driver_tasks_end_by_their_deadlines(make_plan: PlanMaker)
                 for task_number, order in coordinator.receive(number, message, time.monotonic_ns()):
                     assert task_number is not None
                     channel.send(task_number, order)
-    assert running.finished.wait(30)
+    assert running.finished.wait(60)
     producer, consumer = running.result()
     assert producer.report is not None
     assert consumer.report is not None

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from highwater.bench.calibrate.keeping_broker import KeptPartition, keeping_broker
 
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 def read(address: str, wanted: dict[int, int], **properties: object) -> dict[int, list[tuple[int, bytes]]]:

@@ -61,7 +61,7 @@ def test_a_proof_that_is_killed_leaves_a_way_back(proof: subprocess.Popen[bytes]
     children = psutil.Process(proof.pid).children(recursive=True)
     os.kill(proof.pid, signal.SIGKILL)
     proof.wait()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == [], "broker and load processes end with their run"
 
     # Unless another run began on this host just now, which takes it back as well.

@@ -30,7 +30,7 @@ def _take_and_die(directory: Path) -> None:
 def test_a_holder_that_was_killed_holds_nothing(tmp_path: Path) -> None:
     process = multiprocessing.get_context("fork").Process(target=_take_and_die, args=(tmp_path,))
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode == -signal.SIGKILL
     assert not is_abandoned(tmp_path), "it may be about to be locked"
     long_ago_s = time.time() - 60

@@ -64,7 +64,7 @@ def test_a_run_that_was_killed(run: subprocess.Popen[bytes], tmp_path: Path) -> 
     assert children
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
-    _, alive = psutil.wait_procs(children, timeout=30)
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert alive == [], "broker and load processes end with their run"
     first = tmp_path / "out" / "trials" / RunResult(tmp_path / "out").manifest.trials[0].trial_id
     before = {path: path.stat().st_mtime_ns for path in first.rglob("*")}

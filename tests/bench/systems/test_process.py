@@ -47,7 +47,7 @@ def start(
 
 
 def gone(pid: int) -> bool:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while psutil.pid_exists(pid) and time.monotonic() < deadline_s:
         try:
             if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
@@ -59,7 +59,7 @@ def gone(pid: int) -> bool:
 
 
 def problem_of(system: StartedSystem) -> str:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while system.problem() is None and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return system.problem() or "none"

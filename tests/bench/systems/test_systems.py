@@ -50,7 +50,7 @@ def serves(system: System, copies: int = 1) -> None:
 
 
 def all_gone(process_ids: list[int]) -> bool:
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     while any(map(psutil.pid_exists, process_ids)) and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return not any(map(psutil.pid_exists, process_ids))

@@ -200,7 +200,7 @@ def test_spark_sums_up_what_one_process_does(control: RunningBroker) -> None:
     for seed in range(3):
         for number, message in enumerate(imagined_load(seed, trial_note(trial=f"run/{seed}")).encoded()):
             producer.produce(TOPIC, message, key=str(number))
-    producer.flush(30)
+    producer.flush(60)
     final = ("bench", "telemetry", "final", "--control", control.address, "--engine")
     by_spark, by_one_process = (ended(highwater(*final, engine)) for engine in ("spark", "local"))
     assert (by_spark[0], by_one_process[0]) == (0, 0), by_spark
@@ -223,7 +223,7 @@ def publishing(control: str) -> Iterator[None]:
                 producer.produce(TOPIC, message, key=str(number))
                 over.wait(0.05)
             seed += 1
-        producer.flush(30)
+        producer.flush(60)
 
     thread = threading.Thread(target=publish)
     thread.start()

@@ -37,7 +37,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 def topics_at(address: str) -> set[str]:
-    return set(AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).topics)
+    return set(AdminClient({"bootstrap.servers": address}).list_topics(timeout=60).topics)
 
 
 def test_the_file_of_a_workload_can_name_the_control_broker(tmp_path: Path, broker: RunningBroker) -> None:

@@ -98,7 +98,7 @@ def test_leader_and_controller_go_and_each_record_is_there_once(tmp_path: Path) 
 
 def is_stopped(process_id: int) -> bool:
     """SIGSTOP takes effect when each of the process's threads next gets to run."""
-    process, deadline_s = psutil.Process(process_id), time.monotonic() + 30
+    process, deadline_s = psutil.Process(process_id), time.monotonic() + 60
     while process.status() != psutil.STATUS_STOPPED and time.monotonic() < deadline_s:
         time.sleep(0.01)
     return process.status() == psutil.STATUS_STOPPED

@@ -160,7 +160,7 @@ def test_a_broker_that_owes_an_answer_is_asked_on_a_new_connection() -> None:
 
     def answer(api: str, request: Any) -> Any:
         if broker.asked.count("metadata") == 1:
-            goes_on.wait(30)
+            goes_on.wait(60)
         return cluster_of([broker.port], {})
 
     with fake_broker(answer) as broker:

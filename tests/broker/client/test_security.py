@@ -28,7 +28,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         found.set_password(ScramMechanism.SCRAM_SHA_256, "bob", PASSWORD.encode())
         found.set_password(ScramMechanism.SCRAM_SHA_512, "bob", PASSWORD.encode())
         admin = AdminClient(found.conf("PLAINTEXT"))
-        admin.create_topics([NewTopic("t", 2)])["t"].result(30)
+        admin.create_topics([NewTopic("t", 2)])["t"].result(60)
         yield found
 
 

@@ -52,5 +52,6 @@ def test_one_that_ended_is_seen_to_have_and_why(tmp_path: Path) -> None:
 
 def test_a_long_wait_is_told_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("highwater.broker.commands.detached._QUIET_S", 0.01)
-    assert not wait_until(lambda: False, 0.2, "pigs fly")
+    answers = iter([False, False, False, True])
+    assert wait_until(lambda: next(answers), 60, "pigs fly")
     assert "waiting until pigs fly" in capsys.readouterr().err

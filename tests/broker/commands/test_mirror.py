@@ -181,7 +181,7 @@ def test_kills_lose_and_double_nothing(clusters: Clusters) -> None:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             while round_number == 0 and process.poll() is None and time.monotonic() < deadline:
-                names = AdminClient({"bootstrap.servers": clusters.target.address}).list_topics(timeout=10).topics
+                names = AdminClient({"bootstrap.servers": clusters.target.address}).list_topics(timeout=60).topics
                 if "killed" in names and end_of(clusters.target, "killed") > 0:
                     break
             assert process.poll() is None
@@ -199,7 +199,7 @@ def test_sigterm_commits_and_ends(clusters: Clusters) -> None:
     try:
         deadline = time.monotonic() + DEADLINE_S
         while "highwater-mirror-stopped" not in (
-            AdminClient({"bootstrap.servers": clusters.target.address}).list_topics(timeout=10).topics
+            AdminClient({"bootstrap.servers": clusters.target.address}).list_topics(timeout=60).topics
         ):
             assert time.monotonic() < deadline
         while end_of(clusters.target, "stopped") < 100:
@@ -253,7 +253,7 @@ def test_of_two_mirrors_of_a_name_the_older_gives_way(clusters: Clusters) -> Non
     first = start_mirror(clusters, "--topic", "twice", "--name", "twice")
     try:
         deadline = time.monotonic() + DEADLINE_S
-        while "twice" not in AdminClient({"bootstrap.servers": clusters.target.address}).list_topics(timeout=10).topics:
+        while "twice" not in AdminClient({"bootstrap.servers": clusters.target.address}).list_topics(timeout=60).topics:
             assert time.monotonic() < deadline
         while end_of(clusters.target, "twice") < 10:
             assert time.monotonic() < deadline

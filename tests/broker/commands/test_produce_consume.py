@@ -116,7 +116,7 @@ def test_a_reader_who_has_enough_ends_it_quietly(broker: RunningBroker) -> None:
             assert process.stderr is not None
             assert process.stdout.readline() == b"%0100d\n" % 0
             process.stdout.close()
-            assert process.wait(30) == 0
+            assert process.wait(60) == 0
             assert process.stderr.read() == b""
         finally:
             process.kill()
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_it_quietly(broker: RunningBroker) -> None:
             assert process.stderr is not None
             assert process.stdout.readline() == b"one\n"
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(60) == 130
             assert process.stderr.read() == b""
         finally:
             process.kill()

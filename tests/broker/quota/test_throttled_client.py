@@ -27,7 +27,7 @@ def test_librdkafka_is_told_its_throttle_time(tmp_path: Path) -> None:
         entity = [{"entity_type": "client-id", "entity_name": "slow"}]
         operations = [{"key": "producer_byte_rate", "value": 20_000.0, "remove": False}]
         frame = request_frame("alter_client_quotas", 1, entries=[{"entity": entity, "ops": operations}])
-        with socket.create_connection(("127.0.0.1", broker.port), timeout=30) as client:
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as client:
             client.sendall(struct.pack(">i", len(frame)) + frame)
             assert client.recv(4, socket.MSG_WAITALL)
         producer = Producer(
@@ -42,8 +42,8 @@ def test_librdkafka_is_told_its_throttle_time(tmp_path: Path) -> None:
         )
         for _ in range(50):
             producer.produce("t", b"x" * 1000)
-            producer.flush(30)
-        deadline = time.monotonic() + 30
+            producer.flush(60)
+        deadline = time.monotonic() + 60
         while not any(throttled) and time.monotonic() < deadline:
             producer.poll(0.1)
         assert delivered == [None] * 50

@@ -49,7 +49,7 @@ class Secured:
     def set_password(self, mechanism: ScramMechanism, user: str, password: bytes) -> None:
         admin = AdminClient(self.conf("PLAINTEXT"))
         change = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), password)
-        admin.alter_user_scram_credentials([change])[user].result(30)
+        admin.alter_user_scram_credentials([change])[user].result(60)
 
 
 @contextmanager

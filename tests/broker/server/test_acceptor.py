@@ -29,7 +29,7 @@ def is_served(client: socket.socket) -> bool:
 
 
 def connect(broker: RunningBroker) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", broker.port), timeout=30)
+    return socket.create_connection(("127.0.0.1", broker.port), timeout=60)
 
 
 def test_counting_by_host() -> None:

@@ -15,7 +15,7 @@ from highwater.broker.protocol.apis import APIS
 from tests.broker.handlers.harness import one_batch, request_frame
 from tests.broker.running import RunningBroker, running_broker
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture(scope="module")

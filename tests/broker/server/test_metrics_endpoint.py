@@ -32,7 +32,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def connect(url: str) -> socket.socket:
     port = urlsplit(url).port
     assert port is not None
-    return socket.create_connection(("127.0.0.1", port), timeout=30)
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
 
 
 def exchange(url: str, request: bytes) -> bytes:

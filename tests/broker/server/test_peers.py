@@ -25,7 +25,7 @@ from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 
-DEADLINE_S: Final = 30
+DEADLINE_S: Final = 60
 LONG_MS: Final = 30_000
 T = TypeVar("T")
 
@@ -310,7 +310,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
         admin = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             change = UserScramCredentialUpsertion("inside", ScramCredentialInfo(mechanism, 4096), b"pw")
-            admin.alter_user_scram_credentials([change])["inside"].result(30)
+            admin.alter_user_scram_credentials([change])["inside"].result(60)
         yield broker_settings, ports
     finally:
         running.kill()

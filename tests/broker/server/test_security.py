@@ -40,12 +40,12 @@ def round_trip(conf: dict[str, Any], topic: str) -> None:
     delivered: list[KafkaError | None] = []
     producer = Producer(conf | {"message.timeout.ms": 30_000})
     producer.produce(topic, VALUE, on_delivery=lambda error, _: delivered.append(error))
-    producer.flush(30)
+    producer.flush(60)
     assert delivered == [None]
     consumer = Consumer(conf | {"group.id": topic, "auto.offset.reset": "earliest"})
     try:
         consumer.subscribe([topic])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             message = consumer.poll(1)
             if message is not None and message.error() is None:
@@ -60,7 +60,7 @@ def refusal(conf: dict[str, Any]) -> str:
     """What a client is told that is not let in."""
     told: list[KafkaError] = []
     producer = Producer(conf | {"error_cb": told.append, "log_level": 0})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         producer.poll(0.1)
         for error in told:
@@ -76,7 +76,7 @@ def test_tls_with_certificates_of_both_sides(secured: Secured) -> None:
 def test_tls_without_the_certificate_that_is_required(secured: Secured) -> None:
     before = secured.broker.log_text().count("did not return a certificate")
     producer = Producer(secured.conf("SSL") | {"log_level": 0})
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while secured.broker.log_text().count("did not return a certificate") == before:
         producer.poll(0.1)
         assert time.monotonic() < deadline
@@ -109,7 +109,7 @@ def test_scram(secured: Secured, protocol: str, mechanism: str, number: ScramMec
     assert "invalid credentials" in refusal(conf | {"sasl.password": "first"})
     assert "second" not in (secured.broker.log_dir / "embedded-metadata.json").read_text()
     admin = AdminClient(secured.conf("PLAINTEXT"))
-    admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, number)])[user].result(30)
+    admin.alter_user_scram_credentials([UserScramCredentialDeletion(user, number)])[user].result(60)
     assert "invalid credentials" in refusal(conf | {"sasl.password": "second"})
 
 
@@ -131,13 +131,13 @@ def test_kafka_python_comes_in(secured: Secured) -> None:
 
 def test_nothing_is_answered_before_the_authentication(secured: Secured) -> None:
     metadata = struct.pack(">hhih", 3, 0, 7, -1) + struct.pack(">i", -1)
-    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=60) as client:
         client.sendall(struct.pack(">i", len(metadata)) + metadata)
         assert client.recv(1) == b""
 
 
 def test_who_is_nobody_yet_cannot_make_the_broker_hold_a_large_frame(secured: Secured) -> None:
-    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=60) as client:
         client.sendall(struct.pack(">i", 1_000_000))
         assert client.recv(1) == b""
 
@@ -146,7 +146,7 @@ def test_bare_tokens_after_the_first_version_of_the_handshake(secured: Secured) 
     def framed(data: bytes) -> bytes:
         return struct.pack(">i", len(data)) + data
 
-    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=30) as client:
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=60) as client:
         client.sendall(framed(struct.pack(">hhih", 17, 0, 1, -1) + struct.pack(">h", 5) + b"PLAIN"))
         (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
         answer = client.recv(size, socket.MSG_WAITALL)
@@ -159,7 +159,7 @@ def test_bare_tokens_after_the_first_version_of_the_handshake(secured: Secured) 
 
 
 def test_a_handshake_that_never_ends_holds_nobody_up(secured: Secured) -> None:
-    with socket.create_connection(("127.0.0.1", int(secured.ports["SSL"])), timeout=30):
+    with socket.create_connection(("127.0.0.1", int(secured.ports["SSL"])), timeout=60):
         round_trip(secured.with_certificate(), "beside")
 
 

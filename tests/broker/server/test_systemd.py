@@ -11,7 +11,7 @@ import pytest
 from highwater.broker.server import systemd
 from tests.broker.running import running_broker
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from highwater.broker.client.settings import ClientSettings
 from highwater.broker.commands.wire import Node
 from tests.broker.handlers.harness import one_batch
 
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 60.0
 PROPERTIES: Final = {
     "transaction.state.log.num.partitions": 3,
     "offsets.topic.num.partitions": 3,

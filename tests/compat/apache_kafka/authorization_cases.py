@@ -92,7 +92,7 @@ def _produced(cluster: RunningCluster, *topics: str) -> dict[str, str]:
         producer.produce(
             topic, b"value", on_delivery=lambda error, message: outcomes.update({str(message.topic()): _name_of(error)})
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     return outcomes
 
 

@@ -89,7 +89,7 @@ def verifiable_clients_across_kill_9(broker: RunningBroker) -> None:
             acknowledged.wait_for_more(500)
             writing.terminate()
             writing.wait(60)
-            acknowledged.thread.join(10)
+            acknowledged.thread.join(60)
             wait_until(lambda: set(acknowledged.values) <= set(consumed.values), "the group sees what is acknowledged")
             assert server.stop() == 0, server.log_text()[-2000:]
         finally:

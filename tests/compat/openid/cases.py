@@ -97,7 +97,7 @@ def serving(
         assert "Traceback" not in log.read_text("utf-8"), log.read_text("utf-8")
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 def _people_get_their_roles(start: Start, scope: str) -> None:

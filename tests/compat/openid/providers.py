@@ -92,7 +92,7 @@ def _running(command: Sequence[str], folder: Path, log: Path, port: int) -> Iter
 
 def _answers(issuer: str) -> bool:
     try:
-        with urllib.request.urlopen(f"{issuer}/.well-known/openid-configuration", timeout=5) as answer:  # noqa: S310
+        with urllib.request.urlopen(f"{issuer}/.well-known/openid-configuration", timeout=60) as answer:  # noqa: S310
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError):
         return False

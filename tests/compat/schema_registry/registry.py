@@ -50,7 +50,7 @@ class Registry:
         deadline_s = time.monotonic() + _START_DEADLINE_S
         while True:
             try:
-                with urllib.request.urlopen(f"{self.url}/subjects", timeout=5):  # noqa: S310 - http on loopback
+                with urllib.request.urlopen(f"{self.url}/subjects", timeout=60):  # noqa: S310 - http on loopback
                     return
             except (OSError, urllib.error.URLError):
                 assert self.process.poll() is None, f"the registry ended: {self._last_words()}"

@@ -66,7 +66,7 @@ def spark_reads_values_of_all_formats() -> None:
 
         producer = Producer({"bootstrap.servers": address})
         producer.produce("spark-avro", b"not from a serialiser")
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
         with pytest.raises(PythonException, match=f"spark-avro-0 at offset {_RECORDS}: value: no serialiser"):
             read("spark-avro", value__format="avro").collect()
         count = read("spark-avro", value__format="avro", value__onError="null").where("value is null").count()

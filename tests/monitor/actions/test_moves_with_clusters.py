@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from highwater.monitor.actions.plan import ActionError
 from tests.compat.apache_kafka.scripts import pasted
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
 from tests.monitor.actions.acting import DEADLINE_S, Acting
 from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
+from tests.topics import create_topics
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -26,10 +27,7 @@ _SETTING = re.compile(r"((?:leader|follower)\.replication\.throttled\.\w+)=(\S*)
 
 def fill(bootstrap: str) -> None:
     """Partitions of several fetches of a follower, on broker 1 alone: a throttle holds after the first one."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic("orders", PARTITIONS, replica_assignment=[[1]] * PARTITIONS)
-    for made in admin.create_topics([topic]).values():
-        made.result(DEADLINE_S)
+    create_topics(bootstrap, [NewTopic("orders", PARTITIONS, replica_assignment=[[1]] * PARTITIONS)])
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(1500):
         producer.produce("orders", bytes(10_000), partition=number % PARTITIONS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from highwater.monitor.actions.acting import ChangedMeanwhileError
 from highwater.monitor.actions.plan import ActionError
@@ -16,6 +16,7 @@ from tests.broker.running_cluster import running_cluster
 from tests.monitor.actions.acting import ANN, DEADLINE_S, Acting
 from tests.monitor.kafka_source.oracle import is_committed
 from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
+from tests.topics import create_topics
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -26,11 +27,8 @@ _LOOK_EARLY = {"log.initial.task.delay.ms": "0"}
 
 
 def fill(bootstrap: str, replication: int) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
     # The records are of 2023, so that a time in this test is a time of theirs.
-    topic = NewTopic("orders", PARTITIONS, replication, config={"retention.ms": "-1"})
-    for made in admin.create_topics([topic]).values():
-        made.result(DEADLINE_S)
+    create_topics(bootstrap, [NewTopic("orders", PARTITIONS, replication, config={"retention.ms": "-1"})])
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(RECORDS):
         producer.produce("orders", b"x", partition=number % PARTITIONS, timestamp=1_700_000_000_000 + 1000 * number)
@@ -165,9 +163,7 @@ def test_moves_and_elections_on_our_brokers(tmp_path: Path) -> None:
 @pytest.mark.timeout(900)
 def test_an_unclean_election_makes_the_one_lead_that_is_left(tmp_path: Path) -> None:
     with running_cluster(tmp_path, 2, properties=("zookeeper.session.timeout.ms=6000",)) as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-        for made in admin.create_topics([NewTopic("orders", 1, replica_assignment=[[2, 1]])]).values():
-            made.result(DEADLINE_S)
+        create_topics(cluster.bootstrap, [NewTopic("orders", 1, replica_assignment=[[2, 1]])])
         acting = Acting(cluster.bootstrap)
 
         def shown(leader: str, isr: str) -> bool:

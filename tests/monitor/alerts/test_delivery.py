@@ -43,7 +43,7 @@ def deliverer() -> Iterator[Deliver]:
 
 
 def settled(deliverer: Deliverer) -> TargetState:
-    wait_until(lambda: deliverer.states()[0].waiting == 0, "delivery", within_s=20)
+    wait_until(lambda: deliverer.states()[0].waiting == 0, "delivery", within_s=60)
     return deliverer.states()[0]
 
 

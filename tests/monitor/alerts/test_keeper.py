@@ -37,7 +37,7 @@ def test_an_alert_is_delivered_when_it_opens_and_when_it_closes(tmp_path: Path) 
             "1 partition has no leader: nobody can read or write there (topic orders)."
         ]
         tell(keeper, 10, 30, is_offline=False)
-        wait_until(lambda: len(server.requests) == 2, "two messages", within_s=20)
+        wait_until(lambda: len(server.requests) == 2, "two messages", within_s=60)
         deliverer.stop()
         first, second = (json.loads(body) for _, _, body in server.requests)
     assert first["text"].startswith("synthetic: error opened: 1 partition has no leader")

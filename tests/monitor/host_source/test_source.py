@@ -24,7 +24,7 @@ class Cluster:
 
 async def until(source: WithHosts, holds: Callable[[Snapshot], bool]) -> Snapshot:
     """The first of its snapshots that does."""
-    deadline_s = time.monotonic() + 30
+    deadline_s = time.monotonic() + 60
     number = 0
     while True:
         found = await source.snapshot(number)

@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from highwater.broker.client.settings import settings_of
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import GroupState, Snapshot
+from tests.topics import create_topics
 from tests.waiting import wait_until
 
 
@@ -38,12 +39,11 @@ def fill(bootstrap: str, replication: int) -> AdminClient:
         NewTopic("orders", 3, replication, config={"retention.ms": "3600000"}),
         NewTopic("empty", 2, replication),
     ]
-    for made in admin.create_topics(topics, request_timeout=30).values():
-        made.result(30)
+    create_topics(bootstrap, topics)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(60):
         producer.produce("orders", b"x", partition=number % 3)
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
     for name, offsets in (("idle", (4, 5, 6)), ("behind", (0, 20, -1))):
         wanted = [TopicPartition("orders", at, offset) for at, offset in enumerate(offsets) if offset >= 0]
         committer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
@@ -78,10 +78,10 @@ def check(found: Snapshot, admin: AdminClient) -> None:
         (OffsetSpec.earliest(), {part.key: part.log_start_offset for part in partitions}),  # type: ignore[no-untyped-call]
     ):
         asked = admin.list_offsets({TopicPartition(*key): specification for key in values}, request_timeout=30)
-        assert {(each.topic, each.partition): one.result(30).offset for each, one in asked.items()} == values
+        assert {(each.topic, each.partition): one.result(60).offset for each, one in asked.items()} == values
     for name in ("idle", "behind"):
         (one,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]).values()
-        committed = {(each.topic, each.partition): each.offset for each in one.result(30).topic_partitions}
+        committed = {(each.topic, each.partition): each.offset for each in one.result(60).topic_partitions}
         assert {key: commit.offset for key, commit in found.groups[name].commits.items()} == committed
         assert found.groups[name].state is GroupState.EMPTY
     resources = [ConfigResource(ResourceType.TOPIC, "orders")]
@@ -91,7 +91,7 @@ def check(found: Snapshot, admin: AdminClient) -> None:
         ours = found.brokers[int(resource.name)].config if ours is None else ours
         assert ours is not None
         assert {name: value.value for name, value in ours.items()} == {
-            name: entry.value for name, entry in one.result(30).items()
+            name: entry.value for name, entry in one.result(60).items()
         }
     retention = (found.topics["orders"].config or {})["retention.ms"]
     assert (retention.value, retention.source) == ("3600000", "DYNAMIC_TOPIC_CONFIG")

@@ -6,19 +6,17 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     NewTopic,
     ResourcePatternType,
     ResourceType,
@@ -38,6 +36,7 @@ from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
 from tests.monitor.kafka_source.oracle import is_committed
 from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
+from tests.topics import create_topics, done_by_some_client
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.clients]
@@ -120,9 +119,7 @@ def test_what_stays_open_is_what_kafkas_tool_says(system: str, tmp_path: Path) -
             base = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", bootstrap)
             return [line.split() for line in succeed(*base, *arguments, jars=jars).splitlines()[1:]]
 
-        admin = AdminClient({"bootstrap.servers": bootstrap})
-        for made in admin.create_topics([NewTopic("orders", 2, 1), NewTopic("hung", 1, 1)]).values():
-            made.result(DEADLINE_S)
+        create_topics(bootstrap, [NewTopic("orders", 2, 1), NewTopic("hung", 1, 1)])
         with killed_producer(bootstrap):
             hang(bootstrap)
             consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "audit"})
@@ -152,17 +149,6 @@ def test_what_stays_open_is_what_kafkas_tool_says(system: str, tmp_path: Path) -
             assert FindingKind.HANGING_TRANSACTION not in {each.kind for each in figures.findings}
 
 
-def is_done(bootstrap: str, ask: Callable[[AdminClient], Mapping[Any, Future[Any]]]) -> bool:
-    """Now and then a new client of librdkafka waits for the controller for ever; the next one finds it at once."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    try:
-        for done in ask(admin).values():
-            done.result(DEADLINE_S)
-    except KafkaException as error:
-        return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
-    return True
-
-
 @pytest.mark.compat
 @pytest.mark.timeout(900)
 def test_a_transaction_that_is_hidden_from_the_monitor_is_not_called_hanging(tmp_path: Path) -> None:
@@ -173,12 +159,7 @@ def test_a_transaction_that_is_hidden_from_the_monitor_is_not_called_hanging(tmp
     }
     with running_zookeeper(tmp_path) as zookeeper, running_kafka(tmp_path / "log", zookeeper, rules) as kafka:
         bootstrap = kafka.address
-        topics = [NewTopic("orders", 2, 1)]
-        wait_until(
-            lambda: is_done(bootstrap, lambda admin: admin.create_topics(topics, request_timeout=10)),
-            "the topic",
-            DEADLINE_S,
-        )
+        create_topics(bootstrap, [NewTopic("orders", 2, 1)])
         with killed_producer(bootstrap):
             others = AclBinding(
                 ResourceType.TRANSACTIONAL_ID,
@@ -189,11 +170,7 @@ def test_a_transaction_that_is_hidden_from_the_monitor_is_not_called_hanging(tmp
                 AclOperation.DESCRIBE,
                 AclPermissionType.ALLOW,
             )
-            wait_until(
-                lambda: is_done(bootstrap, lambda admin: admin.create_acls([others], request_timeout=10)),
-                "the ACL",
-                DEADLINE_S,
-            )
+            done_by_some_client(bootstrap, "the ACL", lambda admin: admin.create_acls([others], request_timeout=10))
             wait_until(lambda: not taken(bootstrap)[-1].transactions[0].transactional_id, "the rule", DEADLINE_S)
             snapshots = taken(bootstrap)
             assert [each.is_known for each in snapshots[-1].transactions] == [None]

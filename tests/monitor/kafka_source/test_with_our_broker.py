@@ -30,7 +30,7 @@ def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
         open_transaction.init_transactions(30)
         open_transaction.begin_transaction()
         open_transaction.produce("empty", b"x", partition=1)
-        open_transaction.flush(30)
+        open_transaction.flush(60)
         consumer = Consumer(properties | {"group.id": "busy", "client.id": "me", "auto.offset.reset": "earliest"})
         try:
             consumer.subscribe(["orders"])

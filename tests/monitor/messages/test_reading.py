@@ -33,7 +33,7 @@ def fill(address: str) -> Producer:
     """Batches of each codec, and transactions: one aborted, one committed, one open, whose producer is returned."""
     admin = AdminClient({"bootstrap.servers": address})
     for made in admin.create_topics([NewTopic("orders", 1, 1)]).values():
-        made.result(30)
+        made.result(60)
     for number, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd")):
         producer = Producer({"bootstrap.servers": address, "compression.type": codec, "linger.ms": 100})
         for each in range(20):
@@ -41,13 +41,13 @@ def fill(address: str) -> Producer:
             producer.produce(
                 "orders", f"{codec}-{each}" * 10, b"k%d" % each, 0, timestamp=at_ms, headers={"n": b"\xff"}
             )
-        assert producer.flush(30) == 0
+        assert producer.flush(60) == 0
     for name in ("aborted", "committed", "open"):
         producer = Producer({"bootstrap.servers": address, "transactional.id": name})
         producer.init_transactions(30)
         producer.begin_transaction()
         producer.produce("orders", name.encode(), partition=0)
-        producer.flush(30)
+        producer.flush(60)
         if name == "aborted":
             producer.abort_transaction(30)
         elif name == "committed":
@@ -115,7 +115,7 @@ def test_it_begins_where_somebody_says(broker: RunningBroker) -> None:
 def test_it_leaves_no_trace(broker: RunningBroker) -> None:
     read(broker, Start(BEGINNING))
     admin = AdminClient({"bootstrap.servers": broker.address})
-    assert admin.list_consumer_groups().result(30).valid == []
+    assert admin.list_consumer_groups().result(60).valid == []
 
 
 def test_what_cannot_be_read_is_told(broker: RunningBroker) -> None:

@@ -42,7 +42,7 @@ def answering(*pieces: bytes, hold: bool = False) -> Iterator[tuple[str, list[by
                 except OSError:
                     continue
                 if hold:
-                    ended.wait(30)
+                    ended.wait(60)
 
     with socket.create_server(("127.0.0.1", 0)) as accepting:
         thread = threading.Thread(target=serve, daemon=True)
@@ -52,7 +52,7 @@ def answering(*pieces: bytes, hold: bool = False) -> Iterator[tuple[str, list[by
         finally:
             ended.set()
             accepting.shutdown(socket.SHUT_RDWR)
-    thread.join(10)
+    thread.join(60)
 
 
 def head(status: str, *lines: str) -> bytes:

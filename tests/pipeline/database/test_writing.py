@@ -82,20 +82,20 @@ def test_two_drivers_with_one_checkpoint(database: Database) -> None:
         for piece in pieces(ten(1)):
             yield piece
             inside.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
 
     decisions: dict[str, Decision] = {}
     old, new = database.writer(), database.writer()
     first = threading.Thread(target=lambda: decisions.update(old=old.write(batch(1), COLUMNS, slowly())))
     second = threading.Thread(target=lambda: decisions.update(new=write(new, batch(1))))
     first.start()
-    assert inside.wait(30)
+    assert inside.wait(60)
     second.start()
     second.join(0.3)
     assert second.is_alive(), "the second driver did not wait for the first"
     go_on.set()
-    first.join(30)
-    second.join(30)
+    first.join(60)
+    second.join(60)
     assert decisions == {"old": Decision.WRITE, "new": Decision.SKIP}
     assert len(database.rows()) == 20
 
@@ -108,18 +108,18 @@ def test_two_drivers_in_their_first_batch(database: Database) -> None:
     def slowly() -> Iterator[pa.RecordBatch]:
         yield from pieces(ten(0))
         inside.set()
-        assert go_on.wait(30)
+        assert go_on.wait(60)
 
     decisions: list[Decision] = []
     first = threading.Thread(target=lambda: decisions.append(database.writer().write(batch(0), COLUMNS, slowly())))
     second = threading.Thread(target=lambda: decisions.append(write(database.writer(), batch(0))))
     first.start()
-    assert inside.wait(30)
+    assert inside.wait(60)
     second.start()
     second.join(0.3)
     go_on.set()
-    first.join(30)
-    second.join(30)
+    first.join(60)
+    second.join(60)
     assert sorted(each.value for each in decisions) == ["skip", "write"]
     assert len(database.rows()) == 10
 

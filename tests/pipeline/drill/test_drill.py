@@ -44,7 +44,7 @@ def test_a_users_query_on_a_users_broker_into_sqlite(tmp_path: Path) -> None:
         # What was done counts: nothing is left to run.
         again, output, _ = drill(tmp_path / "out", "--sink", "sqlite", "--rounds", "3", *cluster)
         assert (again, output.count("round ")) == (0, 0)
-        left = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=30).topics
+        left = AdminClient({"bootstrap.servers": broker.address}).list_topics(timeout=60).topics
     assert [name for name in left if name.startswith("hw-drill")] == []
 
 

@@ -46,7 +46,7 @@ def test_an_armed_point_stops_the_first_process_until_it_is_released(
         reach(POINT)
         assert process.poll() is None
         stops.release()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()

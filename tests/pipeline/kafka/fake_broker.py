@@ -48,7 +48,7 @@ class FakeBroker:
             except OSError:
                 continue
         for thread in self._threads:
-            thread.join(20)
+            thread.join(60)
 
     def _accept(self) -> None:
         while True:

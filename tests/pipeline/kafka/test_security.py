@@ -157,7 +157,7 @@ def test_logins(secured: Secured, protocol: str) -> None:
         (ScramMechanism.SCRAM_SHA_512, "SCRAM-SHA-512"),
     ):
         change = UserScramCredentialUpsertion("bob", ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-        admin.alter_user_scram_credentials([change])["bob"].result(30)
+        admin.alter_user_scram_credentials([change])["bob"].result(60)
         assert comes_in(secured.options(protocol, **login(of_client, "bob")))
         told = refusal(secured.options(protocol, **login(of_client, "bob", "wrong")))
         assert "refuses the login: SASL_AUTHENTICATION_FAILED (58)" in told

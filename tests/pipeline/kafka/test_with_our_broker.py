@@ -48,7 +48,7 @@ def client(broker: RunningBroker) -> Iterator[Client]:
 
 def create(broker: RunningBroker, topic: str, partitions: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": broker.address})
-    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(60)
 
 
 def produce(broker: RunningBroker, topic: str, count: int, **conf: Any) -> None:
@@ -56,7 +56,7 @@ def produce(broker: RunningBroker, topic: str, count: int, **conf: Any) -> None:
     producer = Librdkafka({"bootstrap.servers": broker.address, **conf})
     for n in range(count):
         producer.produce(topic, b"v%d" % n, b"k%d" % n, 0, timestamp=NOW_MS + n, headers=[("h", b"%d" % n)])
-    assert producer.flush(30) == 0
+    assert producer.flush(60) == 0
 
 
 def test_topics_partitions_and_offsets(broker: RunningBroker, client: Client) -> None:

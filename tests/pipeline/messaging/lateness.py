@@ -42,7 +42,7 @@ def produce(bootstrap: str, rate: int, seconds: int) -> None:
         due_ms = now_ms() + rng.randint(*_SPREAD_MS)
         producer.produce(**delay("late", b"x" * 100, b"%d" % number, due_ms=due_ms).arguments())
         producer.poll(0)
-    producer.flush(30)
+    producer.flush(60)
 
 
 def measure(bootstrap: str, rate: int, seconds: int) -> list[int]:

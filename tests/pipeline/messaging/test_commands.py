@@ -186,7 +186,7 @@ def test_the_mover_as_a_process(topics: Topics, tmp_path: Path) -> None:
         send(topics, delay("moved", b"1", b"k", after="200ms"))
         wait_until(lambda: len(topics.rows("moved", read_committed=True)) == 1, "the record")
         process.send_signal(signal.SIGTERM)
-        output, _ = process.communicate(timeout=30)
+        output, _ = process.communicate(timeout=60)
         assert process.returncode == 0
         assert "ready: moving what is due" in output
         assert "1 moved, 0 of these undeliverable." in output

@@ -15,10 +15,11 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import BrokerError
 from highwater.pipeline.kafka.settings import settings_of
+from tests.topics import create_topics
 
 Value = TypeVar("Value")
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HEADERS = [("same", b"1"), ("same", b""), ("none", None)]
 
@@ -33,8 +34,7 @@ class Topics:
 
     def create(self, name: str, partitions: int = 1, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        for made in self._admin.create_topics([NewTopic(name, partitions, 1, config=settings)]).values():
-            made.result(DEADLINE_S)
+        create_topics(self.address, [NewTopic(name, partitions, 1, config=settings)])
 
     def delete(self, name: str) -> None:
         for deleted in self._admin.delete_topics([name]).values():

@@ -19,7 +19,7 @@ from highwater.broker.protocol.apis import APIS
 from highwater.broker.protocol.primitives import Decoder
 from tests.broker.handlers.harness import decode_answer, request_frame, versions
 
-DEADLINE_S: Final = 30.0
+DEADLINE_S: Final = 60.0
 ANSWER_WITHIN_S: Final = 10.0
 PROPERTIES: Final = {
     "group.initial.rebalance.delay.ms": 0,
