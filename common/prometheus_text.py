@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
+_LINES_OF_A_PIECE: Final = 500
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 Labels = Mapping[str, object]
@@ -29,9 +30,36 @@ class Family:
     @property
     def text(self) -> str:
         """Empty without samples."""
-        if not self._samples:
-            return ""
-        return f"# HELP {self.name} {self.help}\n# TYPE {self.name} {self.kind}\n{''.join(self._samples)}"
+        return f"{_head(self)}{''.join(self._samples)}" if self._samples else ""
+
+    def pieces(self) -> Iterator[str]:
+        if text := self.text:
+            yield text
+
+
+@dataclass(frozen=True, slots=True)
+class LargeFamily:
+    """A family with too many samples to have them all in memory: they are made while the page is written."""
+
+    name: str
+    kind: str
+    help: str
+    samples: Iterable[tuple[float | None, Labels]]
+    """What is not known has no sample."""
+
+    def pieces(self) -> Iterator[str]:
+        """Its text in pieces of some ten kilobytes; none without samples."""
+        lines = [_head(self)]
+        is_empty = True
+        for value, labels in self.samples:
+            if value is not None:
+                lines.append(f"{self.name}{labels_text(labels)} {_number(value)}\n")
+                is_empty = False
+                if len(lines) >= _LINES_OF_A_PIECE:
+                    yield "".join(lines)
+                    lines.clear()
+        if lines and not is_empty:
+            yield "".join(lines)
 
 
 def page_of(families: Iterable[Family]) -> str:
@@ -44,6 +72,10 @@ def labels_text(labels: Labels) -> str:
     if not labels:
         return ""
     return "{" + ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in labels.items()) + "}"
+
+
+def _head(family: Family | LargeFamily) -> str:
+    return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
 
 
 def _number(value: float) -> str:

@@ -10,6 +10,12 @@ from typing import Final, Self
 _PAUSE_SHARE: Final = 0.001
 
 
+def let_go(parts: list[object]) -> None:
+    """Free the parts of a snapshot one by one. To free all of them at once would stop every page meanwhile."""
+    while parts:
+        parts.pop()
+
+
 class GarbageKeeper:
     """A context manager for the life of a monitor; `settle` is called at the end of each tick.
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, product
+from typing import Final, TypeVar
 
-from highwater.common.prometheus_text import COUNTER, GAUGE, Family
+from highwater.common.prometheus_text import COUNTER, GAUGE, Family, Labels, LargeFamily
 from highwater.monitor.figures.cluster import Figures
-from highwater.monitor.figures.rows import LagVerdict, Level, TransactionVerdict
+from highwater.monitor.figures.rows import (
+    Duration,
+    GroupFigures,
+    GroupPartitionFigures,
+    LagVerdict,
+    Level,
+    PartitionFigures,
+    TopicFigures,
+    TransactionVerdict,
+)
 from highwater.monitor.host_metrics import headroom_families, host_families
-from highwater.monitor.model import Snapshot
+from highwater.monitor.model import Partition, Snapshot
 from highwater.monitor.state import MonitorState
 
+_Row = TypeVar("_Row")
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -25,13 +36,12 @@ def metrics_page(
     has_partitions: whether each partition has series of its own.
     """
     for family in _families(view, state, now_ms, has_partitions):
-        if text := family.text:
-            yield text
+        yield from family.pieces()
 
 
 def _families(
     view: tuple[Snapshot, Figures] | None, state: MonitorState, now_ms: int, has_partitions: bool
-) -> Iterator[Family]:
+) -> Iterator[Family | LargeFamily]:
     if view is not None:
         snapshot, figures = view
         yield from _cluster(snapshot, figures)
@@ -53,122 +63,203 @@ def _cluster(snapshot: Snapshot, figures: Figures) -> Iterable[Family]:
     return brokers, info
 
 
-def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[Family]:
-    count = Family("kafka_topic_partitions", GAUGE, "Partitions of a topic.")
-    produced = Family("highwater_monitor_topic_offsets", GAUGE, "Sum of the end offsets of a topic.")
-    size = Family("highwater_monitor_topic_size_bytes", GAUGE, "Size of a topic with all replicas.")
-    spread = Family("highwater_monitor_topic_spread_ratio", GAUGE, "Share of the live brokers that hold a replica.")
-    skew = Family("highwater_monitor_topic_skew_ratio", GAUGE, "Share of its brokers with too many replicas.")
-    leader_skew = Family(
-        "highwater_monitor_topic_leader_skew_ratio", GAUGE, "Share of its brokers with too many leaders."
+def _topics(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[LargeFamily]:
+    values: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
+        ("kafka_topic_partitions", "Partitions of a topic.", lambda topic: topic.partitions),
+        ("highwater_monitor_topic_offsets", "Sum of the end offsets of a topic.", lambda topic: topic.produced_offsets),
+        (
+            "highwater_monitor_topic_size_bytes",
+            "Size of a topic with all replicas.",
+            lambda topic: topic.size_bytes,
+        ),
+        (
+            "highwater_monitor_topic_spread_ratio",
+            "Share of the live brokers that hold a replica.",
+            lambda topic: _ratio(topic.balance.spread_percent),
+        ),
+        (
+            "highwater_monitor_topic_skew_ratio",
+            "Share of its brokers with too many replicas.",
+            lambda topic: _ratio(topic.balance.skew_percent),
+        ),
+        (
+            "highwater_monitor_topic_leader_skew_ratio",
+            "Share of its brokers with too many leaders.",
+            lambda topic: _ratio(topic.balance.leader_skew_percent),
+        ),
     )
-    for name, topic in figures.topics.items():
-        count.add(topic.partitions, topic=name)
-        produced.add(topic.produced_offsets, topic=name)
-        size.add(topic.size_bytes, topic=name)
-        spread.add(_ratio(topic.balance.spread_percent), topic=name)
-        skew.add(_ratio(topic.balance.skew_percent), topic=name)
-        leader_skew.add(_ratio(topic.balance.leader_skew_percent), topic=name)
-    yield from (count, produced, size, spread, skew, leader_skew)
+    for name, help_text, value in values:
+        yield _large(name, help_text, figures.topics.values(), value, lambda topic: {"topic": topic.name})
     if has_partitions:
         yield from _partitions(snapshot)
         yield from _min_isr(figures)
 
 
-def _partitions(snapshot: Snapshot) -> Iterable[Family]:
-    start = "kafka_topic_partition_"
-    current = Family(f"{start}current_offset", GAUGE, "End offset of a partition.")
-    oldest = Family(f"{start}oldest_offset", GAUGE, "Log start offset of a partition.")
-    in_sync = Family(f"{start}in_sync_replica", GAUGE, "In-sync replicas of a partition.")
-    leader = Family(f"{start}leader", GAUGE, "Node id of the leader; -1 without one.")
-    preferred = Family(f"{start}leader_is_preferred", GAUGE, "1 if the first replica leads.")
-    replicas = Family(f"{start}replicas", GAUGE, "Replicas of a partition.")
-    under = Family(f"{start}under_replicated_partition", GAUGE, "1 if a replica is out of sync.")
-    for name, topic in snapshot.topics.items():
-        for each in topic.partitions:
-            labels = {"topic": name, "partition": each.partition}
-            current.add(each.end_offset, **labels)
-            oldest.add(each.log_start_offset, **labels)
-            in_sync.add(len(each.in_sync_replicas), **labels)
-            leader.add(each.leader, **labels)
-            preferred.add(int(each.replicas[:1] == (each.leader,)), **labels)
-            replicas.add(len(each.replicas), **labels)
-            under.add(int(len(each.in_sync_replicas) < len(each.replicas)), **labels)
-    return current, oldest, in_sync, leader, preferred, replicas, under
-
-
-def _min_isr(figures: Figures) -> Iterable[Family]:
-    """Brokers have these names too; Strimzi's dashboard shows them beside those of kafka_exporter."""
-    start = "kafka_cluster_partition_"
-    at_limit = Family(f"{start}atminisr", GAUGE, "1 if one lost replica more would make writes with acks=all fail.")
-    under = Family(f"{start}underminisr", GAUGE, "1 if writes with acks=all fail for lack of in-sync replicas.")
-    for rows in figures.partitions.values():
-        for row in rows:
-            if row.is_under_min_isr is not None:
-                labels = {"topic": row.topic, "partition": row.partition}
-                at_limit.add(int(bool(row.is_at_min_isr)), **labels)
-                under.add(int(row.is_under_min_isr), **labels)
-    return at_limit, under
-
-
-def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[Family]:
-    cluster = {"cluster_name": snapshot.cluster}
-    members = Family("kafka_consumergroup_members", GAUGE, "Members of a group.")
-    max_lag = Family("kafka_consumergroup_group_max_lag", GAUGE, "Largest lag of a partition of a group.")
-    max_s = Family("kafka_consumergroup_group_max_lag_seconds", GAUGE, "Largest lag of a group in seconds.")
-    total = Family("kafka_consumergroup_group_sum_lag", GAUGE, "Lag of a group in offsets.")
-    verdict = Family("highwater_monitor_group_verdict", GAUGE, "1 for what the monitor concludes of a group.")
-    no_commit = Family(
-        "highwater_monitor_group_partitions_without_commit", GAUGE, "Partitions of a group without a commit."
+def _partitions(snapshot: Snapshot) -> Iterator[LargeFamily]:
+    values: tuple[tuple[str, str, Callable[[Partition], float | None]], ...] = (
+        ("current_offset", "End offset of a partition.", lambda each: each.end_offset),
+        ("oldest_offset", "Log start offset of a partition.", lambda each: each.log_start_offset),
+        ("in_sync_replica", "In-sync replicas of a partition.", lambda each: len(each.in_sync_replicas)),
+        ("leader", "Node id of the leader; -1 without one.", lambda each: each.leader),
+        (
+            "leader_is_preferred",
+            "1 if the first replica leads.",
+            lambda each: int(each.replicas[:1] == (each.leader,)),
+        ),
+        ("replicas", "Replicas of a partition.", lambda each: len(each.replicas)),
+        (
+            "under_replicated_partition",
+            "1 if a replica is out of sync.",
+            lambda each: int(len(each.in_sync_replicas) < len(each.replicas)),
+        ),
     )
-    for name, group in figures.groups.items():
-        members.add(group.members, consumergroup=name)
-        lags = [each.lag for each in figures.group_partitions.get(name, ()) if each.lag is not None]
-        max_lag.add(max(lags, default=None), **cluster, group=name)
-        max_s.add(None if group.lag_time is None else group.lag_time.ms / 1000, **cluster, group=name)
-        total.add(group.lag, **cluster, group=name)
-        for each in LagVerdict:
-            verdict.add(int(each is group.verdict), group=name, verdict=each.value)
-        no_commit.add(group.no_commit, group=name)
-    yield from (members, max_lag, max_s, total, verdict, no_commit)
+    for name, help_text, value in values:
+        rows = chain.from_iterable(topic.partitions for topic in snapshot.topics.values())
+        yield _large(f"kafka_topic_partition_{name}", help_text, rows, value, _labels_of_partition)
+
+
+def _min_isr(figures: Figures) -> Iterator[LargeFamily]:
+    """Brokers have these names too; Strimzi's dashboard shows them beside those of kafka_exporter."""
+    values: tuple[tuple[str, str, Callable[[PartitionFigures], bool | None]], ...] = (
+        (
+            "atminisr",
+            "1 if one lost replica more would make writes with acks=all fail.",
+            lambda row: row.is_at_min_isr,
+        ),
+        (
+            "underminisr",
+            "1 if writes with acks=all fail for lack of in-sync replicas.",
+            lambda row: row.is_under_min_isr,
+        ),
+    )
+    for name, help_text, value in values:
+        rows = chain.from_iterable(figures.partitions.values())
+        yield _large(f"kafka_cluster_partition_{name}", help_text, rows, value, _labels_of_partition)
+
+
+def _groups(snapshot: Snapshot, figures: Figures, has_partitions: bool) -> Iterator[LargeFamily]:
+    groups = figures.groups.values()
+    cluster = {"cluster_name": snapshot.cluster}
+    start = "kafka_consumergroup_"
+    of_group: tuple[tuple[str, str, Callable[[GroupFigures], float | None]], ...] = (
+        (
+            "max_lag",
+            "Largest lag of a partition of a group.",
+            lambda group: max(_known_lags(figures.group_partitions.get(group.name, ())), default=None),
+        ),
+        ("max_lag_seconds", "Largest lag of a group in seconds.", lambda group: _seconds(group.lag_time)),
+        ("sum_lag", "Lag of a group in offsets.", lambda group: group.lag),
+    )
+    yield _large(
+        f"{start}members",
+        "Members of a group.",
+        groups,
+        lambda group: group.members,
+        lambda group: {"consumergroup": group.name},
+    )
+    for name, help_text, value in of_group:
+        yield _large(f"{start}group_{name}", help_text, groups, value, lambda group: {**cluster, "group": group.name})
+    yield _large(
+        "highwater_monitor_group_verdict",
+        "1 for what the monitor concludes of a group.",
+        product(groups, LagVerdict),
+        lambda pair: pair[0].verdict is pair[1],
+        lambda pair: {"group": pair[0].name, "verdict": pair[1].value},
+    )
+    yield _large(
+        "highwater_monitor_group_partitions_without_commit",
+        "Partitions of a group without a commit.",
+        groups,
+        lambda group: group.no_commit,
+        lambda group: {"group": group.name},
+    )
     yield from _group_topics(figures)
     if has_partitions:
         yield from _group_partitions(cluster, figures)
 
 
-def _group_topics(figures: Figures) -> Iterable[Family]:
-    start = "kafka_consumergroup_"
-    offsets = Family(f"{start}current_offset_sum", GAUGE, "Sum of the committed offsets of a group in a topic.")
-    lag = Family(f"{start}lag_sum", GAUGE, "Lag of a group in a topic, in offsets.")
-    for name, partitions in figures.group_partitions.items():
-        committed: dict[str, int] = defaultdict(int)
-        behind: dict[str, int] = defaultdict(int)
-        for each in partitions:
-            if each.committed_offset is not None:
-                committed[each.topic] += each.committed_offset
-            if each.lag is not None:
-                behind[each.topic] += each.lag
-        for topic, value in committed.items():
-            offsets.add(value, consumergroup=name, topic=topic)
-        for topic, value in behind.items():
-            lag.add(value, consumergroup=name, topic=topic)
-    return offsets, lag
+def _group_topics(figures: Figures) -> Iterator[LargeFamily]:
+    values: tuple[tuple[str, str, Callable[[GroupPartitionFigures], int | None]], ...] = (
+        (
+            "current_offset_sum",
+            "Sum of the committed offsets of a group in a topic.",
+            lambda row: row.committed_offset,
+        ),
+        ("lag_sum", "Lag of a group in a topic, in offsets.", lambda row: row.lag),
+    )
+    for name, help_text, value in values:
+        yield _large(
+            f"kafka_consumergroup_{name}",
+            help_text,
+            _sums(figures, value),
+            lambda each: each[2],
+            lambda each: {"consumergroup": each[0], "topic": each[1]},
+        )
 
 
-def _group_partitions(cluster: Mapping[str, str], figures: Figures) -> Iterable[Family]:
+def _sums(figures: Figures, value: Callable[[GroupPartitionFigures], int | None]) -> Iterator[tuple[str, str, int]]:
+    """Groups, their topics, and the sum of what is known."""
+    for group, rows in figures.group_partitions.items():
+        sums: dict[str, int] = defaultdict(int)
+        for row in rows:
+            amount = value(row)
+            if amount is not None:
+                sums[row.topic] += amount
+        for topic, total in sums.items():
+            yield group, topic, total
+
+
+def _group_partitions(cluster: dict[str, str], figures: Figures) -> Iterator[LargeFamily]:
     start = "kafka_consumergroup_"
-    offset = Family(f"{start}current_offset", GAUGE, "Committed offset of a group in a partition.")
-    lag = Family(f"{start}lag", GAUGE, "Lag of a group in a partition, in offsets.")
-    lag_s = Family(f"{start}group_lag_seconds", GAUGE, "Lag of a group in a partition, in seconds.")
-    for name, partitions in figures.group_partitions.items():
-        for each in partitions:
-            labels = {"consumergroup": name, "topic": each.topic, "partition": each.partition}
-            offset.add(each.committed_offset, **labels)
-            lag.add(each.lag, **labels)
-            seconds = None if each.lag_time is None else each.lag_time.ms / 1000
-            member = {"member_host": each.host, "client_id": each.client_id}
-            lag_s.add(seconds, **cluster, group=name, topic=each.topic, partition=each.partition, **member)
-    return offset, lag, lag_s
+    values: tuple[tuple[str, str, Callable[[GroupPartitionFigures], int | None]], ...] = (
+        ("current_offset", "Committed offset of a group in a partition.", lambda row: row.committed_offset),
+        ("lag", "Lag of a group in a partition, in offsets.", lambda row: row.lag),
+    )
+    for name, help_text, value in values:
+        rows = chain.from_iterable(figures.group_partitions.values())
+        yield _large(
+            f"{start}{name}",
+            help_text,
+            rows,
+            value,
+            lambda row: {"consumergroup": row.group, "topic": row.topic, "partition": row.partition},
+        )
+    yield _large(
+        f"{start}group_lag_seconds",
+        "Lag of a group in a partition, in seconds.",
+        chain.from_iterable(figures.group_partitions.values()),
+        lambda row: _seconds(row.lag_time),
+        lambda row: {
+            **cluster,
+            "group": row.group,
+            "topic": row.topic,
+            "partition": row.partition,
+            "member_host": row.host,
+            "client_id": row.client_id,
+        },
+    )
+
+
+def _known_lags(rows: Iterable[GroupPartitionFigures]) -> Iterator[int]:
+    return (row.lag for row in rows if row.lag is not None)
+
+
+def _labels_of_partition(row: Partition | PartitionFigures) -> Labels:
+    return {"topic": row.topic, "partition": row.partition}
+
+
+def _large(
+    name: str,
+    help_text: str,
+    rows: Iterable[_Row],
+    value: Callable[[_Row], float | None],
+    labels: Callable[[_Row], Labels],
+) -> LargeFamily:
+    return LargeFamily(name, GAUGE, help_text, ((value(row), labels(row)) for row in rows))
+
+
+def _seconds(duration: Duration | None) -> float | None:
+    return None if duration is None else duration.ms / 1000
 
 
 def _transactions(figures: Figures) -> Iterable[Family]:

@@ -16,7 +16,7 @@ from highwater.common.ceilings import Ceilings
 from highwater.monitor.events import Event, events_between
 from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
-from highwater.monitor.garbage import GarbageKeeper
+from highwater.monitor.garbage import GarbageKeeper, let_go
 from highwater.monitor.history.kinds import DETAILS, Value
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
@@ -108,10 +108,14 @@ class Monitor:
             text = str(error) or f"no snapshot within {self._state.tick_s:g} s"
             self._state = replace(self._state, failed_ticks=self._state.failed_ticks + 1, error=" ".join(text.split()))
             return
-        before = self._view
-        # Of a large cluster this takes long: pages are answered meanwhile.
+        # Of a large cluster all this takes long: pages are answered meanwhile.
+        happened: list[Event] = []
+        if self._writer is not None and self._view is not None:
+            happened = await asyncio.to_thread(events_between, self._view[0], snapshot)
         made = await asyncio.to_thread(self._figures, snapshot)
+        parts = [] if self._view is None else _parts_of(self._view)
         self._view = (snapshot, made)
+        await asyncio.to_thread(let_go, parts)
         cost = self._cost(snapshot, began_s)
         self._state = replace(self._state, ticks=self._state.ticks + 1, error="", cost=cost)
         if self._told is not None:
@@ -123,7 +127,7 @@ class Monitor:
             bucket = snapshot.taken_at_ms // DETAILS[0].every_ms
             silent = [kind.name for kind in DETAILS] if bucket == self._details_bucket else []
             self._details_bucket = bucket
-            tick = await asyncio.to_thread(_history_tick, before, (snapshot, made), cost, noted, silent)
+            tick = await asyncio.to_thread(_history_tick, (snapshot, made), cost, [*noted, *happened], silent)
             self._writer.submit(tick)
 
     def _figures(self, snapshot: Snapshot) -> Figures:
@@ -149,12 +153,18 @@ class Monitor:
         )
 
 
-def _history_tick(before: View | None, view: View, cost: Cost, noted: Sequence[Event], silent: Sequence[str]) -> Tick:
+def _parts_of(view: View) -> list[object]:
+    snapshot, made = view
+    of_topics = (snapshot.topics, made.topics, made.partitions)
+    of_groups = (snapshot.groups, made.groups, made.group_partitions)
+    return [part for parts in (*of_topics, *of_groups) for part in parts.values()]
+
+
+def _history_tick(view: View, cost: Cost, happened: Sequence[Event], silent: Sequence[str]) -> Tick:
     snapshot, made = view
     own: dict[str, Value] = {
         "tick_ms": round(cost.tick_ms, 1),
         "monitor_rss_bytes": cost.rss_bytes,
         "monitor_cpu_s": round(cost.cpu_s, 2),
     }
-    happened = [*noted, *([] if before is None else events_between(before[0], snapshot))]
     return Tick(snapshot.taken_at_ms, rows_of(snapshot, made, own, has_details=not silent), happened, silent)

@@ -130,7 +130,7 @@ class Users:
         self._set_up: tuple[str, float] | None = None
         # A name that does not exist is compared with this one, so that both take the same time.
         self._decoy = hashed(secrets.token_hex(), self._cost)
-        # One at a time: each try needs 128 MiB at the normal cost.
+        # One at a time: each try needs 32 MiB at the normal cost.
         self._hashing = threading.BoundedSemaphore(1)
         self._connection = _opened(path)
 

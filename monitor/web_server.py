@@ -30,12 +30,15 @@ def bound(listen: Listen, option: str) -> socket.socket:
     """Return a socket that listens. Raises SettingsError."""
     family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
     try:
-        return socket.create_server((listen.host, listen.port), family=family)
+        listening = socket.create_server((listen.host, listen.port), family=family)
     except OSError as error:
         reason = str(error.strerror).partition(" (while ")[0]  # the rest says the address a second time
         raise SettingsError(
             f"{option} {address_text(listen.host, listen.port)}: cannot listen there: {reason}"
         ) from None
+    # Connections inherit it. Without it the second piece of an answer waits 40 ms for the first one.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def address_text(host: str, port: int) -> str:

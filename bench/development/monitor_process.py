@@ -6,7 +6,8 @@
 A process of its own serves as `monitor serve` does: login, history in SQLite, alerts, /metrics. Its snapshots are made
 up, which stands for the work with the answers of brokers. 120 ticks of 15 seconds fill the half hour that figures
 remember. With `--tick-s 1` a tick begins as soon as the one before is over: every page is asked for while a tick runs,
-and the history falls behind. One reader asks for one page after the other over HTTP.
+and the history falls behind. One reader asks for one page after the other over HTTP, reads /metrics after each round,
+and logs in anew after each tick, because a password needs memory too.
 
 Printed are median and 99th percentile of each page, the time of a tick, and the memory of the process. Exit status 1: a
 page takes 200 ms or longer at the 99th percentile, or the process had 500 MiB or more at any time.
@@ -111,7 +112,9 @@ class Child:
         self._address = _found(r"^monitor of .*: http://(\S+)/$", text)
         self._connection = http.client.HTTPConnection(self._address, timeout=_START_S)
         self._cookies: dict[str, str] = {}
-        self._log_in(urllib.parse.unquote(_found(r"/setup\?token=(\S+)", text)))
+        token = urllib.parse.unquote(_found(r"/setup\?token=(\S+)", text))
+        self._post(f"/setup?token={token}", "/setup", token=token, name="ada", password=_PASSWORD, again=_PASSWORD)
+        self.log_in()
 
     def get(self, path: str) -> str:
         return self._ask("GET", path, None)
@@ -125,8 +128,9 @@ class Child:
         value = re.search(rf"^{name} (\S+)$", page, re.MULTILINE)
         return float(value[1]) if value else 0.0
 
-    def _log_in(self, token: str) -> None:
-        self._post(f"/setup?token={token}", "/setup", token=token, name="ada", password=_PASSWORD, again=_PASSWORD)
+    def log_in(self) -> None:
+        """As somebody without a session, whose password needs memory."""
+        self._cookies.clear()
         self._post("/login", "/login", name="ada", password=_PASSWORD)
 
     def _post(self, form_at: str, to: str, **fields: str) -> None:
@@ -208,6 +212,7 @@ def _measured(child: Child, ticks: int, partitions: str) -> int:
         if newest > done:
             done = newest
             tick_s.append(child.figure("highwater_monitor_tick_seconds"))
+            child.log_in()
     table, slow = _page_table(times)
     peak_bytes = _peak_bytes(child.process.pid)
     console = Console()

@@ -40,6 +40,13 @@ class Tick:
     """Kinds of which the tick says nothing. Of the other kinds, what has no row is gone."""
 
 
+class Changes(NamedTuple):
+    rows: list[tuple[int, int, tuple[Value, ...]]]
+    """To write: entity, Unix time, values."""
+    looked_at: set[int]
+    """Entities whose values count, changed or not."""
+
+
 @dataclass(slots=True)
 class _Seen:
     values: tuple[Value, ...]
@@ -50,49 +57,50 @@ class _Seen:
 class ChangedRows:
     """Decides which rows are worth a place: what did not change is written once in a heartbeat.
 
+    Entities are numbers here, so that the names of a large cluster are kept once.
+
     A value that changes after it stood still gets two rows: the old value at the tick before, and the new one. A line
     through the rows is therefore what was seen, and a gap longer than a heartbeat means that nothing was seen.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[str, dict[EntityKey, _Seen]] = defaultdict(dict)
+        self._seen: dict[str, dict[int, _Seen]] = defaultdict(dict)
 
-    def rows_of(self, kind: Kind, tick: Tick) -> tuple[list[tuple[EntityKey, int, tuple[Value, ...]]], set[EntityKey]]:
-        """Return the rows to write as (entity, Unix time, values), and the entities that were looked at."""
-        rows: list[tuple[EntityKey, int, tuple[Value, ...]]] = []
+    def rows_of(self, kind: Kind, at_ms: int, values_of: Mapping[int, tuple[Value, ...]]) -> Changes:
+        """`values_of`: what the tick of `at_ms` says of each entity."""
+        rows: list[tuple[int, int, tuple[Value, ...]]] = []
         looked_at = set()
         of_kind = self._seen[kind.name]
-        for key, values in tick.rows.get(kind.name, {}).items():
-            seen = of_kind.get(key)
+        for entity, values in values_of.items():
+            seen = of_kind.get(entity)
             if seen is None:
-                rows.append((key, tick.at_ms, values))
-            elif kind.every_ms and seen.seen_ms // kind.every_ms == tick.at_ms // kind.every_ms:
+                rows.append((entity, at_ms, values))
+            elif kind.every_ms and seen.seen_ms // kind.every_ms == at_ms // kind.every_ms:
                 continue
             elif values != seen.values:
                 if seen.seen_ms > seen.written_ms:
-                    rows.append((key, seen.seen_ms, seen.values))
-                rows.append((key, tick.at_ms, values))
-            elif seen.written_ms // kind.heartbeat_ms != tick.at_ms // kind.heartbeat_ms:
-                rows.append((key, tick.at_ms, values))
-            looked_at.add(key)
-        return rows, looked_at
+                    rows.append((entity, seen.seen_ms, seen.values))
+                rows.append((entity, at_ms, values))
+            elif seen.written_ms // kind.heartbeat_ms != at_ms // kind.heartbeat_ms:
+                rows.append((entity, at_ms, values))
+            looked_at.add(entity)
+        return Changes(rows, looked_at)
 
-    def remember(self, kind: Kind, tick: Tick, looked_at: set[EntityKey], written: set[EntityKey]) -> None:
-        """To be called when the rows are safe."""
-        if kind.name in tick.silent:
-            return
-        of_kind, rows = self._seen[kind.name], tick.rows.get(kind.name, {})
-        for key in looked_at:
-            seen = of_kind.get(key)
+    def remember(self, kind: Kind, at_ms: int, values_of: Mapping[int, tuple[Value, ...]], changes: Changes) -> None:
+        """To be called when the rows are safe, for a kind of which the tick says something."""
+        of_kind = self._seen[kind.name]
+        written = {entity for entity, t, _ in changes.rows if t == at_ms}
+        for entity in changes.looked_at:
+            seen = of_kind.get(entity)
             if seen is None:
-                of_kind[key] = _Seen(rows[key], tick.at_ms, tick.at_ms)
+                of_kind[entity] = _Seen(values_of[entity], at_ms, at_ms)
                 continue
-            seen.values, seen.seen_ms = rows[key], tick.at_ms
-            if key in written:
-                seen.written_ms = tick.at_ms
+            seen.values, seen.seen_ms = values_of[entity], at_ms
+            if entity in written:
+                seen.written_ms = at_ms
         # What is gone starts anew if it comes back.
-        for key in of_kind.keys() - rows.keys():
-            del of_kind[key]
+        for entity in of_kind.keys() - values_of.keys():
+            del of_kind[entity]
 
     def forget(self) -> None:
         """Write every entity in the next tick."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -15,12 +16,16 @@ from highwater.monitor.history.database import Database, reason_of
 from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below, reopen
 from highwater.monitor.history.tables import ENTITY, EVENT, ROWS, upsert
-from highwater.monitor.history.tick import ChangedRows, EntityKey, Tick, storable
+from highwater.monitor.history.tick import ChangedRows, Changes, EntityKey, Tick, storable
 
 DEFAULT_MAX_BYTES: Final = 4 << 30
 _MOST_WAITING_TICKS: Final = 4
 _MOST_WAITING_EVENTS: Final = 10_000
 _DELETING_EVERY_MS: Final = 10 * 60_000
+# The parameters of all rows of a large cluster would take more memory than the rows.
+_ROWS_AT_ONCE: Final = 1000
+_IDS_AT_ONCE: Final = 500
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class TickWriter:
         if has_stepped_back:
             tick = self._after_step_back(tick)
         new_ids: dict[EntityKey, int] = {}
-        seen: list[tuple[Kind, set[EntityKey], set[EntityKey]]] = []
+        seen: list[tuple[Kind, dict[int, tuple[Value, ...]], Changes]] = []
         count = 0
         is_touching = (tick.at_ms - self._touched_ms >= HOUR_MS and not tick.silent) or has_stepped_back
         with self._database.writing.begin() as connection:
@@ -78,26 +83,24 @@ class TickWriter:
             self._add_entities(connection, tick, new_ids)
             ids = self._ids | new_ids if new_ids else self._ids
             for kind in KINDS.values():
-                rows, looked_at = self._changed.rows_of(kind, tick)
-                seen.append((kind, looked_at, {key for key, t, _ in rows if t == tick.at_ms}))
-                if not rows:
+                if kind.name in tick.silent:
                     continue
-                names = ("entity_id", "t", *(column.name for column in kind.columns))
-                statement = upsert(self._database.writing, ROWS[kind.name, Tier.RAW], ("entity_id", "t"))
-                parameters = [dict(zip(names, (ids[key], t, *values), strict=True)) for key, t, values in rows]
-                connection.execute(statement, parameters)
-                count += len(rows)
+                values_of = {ids[key]: values for key, values in tick.rows.get(kind.name, {}).items()}
+                changes = self._changed.rows_of(kind, tick.at_ms, values_of)
+                seen.append((kind, values_of, changes))
+                self._insert(connection, kind, changes.rows)
+                count += len(changes.rows)
             if tick.events:
                 connection.execute(insert(EVENT), [_event_row(event) for event in tick.events])
             if is_touching:
                 seen_ids = [ids[key] for rows_of_kind in tick.rows.values() for key in rows_of_kind]
-                for begin in range(0, len(seen_ids), 500):
-                    chosen = ENTITY.c.id.in_(seen_ids[begin : begin + 500])
+                for some_ids in _parts(seen_ids, _IDS_AT_ONCE):
+                    chosen = ENTITY.c.id.in_(some_ids)
                     connection.execute(update(ENTITY).where(chosen).values(last_ms=tick.at_ms))
         # Only now: what a transaction that failed would have known is not known.
         self._ids |= new_ids
-        for kind, looked_at, written in seen:
-            self._changed.remember(kind, tick, looked_at, written)
+        for kind, values_of, changes in seen:
+            self._changed.remember(kind, tick.at_ms, values_of, changes)
         self._newest_ms = tick.at_ms
         if is_touching:
             self._touched_ms = tick.at_ms
@@ -141,12 +144,24 @@ class TickWriter:
 
     def _add_entities(self, connection: Connection, tick: Tick, new_ids: dict[EntityKey, int]) -> None:
         missing = [key for rows in tick.rows.values() for key in rows if key not in self._ids]
-        if not missing:
-            return
-        values = [{**key._asdict(), "first_ms": tick.at_ms, "last_ms": tick.at_ms} for key in missing]
         returning = insert(ENTITY).returning(ENTITY.c.id, ENTITY.c.kind, ENTITY.c.name, ENTITY.c.incarnation)
-        for number, kind, name, incarnation in connection.execute(returning, values):
-            new_ids[EntityKey(kind, name, incarnation)] = number
+        for keys in _parts(missing, _ROWS_AT_ONCE):
+            values = [{**key._asdict(), "first_ms": tick.at_ms, "last_ms": tick.at_ms} for key in keys]
+            # The database returns names of its own; those of the tick share their parts.
+            own = {key: key for key in keys}
+            for number, *key in connection.execute(returning, values):
+                new_ids[own[EntityKey(*key)]] = number
+
+    def _insert(self, connection: Connection, kind: Kind, rows: Sequence[tuple[int, int, tuple[Value, ...]]]) -> None:
+        names = ("entity_id", "t", *(column.name for column in kind.columns))
+        statement = upsert(self._database.writing, ROWS[kind.name, Tier.RAW], ("entity_id", "t"))
+        for some in _parts(rows, _ROWS_AT_ONCE):
+            connection.execute(statement, [dict(zip(names, (id_, t, *values), strict=True)) for id_, t, values in some])
+
+
+def _parts(all_of_them: Sequence[_Item], at_once: int) -> Iterator[Sequence[_Item]]:
+    for begin in range(0, len(all_of_them), at_once):
+        yield all_of_them[begin : begin + at_once]
 
 
 def _event_row(event: Event) -> dict[str, Value]:

@@ -44,7 +44,9 @@ def replicas_of(log_dirs: Mapping[int, LogDirs]) -> Replicas:
         for key, (size_bytes, offset_lag) in answer.replicas.items():
             sizes.setdefault(key, {})[node_id] = size_bytes
             lags.setdefault(key, {})[node_id] = offset_lag
-    return Replicas(sizes, lags)
+    # Most replicas are behind by nothing: one mapping for all partitions on the same brokers.
+    shared: dict[tuple[tuple[int, int], ...], Mapping[int, int]] = {}
+    return Replicas(sizes, {key: shared.setdefault(tuple(of_key.items()), of_key) for key, of_key in lags.items()})
 
 
 def led_partitions(cluster: ClusterRow) -> dict[int, dict[str, list[int]]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count, islice
 
 from highwater.common.topic_partition import TopicPartition
@@ -64,27 +65,44 @@ def partition(
 ) -> Partition:
     """A partition led by its first replica, all in sync, with nothing undecided; `leader=NO_LEADER` for offline."""
     held = 0 if start is None or end is None else end - start
+    own_replicas = _shared(tuple(replicas))
     return Partition(
         topic=topic,
         partition=number,
         leader=replicas[0] if leader is None else leader,
         leader_epoch=0,
-        replicas=tuple(replicas),
-        in_sync_replicas=tuple(replicas if isr is None else isr),
+        replicas=own_replicas,
+        in_sync_replicas=own_replicas if isr is None else _shared(tuple(isr)),
         log_start_offset=start,
         end_offset=end,
         last_stable_offset=end if stable is None else stable,
         offsets_at_ms=None if end is None else at_ms,
         size_bytes=dict.fromkeys(replicas, held * bytes_per_offset),
-        follower_lag=dict.fromkeys(replicas, 0),
+        follower_lag=_no_lag(own_replicas),
     )
+
+
+# What many partitions and topics have alike is one object, as in snapshots of a real cluster.
+@cache
+def _shared(brokers: tuple[int, ...]) -> tuple[int, ...]:
+    return brokers
+
+
+@cache
+def _no_lag(brokers: tuple[int, ...]) -> Mapping[int, int]:
+    return dict.fromkeys(brokers, 0)
+
+
+@cache
+def _config(min_isr: int) -> Mapping[str, ConfigValue]:
+    return {"min.insync.replicas": ConfigValue(str(min_isr), "DEFAULT_CONFIG")}
 
 
 def topic(
     name: str, *partitions: Partition, min_isr: int | None = 1, topic_id: str | None = None, internal: bool = False
 ) -> Topic:
     """`min_isr=None`: the topic's configuration is not known."""
-    config = None if min_isr is None else {"min.insync.replicas": ConfigValue(str(min_isr), "DEFAULT_CONFIG")}
+    config = None if min_isr is None else _config(min_isr)
     return Topic(name, f"id-of-{name}" if topic_id is None else topic_id, internal, partitions, config)
 
 
@@ -223,15 +241,14 @@ def window(shape: Shape = SMALL, ticks: int = 4, seed: int = 1, tick_ms: int = T
 def endless(shape: Shape = SMALL, seed: int = 1, tick_ms: int = TICK_MS) -> Iterator[Snapshot]:
     """The same without an end."""
     rng = random.Random(seed)
-    first = _first_snapshot(shape, rng)
+    newest = _first_snapshot(shape, rng)
     rates = {
         one.key: 0 if rng.random() < 0.3 else int(rng.paretovariate(1.2) * 20)
-        for each in first.topics.values()
+        for each in newest.topics.values()
         for one in each.partitions
     }
     # A group reads all that comes, a part of it, or nothing.
-    paces = {name: 0.0 if rng.random() < shape.ill else rng.choice((1.0, 1.0, 1.0, 0.8)) for name in first.groups}
-    newest = first
+    paces = {name: 0.0 if rng.random() < shape.ill else rng.choice((1.0, 1.0, 1.0, 0.8)) for name in newest.groups}
     for number in count(1):
         yield newest
         newest = _next_snapshot(newest, number, tick_ms, rates, paces)

@@ -6,7 +6,7 @@ import gc
 import weakref
 from collections.abc import Iterator
 
-from highwater.monitor.garbage import GarbageKeeper
+from highwater.monitor.garbage import GarbageKeeper, let_go
 
 
 class Thing:
@@ -30,6 +30,14 @@ def test_a_snapshot_is_freed_when_another_takes_its_place() -> None:
         keeper.settle()
         del thing
         assert seen() is None
+
+
+def test_parts_are_let_go_one_by_one() -> None:
+    parts: list[object] = [Thing() for _ in range(3)]
+    seen = [weakref.ref(part) for part in parts]
+    kept = parts[1]
+    let_go(parts)
+    assert [each() for each in seen] == [None, kept, None]
 
 
 def test_a_cycle_is_freed_when_the_next_collection_is_due() -> None:

@@ -52,6 +52,13 @@ def test_a_line_through_the_rows_is_what_was_seen(database: Database) -> None:
     assert point_values(series.points) == [(START_MS + number * TICK_MS, lag) for number, lag in expected]
 
 
+def test_a_tick_of_many_rows_is_written_whole(database: Database) -> None:
+    writer = TickWriter(database)
+    assert writer.write(tick(START_MS, partitions=2_500)) >= 2_500
+    assert rows_in(database, "partition") == 2_500
+    assert len(HistoryReader(database).names("partition", most=5_000)) == 2_500
+
+
 def test_rows_of_partitions_are_five_minutes_apart(database: Database) -> None:
     writer = TickWriter(database)
     for number in range(81):
