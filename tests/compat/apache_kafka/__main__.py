@@ -17,6 +17,7 @@ from tests.compat.apache_kafka import (
     cases,
     directory_cases,
     load_cases,
+    mixed_authorization_cases,
     newest_cases,
     system_cases,
     transaction_cases,
@@ -27,7 +28,16 @@ from tests.compat.apache_kafka.dump import complaints, dumpable_files
 from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
 
-CASE_MODULES = (authorization_cases, cases, directory_cases, load_cases, newest_cases, system_cases, transaction_cases)
+CASE_MODULES = (
+    authorization_cases,
+    cases,
+    directory_cases,
+    load_cases,
+    mixed_authorization_cases,
+    newest_cases,
+    system_cases,
+    transaction_cases,
+)
 """Imported for the cases that they have."""
 PROPERTIES = ("group.initial.rebalance.delay.ms=0", "log.cleaner.backoff.ms=500")
 

@@ -19,10 +19,10 @@ from tests.compat.apache_kafka.cluster_cases import cluster_case
 from tests.compat.apache_kafka.tools import kafka_tool
 
 _TOLD_WITHIN_S: Final = 10.0
-_ACLS: Final = "kafka.admin.AclCommand"
+ACLS: Final = "kafka.admin.AclCommand"
 
 
-def _client(directory: Path, user: str) -> str:
+def client_properties(directory: Path, user: str) -> str:
     file = directory / f"{user}.properties"
     file.write_text(
         "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
@@ -35,7 +35,7 @@ def _client(directory: Path, user: str) -> str:
 def _listed(*options: str) -> list[str]:
     """Each entry with the resource above it, as kafka-acls prints them."""
     found, resource = [], ""
-    for line in succeed(_ACLS, *options, "--list").splitlines():
+    for line in succeed(ACLS, *options, "--list").splitlines():
         if "ResourcePattern(" in line:
             resource = line.partition("ResourcePattern(")[2].partition(")")[0]
         elif "principal=" in line:
@@ -48,27 +48,27 @@ def acls_are_set_by_kafkas_tools(directory: Path) -> None:
     """By a broker, and past all brokers in ZooKeeper, as the tool's deprecated form does it."""
     properties = tuple(f"{name}={value}" for name, value in PROPERTIES.items())
     with running_cluster(directory, 2, properties=properties) as cluster:
-        admin = ("--bootstrap-server", cluster.bootstrap, "--command-config", _client(directory, "admin"))
+        admin = ("--bootstrap-server", cluster.bootstrap, "--command-config", client_properties(directory, "admin"))
         alice = ("--allow-principal", "User:alice")
-        succeed(_ACLS, *admin, "--add", *alice, "--producer", "--topic", "o-", "--resource-pattern-type", "prefixed")
-        succeed(_ACLS, *admin, "--add", *alice, "--operation", "Read", "--group", "g")
+        succeed(ACLS, *admin, "--add", *alice, "--producer", "--topic", "o-", "--resource-pattern-type", "prefixed")
+        succeed(ACLS, *admin, "--add", *alice, "--operation", "Read", "--group", "g")
         in_zookeeper = ("--authorizer-properties", f"zookeeper.connect={cluster.connect}")
-        succeed(_ACLS, *in_zookeeper, "--add", "--deny-principal", "User:bob", "--operation", "All", "--topic", "*")
+        succeed(ACLS, *in_zookeeper, "--add", "--deny-principal", "User:bob", "--operation", "All", "--topic", "*")
         wanted = _listed(*in_zookeeper)
         assert len(wanted) == 5, wanted
         _all_know(cluster, directory, wanted)
-        denied = kafka_tool(_ACLS, *admin[:3], _client(directory, "alice"), "--list")
+        denied = kafka_tool(ACLS, *admin[:3], client_properties(directory, "alice"), "--list")
         assert denied.returncode, denied.stdout
         assert "ClusterAuthorizationException" in denied.stdout + denied.stderr
         assert _produced(cluster, "o-1", "other") == {"o-1": "", "other": "TOPIC_AUTHORIZATION_FAILED"}
-        succeed(_ACLS, *admin, "--remove", "--force", "--topic", "o-", "--resource-pattern-type", "prefixed")
+        succeed(ACLS, *admin, "--remove", "--force", "--topic", "o-", "--resource-pattern-type", "prefixed")
         assert len(_listed(*in_zookeeper)) == 2
         _all_know(cluster, directory, _listed(*in_zookeeper))
 
 
 def _all_know(cluster: RunningCluster, directory: Path, wanted: list[str]) -> None:
     for port in cluster.ports.values():
-        one = ("--bootstrap-server", f"127.0.0.1:{port}", "--command-config", _client(directory, "admin"))
+        one = ("--bootstrap-server", f"127.0.0.1:{port}", "--command-config", client_properties(directory, "admin"))
         deadline = time.monotonic() + _TOLD_WITHIN_S
         while _listed(*one) != wanted:
             assert time.monotonic() < deadline, (_listed(*one), wanted)
@@ -174,7 +174,7 @@ def acls_of_both_commands_are_the_same(directory: Path) -> None:
 
         for addition in _ADDITIONS:
             clear()
-            succeed(_ACLS, *at, "--add", *addition.split())
+            succeed(ACLS, *at, "--add", *addition.split())
             theirs = there()
             clear()
             added = ours("--add", *addition.split())
@@ -188,7 +188,7 @@ def acls_of_both_commands_are_the_same(directory: Path) -> None:
         for removal in _REMOVALS:
             fill()
             before = there()
-            succeed(_ACLS, *at, "--remove", "--force", *removal.split())
+            succeed(ACLS, *at, "--remove", "--force", *removal.split())
             theirs = there()
             fill()
             removed = ours("--remove", "--force", *removal.split())
@@ -196,7 +196,7 @@ def acls_of_both_commands_are_the_same(directory: Path) -> None:
             assert there() == theirs != before, removal
         for wrong in _WRONG:
             before = there()
-            assert kafka_tool(_ACLS, *at, *wrong.split()).returncode != 0, wrong
+            assert kafka_tool(ACLS, *at, *wrong.split()).returncode != 0, wrong
             assert ours(*wrong.split()).exit_code == 2, wrong
             assert there() == before
 

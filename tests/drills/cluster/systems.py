@@ -152,13 +152,17 @@ class Cluster:
         properties: Mapping[str, str] | None = None,
         log_dir_size_bytes: int = 0,
         one_by_one: bool = False,
+        login: Mapping[str, str | int] | None = None,
     ) -> None:
         """`systems`: whose the brokers are, numbered from 1.
 
         `log_dir_size_bytes`: the brokers' disks are file systems in memory, of this size; needs root.
 
         `one_by_one`: the next broker starts when one is ready, so that the first becomes the controller.
+
+        `login`: settings of librdkafka with which clients may ask the brokers.
         """
+        self._login: dict[str, str | int | float | bool] = {"log_level": 0, **(login or {})}
         self._one_by_one = one_by_one
         self.network = network
         self.directory = directory
@@ -253,7 +257,8 @@ class Cluster:
 
     def _knows_all(self, broker: BrokerServer) -> bool:
         """A client that asked before would take the cluster for smaller than it is, and not ask again soon."""
-        admin = AdminClient({"bootstrap.servers": f"{broker.address[0]}:{broker.address[1]}", "log_level": 0})
+        servers = f"{broker.address[0]}:{broker.address[1]}"
+        admin = AdminClient({"bootstrap.servers": servers, **self._login})
         try:
             found = admin.list_topics(timeout=5)
         except KafkaException:
