@@ -82,6 +82,14 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT,...[/CHROOT]", help="ZooKeeper of the cluster, as its zookeeper.connect."),
     ] = None,
+    zookeeper_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--zookeeper-config",
+            metavar="FILE",
+            help="TLS and login to ZooKeeper: zookeeper.ssl.* and more of brokers.",
+        ),
+    ] = None,
     actions: Annotated[
         bool, typer.Option("--actions", help="Operators may change the cluster on pages, step by step confirmed.")
     ] = False,
@@ -107,6 +115,7 @@ def serve(
             is_behind_proxy=behind_proxy,
             client=_properties(command_config),
             zookeeper=zookeeper,
+            zookeeper_client=_properties(zookeeper_config),
             has_actions=actions,
         )
         run(found, os.environ)

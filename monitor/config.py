@@ -81,6 +81,8 @@ class MonitorConfig:
     """Operators may read records, which are data of users."""
     zookeeper: ZooKeeperAddress | None = None
     """That of the cluster; None if it has none, or if nobody named it."""
+    zookeeper_client: Mapping[str, str] = field(default_factory=dict)
+    """`zookeeper.ssl.*` and `zookeeper.sasl.jaas.config` of Kafka's brokers."""
     data: Path | None = None
     """The folder for users and history; None for one of the user's, by the cluster's address."""
     web: WebConfig = WebConfig()
@@ -126,6 +128,7 @@ def with_options(
     is_behind_proxy: bool = False,
     client: Mapping[str, str] | None = None,
     zookeeper: str | None = None,
+    zookeeper_client: Mapping[str, str] | None = None,
     has_actions: bool = False,
 ) -> MonitorConfig:
     """What the command line gives goes before the file. Raises SettingsError."""
@@ -141,6 +144,7 @@ def with_options(
     if has_actions:
         config = replace(config, has_actions=True)
     changed = replace(config, web=web, data=data or config.data, client={**config.client, **(client or {})})
+    changed = replace(changed, zookeeper_client={**config.zookeeper_client, **(zookeeper_client or {})})
     _check_tls(changed.web)
     return changed
 
@@ -165,8 +169,8 @@ def _check_tls(web: WebConfig) -> None:
 def _config(root: Part) -> MonitorConfig:
     root.check_keys(
         (
-            *("name", "bootstrap_servers", "client", "tick", "zookeeper", "actions", "messages", "data", "web"),
-            *("history", "metrics", "alerts", "hosts", "ceilings"),
+            *("name", "bootstrap_servers", "client", "tick", "zookeeper", "zookeeper_client", "actions", "messages"),
+            *("data", "web", "history", "metrics", "alerts", "hosts", "ceilings"),
         )
     )
     default = MonitorConfig("")
@@ -179,6 +183,7 @@ def _config(root: Part) -> MonitorConfig:
         client=root.texts("client"),
         tick_s=tick_s,
         zookeeper=root.zookeeper("zookeeper"),
+        zookeeper_client=root.texts("zookeeper_client"),
         has_actions=root.switch("actions", default=False),
         has_messages=root.switch("messages", default=False),
         data=root.path("data"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
 from highwater.broker.client.errors import ClientError
 from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.broker.client.settings import ClientSettings, settings_of
+from highwater.broker.client.zookeeper_security import (
+    PROPERTIES,
+    ZooKeeperSecurity,
+    ZooKeeperSecurityError,
+    security_of,
+)
+from highwater.common.nearest import did_you_mean
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.host_source.source import WithHosts
@@ -40,13 +47,25 @@ async def source_of(config: MonitorConfig) -> AsyncIterator[Source]:
 
 
 def zookeeper_of(config: MonitorConfig, stack: ExitStack) -> ZooKeeperSource | None:
-    """Started; `stack` stops it. None if the configuration names no ZooKeeper."""
+    """Started; `stack` stops it. None if the configuration names no ZooKeeper. Raises SettingsError."""
     if config.zookeeper is None:
         return None
-    source = ZooKeeperSource(config.zookeeper, config.tick_s)
+    source = ZooKeeperSource(config.zookeeper, config.tick_s, _zookeeper_security(config.zookeeper_client))
     stack.callback(source.stop)
     source.start()
     return source
+
+
+def _zookeeper_security(properties: Mapping[str, str]) -> ZooKeeperSecurity:
+    for name in properties:
+        if name not in PROPERTIES:
+            raise SettingsError(
+                f"zookeeper_client: {name} is not one of its properties{did_you_mean(name, PROPERTIES)}"
+            )
+    try:
+        return security_of(properties.get)
+    except ZooKeeperSecurityError as error:
+        raise SettingsError(f"zookeeper_client: {error}") from None
 
 
 class WithZooKeeper:

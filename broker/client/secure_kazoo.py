@@ -67,18 +67,24 @@ class SecureHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 def secure(
-    client: KazooClient, security: ZooKeeperSecurity, failed: Callable[[Failure], None] = lambda _: None
+    client: KazooClient, security: ZooKeeperSecurity, failed: Callable[[Failure], None], *, gives_up: bool
 ) -> None:
-    """Have the client log in, and tell of connections that failed, in its thread. It has a SecureHandler."""
-    client._connection = _Connection(client, security, failed)
+    """Have the client log in, and tell of connections that failed, in its thread. It has a SecureHandler.
+
+    With `gives_up` it ends when its first login is refused, else it goes on trying.
+    """
+    client._connection = _Connection(client, security, failed, gives_up=gives_up)
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    def __init__(self, client: KazooClient, security: ZooKeeperSecurity, failed: Callable[[Failure], None]) -> None:
+    def __init__(
+        self, client: KazooClient, security: ZooKeeperSecurity, failed: Callable[[Failure], None], *, gives_up: bool
+    ) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
         self._security = security
         self._failed = failed
         self._was_connected = False
+        self._gives_up = gives_up
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -86,7 +92,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             found = super()._connect(host, hostip, port)
         except AuthFailedError as error:
             self._failed(Failure(server, str(error), is_lasting=True))
-            if not self._was_connected:
+            if self._gives_up and not self._was_connected:
                 raise
             # As Kafka's brokers do, go on trying: the password may be right on another server, or again.
             raise ConnectionDropped(str(error)) from None

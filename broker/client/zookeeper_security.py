@@ -29,6 +29,24 @@ _ONLY_IN_FILES: Final = ("ssl.keystore.certificate.chain", "ssl.keystore.key", "
 """Of a listener they may stand in properties; ZooKeeper knows stores in files alone."""
 
 
+PROPERTIES: Final = (
+    _JAAS,
+    f"{_JAAS}.file",
+    "zookeeper.clientCnxnSocket",
+    "zookeeper.ssl.client.enable",
+    "zookeeper.ssl.enabled.protocols",
+    "zookeeper.ssl.endpoint.identification.algorithm",
+    "zookeeper.ssl.keystore.location",
+    "zookeeper.ssl.keystore.password",
+    "zookeeper.ssl.keystore.type",
+    "zookeeper.ssl.protocol",
+    "zookeeper.ssl.truststore.location",
+    "zookeeper.ssl.truststore.password",
+    "zookeeper.ssl.truststore.type",
+)
+"""What a client that makes no nodes may set."""
+
+
 class ZooKeeperSecurityError(ValueError):
     """Settings that cannot be used; the text names the property and the way out."""
 

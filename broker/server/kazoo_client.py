@@ -296,7 +296,7 @@ class Client(KazooClient):  # type: ignore[misc]
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=1.0, sleep_func=handler.sleep_func),
             logger=_kazoo_logger,
         )
-        secure(self, security, listener.connection_failed)
+        secure(self, security, listener.connection_failed, gives_up=True)
 
     def ask(self, session_id: int, answer: Answer) -> None:
         """Have a request carried out in this session, or answered that it is over."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -16,6 +18,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 
+from highwater.broker.client.secure_kazoo import Failure, SecureHandler, secure
+from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
 from highwater.common.units import count_text
 from highwater.common.znode_path import path_problem
 from highwater.monitor.model import SourceState, ZnodeChange, ZooKeeper, ZooKeeperServer
@@ -70,15 +74,20 @@ class Znode:
 class ZooKeeperSource:
     """One ensemble. `read` may be called from any thread; it changes nothing, and nothing here can."""
 
-    def __init__(self, address: ZooKeeperAddress, tick_s: float) -> None:
+    def __init__(self, address: ZooKeeperAddress, tick_s: float, security: ZooKeeperSecurity | None = None) -> None:
+        security = security or ZooKeeperSecurity()
         self._address = address
+        self._tls = security.tls
         self._tick_s = tick_s
         self._client = KazooClient(
             hosts=address.hosts + address.chroot,
             timeout=_SESSION_S,
+            handler=SecureHandler(security.tls),
             connection_retry=KazooRetry(max_tries=-1, delay=0.1, max_delay=5.0),
             logger=_LOG,
         )
+        self._failures: dict[str, Failure] = {}
+        secure(self._client, security, self._connection_failed, gives_up=False)
         self._turns = threading.BoundedSemaphore(_READS_AT_ONCE)
         self._lock = threading.Lock()
         self._woken = threading.Event()
@@ -193,7 +202,7 @@ class ZooKeeperSource:
         began_s, at_ms = time.monotonic(), _unix_ms()
         try:
             if not self._client.connected:
-                raise ZooKeeperError("no connection to any of its servers")
+                raise ZooKeeperError(self._why_not_connected())
             found, requests, received_bytes = self._watched_now(began_s + _READ_S)
         except Exception as error:  # whatever it is, the thread has to live and to tell it
             self._fail(at_ms, _reason(error))
@@ -220,6 +229,15 @@ class ZooKeeperSource:
                 received_bytes=self._state.received_bytes + received_bytes,
                 duration_ms=self._state.duration_ms + duration_ms,
             )
+
+    def _connection_failed(self, failure: Failure) -> None:
+        with self._lock:
+            self._failures[failure.server] = failure
+
+    def _why_not_connected(self) -> str:
+        with self._lock:
+            told = "; ".join(f"{each.server}: {each.reason}" for each in self._failures.values() if each.is_lasting)
+        return told or "no connection to any of its servers"
 
     def _fail(self, at_ms: int, reason: str) -> None:
         since_ms = self._newest.silent_since_ms or at_ms
@@ -267,25 +285,28 @@ class ZooKeeperSource:
         self._woken.set()
 
     def _ask_servers(self) -> None:
-        servers = tuple(_server(*each) for each in self._address.servers)
+        servers = tuple(_server(*each, self._tls) for each in self._address.servers)
         with self._lock:
             self._newest = replace(self._newest, servers=servers)
 
 
-def _server(host: str, port: int) -> ZooKeeperServer:
+def _server(host: str, port: int, tls: ssl.SSLContext | None) -> ZooKeeperServer:
     """`mntr`, or `srvr` from a server whose whitelist is narrow."""
     address = server_text(host, port)
     try:
-        answer = _four_letters(host, port, b"mntr")
+        answer = _four_letters(host, port, b"mntr", tls)
         if numbers.is_mntr(answer):
             return numbers.of_mntr(address, answer)
-        return numbers.of_srvr(address, _four_letters(host, port, b"srvr"))
+        return numbers.of_srvr(address, _four_letters(host, port, b"srvr", tls))
     except OSError as error:
         return ZooKeeperServer(address, error=f"it does not answer: {error.strerror or error}")
 
 
-def _four_letters(host: str, port: int, word: bytes) -> str:
-    with socket.create_connection((host, port), _NUMBERS_S) as connection:
+def _four_letters(host: str, port: int, word: bytes, tls: ssl.SSLContext | None) -> str:
+    with ExitStack() as stack:
+        connection = stack.enter_context(socket.create_connection((host, port), _NUMBERS_S))
+        if tls is not None:
+            connection = stack.enter_context(tls.wrap_socket(connection, server_hostname=host))
         connection.sendall(word)
         answer = b""
         while len(answer) < _MOST_ANSWER_BYTES and (piece := connection.recv(65536)):

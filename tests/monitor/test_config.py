@@ -22,6 +22,9 @@ client:
   ssl.ca.location: /etc/ca.pem
 tick: 5s
 zookeeper: zk1:2181,zk2:2182/kafka
+zookeeper_client:
+  zookeeper.ssl.client.enable: true
+  zookeeper.ssl.keystore.password: ${PASSWORD}
 actions: true
 messages: true
 data: state
@@ -70,6 +73,10 @@ def test_every_key_has_its_place(tmp_path: Path) -> None:
     assert config.client["sasl.password"] == "s3cret"
     assert config.zookeeper is not None
     assert (config.zookeeper.hosts, config.zookeeper.chroot) == ("zk1:2181,zk2:2182", "/kafka")
+    assert config.zookeeper_client == {
+        "zookeeper.ssl.client.enable": "true",
+        "zookeeper.ssl.keystore.password": "s3cret",
+    }
     assert (config.has_actions, config.has_messages) == (True, True)
     assert config.web.listen == Listen("0.0.0.0", 8443)
     assert config.web.proxies == ("10.0.0.1",)

@@ -19,6 +19,7 @@ from tests.compat.apache_kafka import (
     load_cases,
     mixed_authorization_cases,
     newest_cases,
+    secure_zookeeper_cases,
     system_cases,
     transaction_cases,
 )
@@ -35,6 +36,7 @@ CASE_MODULES = (
     load_cases,
     mixed_authorization_cases,
     newest_cases,
+    secure_zookeeper_cases,
     system_cases,
     transaction_cases,
 )
