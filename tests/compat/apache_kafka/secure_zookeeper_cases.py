@@ -19,7 +19,7 @@ from highwater.common.ports import free_ports
 from tests.broker.secure_zookeeper import SecureZooKeeper, secure_zookeeper
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.cluster_cases import cluster_case
-from tests.compat.apache_kafka.tools import jars_3_9
+from tests.compat.apache_kafka.tools import jars_3_9, kafka_tool
 from tests.drills.cluster.systems import BrokerServer, highwater
 from tests.waiting import wait_until
 
@@ -67,13 +67,17 @@ def brokers_of_both_share_closed_znodes(directory: Path) -> None:
             _configs(at, "topics", name, "retention.ms=3600000")
         for at in (ours, kafkas):
             for name in ("one", "two"):
-                wait_until(partial(_knows, at, name), f"{name} is known")
-                assert "retention.ms=3600000" in _topics(at, "--describe", "--topic", name)
+                wait_until(partial(_knows, at, name), f"{name} is known with its settings")
         _topics(kafkas, "--delete", "--topic", "one")
         ours.stop()
         # Kafka's is the controller now: it elects and deletes in nodes that ours made.
         wait_until(lambda: _topics(kafkas, "--list").split() == ["two"], "the topic is deleted")
-        _topics(kafkas, "--alter", "--topic", "two", "--partitions", "3", "--replica-assignment", "1:2,1:2,2")
+        ours.start()
+        _wait_for_brokers(secured, "/mixed", 2)
+        _topics(kafkas, "--alter", "--topic", "two", "--partitions", "3")
+        lines = "".join(f"{number}\n" for number in range(30))
+        succeed("kafka.tools.ConsoleProducer", "--bootstrap-server", _address(kafkas), "--topic", "two",
+                "--producer-property", "acks=all", stdin=lines)  # fmt: skip
 
 
 @contextmanager
@@ -124,7 +128,9 @@ def _use(broker: BrokerServer) -> None:
 
 
 def _knows(broker: BrokerServer, topic: str) -> bool:
-    return topic in _topics(broker, "--list").split()
+    tool = "org.apache.kafka.tools.TopicCommand"
+    described = kafka_tool(tool, "--bootstrap-server", _address(broker), "--describe", "--topic", topic)
+    return described.returncode == 0 and "retention.ms=3600000" in described.stdout
 
 
 def _address(broker: BrokerServer) -> str:
