@@ -123,6 +123,9 @@ class BrokerCounters:
         self.connections_refused = 0
         self.authentications = 0
         self.authentications_failed = 0
+        self.authorizations_asked = 0
+        """What the authorizer decided, denials included."""
+        self.authorizations_denied = 0
         self.replication_bytes_in = 0
         self.replication_bytes_out = 0
         self.in_sync_shrinks = 0

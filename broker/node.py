@@ -15,6 +15,7 @@ from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
+from highwater.broker.security.audit import Audit
 from highwater.broker.settings.acl_store import AclStore
 from highwater.broker.settings.store import SettingsStore
 from highwater.broker.topics.administration import Administration
@@ -35,6 +36,8 @@ class Node(Runtime):
     store: SettingsStore
     acls: AclStore | None
     """None while every client may do everything."""
+    audit: Audit | None
+    """None without an authorizer and without a file for it."""
     counters: BrokerCounters
     quotas: ClientQuotas
     replication_throttles: ReplicationThrottles

@@ -16,7 +16,7 @@ from highwater.broker.quota.client_quotas import ClientQuotas
 from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.runtime import Runtime
-from highwater.broker.settings.authorization import authorizer_of
+from highwater.broker.settings.authorization import audit_of, authorizer_of
 from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.storage import Storage
@@ -56,6 +56,9 @@ class LoneNode:
             storage=storage,
             store=store,
             acls=None if authorizer is None else StoredAcls(store, authorizer),
+            audit=audit_of(
+                config, runtime.broker_id, runtime.clock, runtime.scheduler, has_authorizer=authorizer is not None
+            ),
             counters=counters,
             quotas=quotas,
             replication_throttles=throttles,

@@ -140,15 +140,27 @@ class Dispatcher:
             raise MalformedRequestError(f"there is no API {api_key} here")
         module = import_module(f"highwater.broker.handlers.{api.name}")
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
-        handle = _guarded(api.name, module.handle) if self._node.acls is not None else module.handle
-        handler = _Handler(api, decode, handle, self._node.counters.requests[api_key])
+        counters = self._node.counters.requests[api_key]
+        handle = _watched(self._node, api.name, counters.name, module.handle)
+        handler = _Handler(api, decode, handle, counters)
         if api.name in _NEED_THE_CLUSTER and member is not None and not member.metadata.is_complete:
             return handler._replace(handle=partial(_handle_when_complete, member.metadata, handle))
         self._handlers[api_key] = handler
         return handler
 
 
-def _guarded(name: str, handle: Handle) -> Handle:
+def _watched(node: Node, name: str, request_name: str, handle: Handle) -> Handle:
+    """The handler with what stands before and after it, as far as that is configured."""
+    if node.acls is not None:
+        handle = _guarded(name, request_name, handle)
+    if node.audit is not None:
+        changes = import_module("highwater.broker.handlers.authorization.changes")
+        if name in changes.CHANGES:
+            handle = changes.recorded(node.audit, name, request_name, handle)
+    return handle
+
+
+def _guarded(name: str, request_name: str, handle: Handle) -> Handle:
     """What an API demands of the client, before its handler."""
     guards = import_module("highwater.broker.handlers.authorization.table").GUARDS
     guard = guards[name]
@@ -156,7 +168,7 @@ def _guarded(name: str, handle: Handle) -> Handle:
         return handle
 
     def guarded(node: Node, context: RequestContext, request: Any) -> Reply:
-        access = access_of(node, context)
+        access = access_of(node, context, request_name)
         assert access is not None
         if request is None:
             return handle(node, context, request)  # ApiVersions of a version that is not known

@@ -39,7 +39,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.authorization.access import TOPIC_DENIED, access_of
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, access_of, tell_denial
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import FETCH
@@ -238,9 +238,11 @@ def _read(
     may_read = None
     if node.acls is not None:
         may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
+        node.counters.authorizations_asked += len(topics)
     for topic, partitions in topics:
         # A topic that is not known is told as such: its name is not known here.
         if may_read is not None and (name := _name_of(node, topic)) is not None and not may_read[name]:
+            tell_denial(node, context, "Fetch", (*_READ_TOPIC, name))
             answers.append(_denied(topic, partitions))
             must_answer = True
             continue
@@ -282,7 +284,7 @@ def _read(
 
 
 def _may_follow(node: Node, context: RequestContext) -> bool:
-    access = access_of(node, context)
+    access = access_of(node, context, "Fetch")
     return access is None or access.to_cluster(Operation.CLUSTER_ACTION)
 
 

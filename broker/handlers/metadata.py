@@ -27,7 +27,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
-from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of, origin_of
 from highwater.broker.handlers.authorization.administration import cluster_operations
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
@@ -65,7 +65,7 @@ TOPIC_OPERATIONS: Final = _all_operations(ResourceType.TOPIC)
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
     cluster = node.cluster
     brokers = live_brokers(node, context)
-    access = access_of(node, context)
+    access = access_of(node, context, "Metadata")
     describe = _Description(
         node,
         context.version,
@@ -74,7 +74,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
         tells_operations=request.include_topic_authorized_operations,
     )
     if request.topics is None:
-        topics = [describe.topic(view) for view in cluster.topics() if _may_describe(access, view.name)]
+        topics = [describe.topic(view) for view in cluster.topics() if _may_see(access, view.name)]
     else:
         found = [_find(node, wanted, describe, access) for wanted in request.topics]
         may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
@@ -82,6 +82,11 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
             found = [_refused_creation(topic, access) for topic in found]
         missing = [topic.name for topic in found if topic.error_code is _MISSING and topic.name] if may_create else []
         problems = node.auto_creation.create(missing) if missing else {}
+        if node.audit is not None:
+            for name in missing:
+                outcome = problems.get(name, ErrorCode.none).name.upper()
+                origin = origin_of(context, "Metadata")
+                node.audit.changed(origin, {"topic": name, "action": "create on first use"}, outcome)
         topics = [
             _created(node, topic, problems, describe) if topic.error_code is _MISSING and missing else topic
             for topic in found
@@ -109,11 +114,16 @@ def _may_describe(access: Access | None, topic: str) -> bool:
     return access is None or access.to_topic(Operation.DESCRIBE, topic)
 
 
+def _may_see(access: Access | None, topic: str) -> bool:
+    """As `_may_describe`; a topic that nobody named is left out without a word."""
+    return access is None or access.to_topic(Operation.DESCRIBE, topic, is_told=False)
+
+
 def _refused_creation(topic: TopicMetadata, access: Access) -> TopicMetadata:
     """A missing topic that would be created, if the client may create it."""
     if topic.error_code is not _MISSING or topic.name is None:
         return topic
-    if access.to_cluster(Operation.CREATE) or access.to_topic(Operation.CREATE, topic.name):
+    if access.to_cluster(Operation.CREATE, is_told=False) or access.to_topic(Operation.CREATE, topic.name):
         return topic
     return topic._replace(error_code=TOPIC_DENIED)
 

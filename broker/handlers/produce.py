@@ -33,7 +33,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
 from highwater.broker.counters import TopicCounters
-from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, TRANSACTION_DENIED, tell_denial
 from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
@@ -52,7 +52,6 @@ from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.security.acl import Operation, ResourceType
-from highwater.broker.security.authorizer import Permissions
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
@@ -91,6 +90,7 @@ _UNDECIDED: Final = (
 
 
 _WRITE_TOPIC: Final = (Operation.WRITE, ResourceType.TOPIC)
+_WRITE_TRANSACTION: Final = (Operation.WRITE, ResourceType.TRANSACTIONAL_ID)
 
 Find = Callable[[str, int], Partition | None]
 """The partition of this broker that the client may write to."""
@@ -108,7 +108,7 @@ def handle(
     find: Find = node.partitions.find
     denied: Mapping[str, ErrorCode] = {}
     if node.acls is not None:
-        denied = _denied(context.client.permissions(node.acls.authorizer), request)
+        denied = _denied(node, context, request)
         if denied:
             find = partial(_find_allowed, node, denied)
     if transactional_id is not None and verified is None and acks != 0 and is_asked_elsewhere(node, transactional_id):
@@ -165,19 +165,22 @@ def handle(
     return encoded
 
 
-def _denied(client: Permissions, request: ProduceRequest) -> Mapping[str, ErrorCode]:
+def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Mapping[str, ErrorCode]:
     """Why the client may not write to topics: all of them, if it may not use its transactional id."""
+    assert node.acls is not None
+    client = context.client.permissions(node.acls.authorizer)
     name = request.transactional_id
-    if (
-        name is not None
-        and _is_transactional(request)
-        and not client.allows(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name)
-    ):
-        return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
+    if name is not None and _is_transactional(request):
+        node.counters.authorizations_asked += 1
+        if not client.allows(*_WRITE_TRANSACTION, name):
+            tell_denial(node, context, "Produce", (*_WRITE_TRANSACTION, name))
+            return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
+    node.counters.authorizations_asked += len(request.topics)
     may_write = client.answers(_WRITE_TOPIC)
     denied: dict[str, ErrorCode] = {}
     for topic, _ in request.topics:
         if not may_write[topic]:
+            tell_denial(node, context, "Produce", (*_WRITE_TOPIC, topic))
             denied[topic] = TOPIC_DENIED
     return denied
 

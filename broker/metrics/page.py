@@ -198,6 +198,15 @@ def _broker(node: Node) -> Iterator[str]:
             ({"request": "Fetch"}, counters.fetch_throttle_ms / 1000),
         ],
     )
+    yield family(
+        "highwater_authorizations_total",
+        "counter",
+        "Decisions of the authorizer on what clients asked for.",
+        [
+            ({"result": "allowed"}, counters.authorizations_asked - counters.authorizations_denied),
+            ({"result": "denied"}, counters.authorizations_denied),
+        ],
+    )
     yield histogram_family(
         "kafka_log_logflushstats_logflushrateandtimems",
         "Duration of flushes (fsync) of a partition's log, in ms.",

@@ -30,6 +30,7 @@ from highwater.broker.metrics.page import page
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.runtime import Runtime
+from highwater.broker.server import audit_file
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.connection import Connection
 from highwater.broker.server.ending import EXIT_FAILED, EXIT_OK, DiskFailures, Ending
@@ -61,7 +62,7 @@ def run(config: BrokerConfig) -> int:
     _allow_many_files()
     for warning in config.warnings:
         _logger.warning("%s", warning)
-    paths, endpoints, advertised, metrics_endpoint = checked(config)
+    paths, endpoints, advertised, metrics_endpoint, audit_path = checked(config)
     files = RealFiles()
     bound: list[BoundListener] = []
     metrics: BoundListener | None = None
@@ -81,7 +82,7 @@ def run(config: BrokerConfig) -> int:
             for listener in bound:
                 listener.listen(config)
             open_alone(opened, config, files, paths)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with audit_file.written(audit_path), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_Broker(config, files, paths, opened, bound, metrics, started_ns).run())
     except BaseException:
         for listener in [*bound, *([] if metrics is None else [metrics])]:

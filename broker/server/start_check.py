@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.server.acceptor import Limits
+from highwater.broker.server.audit_file import audit_file_of
 from highwater.broker.server.listeners import Endpoint, ListenError, endpoints_of, metrics_endpoint_of
 from highwater.broker.server.sasl import ScramCredentials, sasl_of
 from highwater.broker.settings.authorization import authorizer_of
@@ -26,7 +27,7 @@ def check(config: BrokerConfig) -> None:
 
     Files that it names, such as key stores, are read; log directories, ports and ZooKeeper are left to the start.
     """
-    _, endpoints, _, _ = checked(config)
+    endpoints = checked(config).endpoints
     broker_id_of(config)
     if config.is_of_a_cluster:
         from highwater.broker.server.peer_security import PeerSecurity
@@ -43,11 +44,14 @@ class Checked(NamedTuple):
     endpoints: list[Endpoint]
     advertised: dict[str, Endpoint]
     metrics_endpoint: Endpoint | None
+    audit_file: Path | None
 
 
 def checked(config: BrokerConfig) -> Checked:
     """What a start needs of the configuration. Raises ConfigError or ListenError."""
-    found = Checked(log_directory_paths(config), *endpoints_of(config), metrics_endpoint_of(config))
+    found = Checked(
+        log_directory_paths(config), *endpoints_of(config), metrics_endpoint_of(config), audit_file_of(config)
+    )
     Limits.of(config)
     authorizer_of(config)
     return found

@@ -1,10 +1,12 @@
-"""The authorizer that a configuration asks for."""
+"""The authorizer and the audit log that a configuration asks for."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.security.acl import principal_problem
+from highwater.broker.security.audit import Audit
 from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
@@ -38,6 +40,14 @@ def authorizer_of(config: BrokerConfig) -> Authorizer | None:
             "set super.users=User:NAME;User:NAME to those who may do everything"
         )
     return Authorizer(super_users, allow_everyone_if_no_acl_found=allows_everyone)
+
+
+def audit_of(
+    config: BrokerConfig, broker_id: int, clock: Clock, scheduler: Scheduler, *, has_authorizer: bool
+) -> Audit | None:
+    """Its lines go to the file, or else to the broker's log. None if neither a file nor an authorizer is wanted."""
+    is_wanted = has_authorizer or bool((config.string("audit.log.file") or "").strip())
+    return Audit(broker_id, clock, scheduler) if is_wanted else None
 
 
 def _super_users(text: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
 defaults are our own: loopback instead of every interface, as nobody need say who it is unless told so; socket buffers
-left to the kernel's tuning; no log directory that is nobody's choice. Our own are metrics.listener, and
+left to the kernel's tuning; no log directory that is nobody's choice. Our own are metrics.listener, audit.log.file, and
 zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
 """
 
@@ -121,6 +121,7 @@ BROKER_PROPERTIES: Final = {
         _honoured("sasl.server.max.receive.size", INT, 524_288),
         _honoured("connections.max.reauth.ms", LONG, 0),
         _honoured("authorizer.class.name", STRING, ""),
+        _honoured("audit.log.file", STRING, ""),
         _honoured("super.users", STRING, ""),
         _honoured("allow.everyone.if.no.acl.found", BOOLEAN, False),
         _honoured("connection.failed.authentication.delay.ms", INT, 100, 0),

@@ -13,7 +13,8 @@ from highwater.broker.cli import COMMANDS, app
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
-SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(re.findall(r"```\n(.*?)```", TEXT, re.DOTALL)))
+BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(text for language, text in BLOCKS if not language))
 
 
 def test_the_tables_of_apis_are_the_brokers() -> None:

@@ -11,6 +11,7 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from highwater.broker.security.audit import Origin
 from highwater.broker.security.authorizer import Permissions
 
 TOPIC_DENIED: Final = ErrorCode.topic_authorization_failed
@@ -28,34 +29,60 @@ MESSAGES: Final = {
 
 
 class Access(NamedTuple):
-    """A request of a client, as a guard sees it."""
+    """A request of a client, as a guard sees it. `is_told=False`: a refusal only hides something, and is no denial."""
 
     node: Node
     context: RequestContext
     client: Permissions
+    request: str
+    """Its name as Kafka has it: OffsetFetch."""
 
     @property
     def version(self) -> int:
         return self.context.version
 
-    def to_cluster(self, operation: Operation) -> bool:
-        return self.client.allows(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    def to_cluster(self, operation: Operation, *, is_told: bool = True) -> bool:
+        return self._may(operation, ResourceType.CLUSTER, CLUSTER_NAME, is_told)
 
-    def to_topic(self, operation: Operation, name: str) -> bool:
-        return self.client.allows(operation, ResourceType.TOPIC, name)
+    def to_topic(self, operation: Operation, name: str, *, is_told: bool = True) -> bool:
+        return self._may(operation, ResourceType.TOPIC, name, is_told)
 
-    def to_group(self, operation: Operation, name: str) -> bool:
-        return self.client.allows(operation, ResourceType.GROUP, name)
+    def to_group(self, operation: Operation, name: str, *, is_told: bool = True) -> bool:
+        return self._may(operation, ResourceType.GROUP, name, is_told)
 
-    def to_transaction(self, operation: Operation, name: str) -> bool:
-        return self.client.allows(operation, ResourceType.TRANSACTIONAL_ID, name)
+    def to_transaction(self, operation: Operation, name: str, *, is_told: bool = True) -> bool:
+        return self._may(operation, ResourceType.TRANSACTIONAL_ID, name, is_told)
+
+    def _may(self, operation: Operation, kind: ResourceType, name: str, is_told: bool) -> bool:
+        if self.client.allows(operation, kind, name):
+            self.node.counters.authorizations_asked += 1
+            return True
+        if is_told:
+            self.node.counters.authorizations_asked += 1
+            self.denied(operation, kind, name)
+        return False
+
+    def denied(self, operation: Operation, kind: ResourceType, name: str) -> None:
+        tell_denial(self.node, self.context, self.request, (operation, kind, name))
 
 
-def access_of(node: Node, context: RequestContext) -> Access | None:
+def tell_denial(node: Node, context: RequestContext, request: str, wanted: tuple[Operation, ResourceType, str]) -> None:
+    """Count a denial, and tell the audit log."""
+    node.counters.authorizations_denied += 1
+    if node.audit is not None:
+        node.audit.denied(origin_of(context, request), *wanted)
+
+
+def origin_of(context: RequestContext, request: str) -> Origin:
+    client = context.client
+    return Origin(f"User:{client.principal}", client.host, client.listener.name, context.client_id, request)
+
+
+def access_of(node: Node, context: RequestContext, request: str) -> Access | None:
     """None while every client may do everything."""
     if node.acls is None:
         return None
-    return Access(node, context, context.client.permissions(node.acls.authorizer))
+    return Access(node, context, context.client.permissions(node.acls.authorizer), request)
 
 
 Handle = Callable[[Any], Reply]

@@ -158,6 +158,6 @@ def describe_cluster(access: Access, request: Any, handle: Handle) -> Reply:
 
 def cluster_operations(access: Access) -> int:
     """The bits of what the client may do to the cluster; 0 for who may not describe it."""
-    if not access.to_cluster(Operation.DESCRIBE):
+    if not access.to_cluster(Operation.DESCRIBE, is_told=False):
         return 0
     return access.client.operations(ResourceType.CLUSTER, CLUSTER_NAME)

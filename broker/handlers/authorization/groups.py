@@ -99,7 +99,9 @@ def _visible(access: Access, answer: Answer, refused: list[Answer], is_of_all: b
     if answer.get("error_code"):
         return answer
     topics = [
-        topic for topic in answer["topics"] if not is_of_all or access.to_topic(Operation.DESCRIBE, topic["name"])
+        topic
+        for topic in answer["topics"]
+        if not is_of_all or access.to_topic(Operation.DESCRIBE, topic["name"], is_told=False)
     ]
     return answer | {"topics": [*topics, *refused]}
 
@@ -131,11 +133,13 @@ def describe_groups(access: Access, request: Any, handle: Handle) -> Reply:
 def list_groups(access: Access, request: Any, handle: Handle) -> Reply:
     """DESCRIBE on the cluster shows all groups, else DESCRIBE on the group shows it."""
     reply = handle(request)
-    if access.to_cluster(Operation.DESCRIBE):
+    if access.to_cluster(Operation.DESCRIBE, is_told=False):
         return reply
 
     def tell(answer: Answer) -> Answer:
-        groups = [group for group in answer["groups"] if access.to_group(Operation.DESCRIBE, group["group_id"])]
+        groups = [
+            group for group in answer["groups"] if access.to_group(Operation.DESCRIBE, group["group_id"], is_told=False)
+        ]
         return answer | {"groups": groups}
 
     return after(reply, tell)

@@ -71,7 +71,7 @@ def each_topic(
 
 
 def _may_read_epochs(access: Access, name: str) -> bool:
-    return access.to_cluster(Operation.CLUSTER_ACTION) or access.to_topic(Operation.DESCRIBE, name)
+    return access.to_cluster(Operation.CLUSTER_ACTION, is_told=False) or access.to_topic(Operation.DESCRIBE, name)
 
 
 LIST_OFFSETS: Final = each_topic(
@@ -100,7 +100,7 @@ def create_topics(access: Access, request: Any, handle: Handle) -> Reply:
     if not access.node.administration.is_controller:
         return handle(request)
     named = Counter(topic.name for topic in request.topics)
-    may_create_all = access.to_cluster(Operation.CREATE)
+    may_create_all = access.to_cluster(Operation.CREATE, is_told=False)
     refused = {
         topic.name: None
         for topic in request.topics
@@ -129,7 +129,7 @@ _NO_SETTINGS: Final[Answer] = {"num_partitions": -1, "replication_factor": -1, "
 
 
 def _without_settings(access: Access, topic: Answer) -> Answer:
-    if access.to_topic(Operation.DESCRIBE_CONFIGS, topic["name"]):
+    if access.to_topic(Operation.DESCRIBE_CONFIGS, topic["name"], is_told=False):
         return topic | {"configs": topic["configs"] or []}
     return topic | _NO_SETTINGS | {"topic_config_error_code": TOPIC_DENIED}
 
@@ -166,7 +166,7 @@ def delete_topics(access: Access, request: Any, handle: Handle) -> Reply:
             if name is None or access.to_topic(Operation.DELETE, name):
                 left.append(topic)
                 continue
-            shown = name if view is None or access.to_topic(Operation.DESCRIBE, name) else None
+            shown = name if view is None or access.to_topic(Operation.DESCRIBE, name, is_told=False) else None
             told.append({"name": shown, "topic_id": topic.topic_id, "error_code": TOPIC_DENIED})
         reply = handle(replace(request, topics=tuple(left)))
     return after(reply, lambda answer: answer | {"responses": [*answer["responses"], *told]})

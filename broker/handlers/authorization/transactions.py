@@ -21,7 +21,7 @@ from highwater.broker.handlers.authorization.access import (
 from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all_partitions
 from highwater.broker.handlers.reply import Reply
 from highwater.broker.protocol.cold import Answer
-from highwater.broker.security.acl import Operation, ResourceType
+from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 
 _NO_PRODUCER: Final = {"producer_id": -1, "producer_epoch": -1}
@@ -32,9 +32,11 @@ def init_producer_id(access: Access, request: Any, handle: Handle) -> Reply:
     if request.transactional_id is not None:
         if not access.to_transaction(Operation.WRITE, request.transactional_id):
             return {"error_code": TRANSACTION_DENIED} | _NO_PRODUCER
-    elif not access.to_cluster(Operation.IDEMPOTENT_WRITE) and not access.client.allows_any(
+    elif not access.to_cluster(Operation.IDEMPOTENT_WRITE, is_told=False) and not access.client.allows_any(
         Operation.WRITE, ResourceType.TOPIC
     ):
+        access.node.counters.authorizations_asked += 1
+        access.denied(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
         return {"error_code": CLUSTER_DENIED} | _NO_PRODUCER
     return handle(request)
 
@@ -92,7 +94,7 @@ def end_txn(access: Access, request: Any, handle: Handle) -> Reply:
 
 def write_txn_markers(access: Access, request: Any, handle: Handle) -> Reply:
     """ALTER on the cluster, for operators who abort a hanging transaction, or CLUSTER_ACTION."""
-    if access.to_cluster(Operation.ALTER) or access.to_cluster(Operation.CLUSTER_ACTION):
+    if access.to_cluster(Operation.ALTER, is_told=False) or access.to_cluster(Operation.CLUSTER_ACTION):
         return handle(request)
     return {
         "markers": [
@@ -135,7 +137,9 @@ def describe_transactions(access: Access, request: Any, handle: Handle) -> Reply
             state
             | {
                 "topics": [
-                    topic for topic in state.get("topics", ()) if access.to_topic(Operation.DESCRIBE, topic["topic"])
+                    topic
+                    for topic in state.get("topics", ())
+                    if access.to_topic(Operation.DESCRIBE, topic["topic"], is_told=False)
                 ]
             }
             for state in answer["transaction_states"]
@@ -150,7 +154,7 @@ def list_transactions(access: Access, request: Any, handle: Handle) -> Reply:
         states = [
             state
             for state in answer.get("transaction_states", ())
-            if access.to_transaction(Operation.DESCRIBE, state["transactional_id"])
+            if access.to_transaction(Operation.DESCRIBE, state["transactional_id"], is_told=False)
         ]
         return answer | {"transaction_states": states}
 

@@ -26,7 +26,12 @@ from highwater.broker.settings.config_table import (
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9.1-properties.tsv"
 # Where a default is our own; the reasons stand in broker/settings/config_table.py.
 OWN_DEFAULTS = {"listeners", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "log.dir"}
-OWN_PROPERTIES = {"metrics.listener", "zookeeper.sasl.jaas.config", "zookeeper.sasl.jaas.config.file"}
+OWN_PROPERTIES = {
+    "audit.log.file",
+    "metrics.listener",
+    "zookeeper.sasl.jaas.config",
+    "zookeeper.sasl.jaas.config.file",
+}
 # Kafka's, read by its authorizer and not by KafkaConfig.
 AUTHORIZERS_PROPERTIES = {
     "super.users",

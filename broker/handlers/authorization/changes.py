@@ -1,0 +1,195 @@
+"""What the audit log says of requests that change topics, settings, quotas, users or ACLs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, cast
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.handlers.authorization.access import after, origin_of
+from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
+from highwater.broker.security.acl import Operation, PatternType, Permission, ResourceType
+from highwater.broker.security.audit import Audit
+from highwater.common.secret_names import is_secret_name
+
+Outcomes = Iterator[tuple[Answer, ErrorCode | None]]
+"""What was to change, its subject first, and the error with which it was refused."""
+Handle = Callable[[Node, RequestContext, Any], Reply]
+
+_UNTOLD: Final = frozenset(
+    (
+        ErrorCode.not_controller,
+        ErrorCode.security_disabled,
+        # The line of the denial says more.
+        ErrorCode.topic_authorization_failed,
+        ErrorCode.cluster_authorization_failed,
+    )
+)
+_RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker_logger"}
+_OPERATIONS: Final = ("set", "delete", "append", "subtract")
+_MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_HIDDEN: Final = "(hidden)"
+
+
+def recorded(audit: Audit, api: str, request_name: str, handle: Handle) -> Handle:
+    """The handler, after whose answer the audit log has what was changed. Its request is that of a row in CHANGES."""
+    outcomes_of = CHANGES[api]
+
+    def recording(node: Node, context: RequestContext, request: Any) -> Reply:
+        def tell(answer: Answer) -> Answer:
+            if not getattr(request, "validate_only", False):
+                for change, error_code in outcomes_of(request, answer):
+                    if error_code not in _UNTOLD:
+                        outcome = (error_code or ErrorCode.none).name.upper()
+                        audit.changed(origin_of(context, request_name), change, outcome)
+            return answer
+
+        return after(handle(node, context, request), tell)
+
+    return recording
+
+
+def _error(answer: Answer) -> ErrorCode | None:
+    return cast("ErrorCode | None", answer.get("error_code"))
+
+
+def _shown(name: str, value: Any) -> Any:
+    return _HIDDEN if value is not None and is_secret_name(name) else value
+
+
+def _created_topics(request: Any, answer: Answer) -> Outcomes:
+    wanted = {topic.name: topic for topic in request.topics}
+    for told in answer["topics"]:
+        topic = wanted[told["name"]]
+        error_code = _error(told)
+        count = len(topic.assignments) or topic.num_partitions
+        yield (
+            {
+                "topic": topic.name,
+                "action": "create",
+                "partitions": count if count > 0 else told.get("num_partitions"),
+                "configs": {} if error_code else {each.name: _shown(each.name, each.value) for each in topic.configs},
+            },
+            error_code,
+        )
+
+
+def _deleted_topics(request: Any, answer: Answer) -> Outcomes:
+    for told in answer["responses"]:
+        name = told.get("name")
+        yield {"topic": str(told.get("topic_id")) if name is None else name, "action": "delete"}, _error(told)
+
+
+def _created_partitions(request: Any, answer: Answer) -> Outcomes:
+    counts = {topic.name: topic.count for topic in request.topics}
+    for told in answer["results"]:
+        name = told["name"]
+        yield {"topic": name, "action": "add partitions", "partitions": counts.get(name)}, _error(told)
+
+
+def _altered_configs(request: Any, answer: Answer) -> Outcomes:
+    errors = {(told["resource_type"], told["resource_name"]): _error(told) for told in answer["responses"]}
+    for resource in request.resources:
+        kind, name = resource.resource_type, resource.resource_name
+        error_code = errors.get((kind, name))
+        yield (
+            {
+                "resource_name": name,
+                "resource_type": _RESOURCES.get(kind, str(kind)),
+                "action": "alter configs",
+                # Settings that were refused may have any name and any number: they say nothing of the broker.
+                "configs": [] if error_code else [_setting(entry) for entry in resource.configs],
+            },
+            error_code,
+        )
+
+
+def _setting(entry: Any) -> Answer:
+    number = getattr(entry, "config_operation", 0)
+    operation = _OPERATIONS[number] if 0 <= number < len(_OPERATIONS) else str(number)
+    return {"name": entry.name, "operation": operation, "value": _shown(entry.name, entry.value)}
+
+
+def _altered_quotas(request: Any, answer: Answer) -> Outcomes:
+    def text(entity: Any) -> str:
+        return ", ".join(f"{kind} {name or '(default)'}" for kind, name in entity)
+
+    errors = {
+        tuple((part["entity_type"], part["entity_name"]) for part in told["entity"]): _error(told)
+        for told in answer["entries"]
+    }
+    for entry in request.entries:
+        entity = tuple((part.entity_type, part.entity_name) for part in entry.entity)
+        yield (
+            {
+                "entity": text(entity),
+                "action": "alter quotas",
+                "quotas": {op.key: None if op.remove else op.value for op in entry.ops},
+            },
+            errors.get(entity),
+        )
+
+
+def _altered_users(request: Any, answer: Answer) -> Outcomes:
+    changes: dict[str, list[Answer]] = {}
+    for gone in request.deletions:
+        name = _MECHANISMS.get(gone.mechanism, str(gone.mechanism))
+        changes.setdefault(gone.name, []).append({"mechanism": name, "operation": "delete"})
+    for set_one in request.upsertions:
+        name = _MECHANISMS.get(set_one.mechanism, str(set_one.mechanism))
+        made = {"mechanism": name, "operation": "set", "iterations": set_one.iterations}
+        changes.setdefault(set_one.name, []).append(made)
+    for told in answer["results"]:
+        user = told["user"]
+        yield {"user": user, "action": "alter credentials", "credentials": changes.get(user, [])}, _error(told)
+
+
+def _created_acls(request: Any, answer: Answer) -> Outcomes:
+    for creation, told in zip(request.creations, answer["results"], strict=True):
+        pattern = getattr(creation, "resource_pattern_type", PatternType.LITERAL)
+        yield _acl("create ACL", {**_fields(creation), "pattern_type": pattern}), _error(told)
+
+
+def _deleted_acls(request: Any, answer: Answer) -> Outcomes:
+    for wanted, told in zip(request.filters, answer["filter_results"], strict=True):
+        if error_code := _error(told):
+            yield {"resource_name": wanted.resource_name_filter, "action": "delete ACL"}, error_code
+        for gone in told.get("matching_acls", ()):
+            yield _acl("delete ACL", gone), _error(gone)
+
+
+def _fields(creation: Any) -> Answer:
+    names = ("resource_type", "resource_name", "principal", "host", "operation", "permission_type")
+    return {name: getattr(creation, name) for name in names}
+
+
+def _acl(action: str, acl: Mapping[str, Any]) -> Answer:
+    return {
+        "resource_name": acl["resource_name"],
+        "resource_type": ResourceType(acl["resource_type"]).text,
+        "pattern_type": PatternType(acl["pattern_type"]).text,
+        "action": action,
+        "acl": {
+            "principal": acl["principal"],
+            "host": acl["host"],
+            "operation": Operation(acl["operation"]).text,
+            "permission": Permission(acl["permission_type"]).text,
+        },
+    }
+
+
+CHANGES: Final[Mapping[str, Callable[[Any, Answer], Outcomes]]] = {
+    "create_topics": _created_topics,
+    "delete_topics": _deleted_topics,
+    "create_partitions": _created_partitions,
+    "alter_configs": _altered_configs,
+    "incremental_alter_configs": _altered_configs,
+    "alter_client_quotas": _altered_quotas,
+    "alter_user_scram_credentials": _altered_users,
+    "create_acls": _created_acls,
+    "delete_acls": _deleted_acls,
+}
+"""What was changed, by API."""

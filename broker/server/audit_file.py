@@ -1,0 +1,86 @@
+"""The file of the audit log: opened anew when it was moved, and no reason for a request to fail."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Final, cast
+
+from highwater.broker.security.audit import LOGGER
+from highwater.broker.settings.config import BrokerConfig, ConfigError
+
+_logger = logging.getLogger(__name__)
+_SETTING: Final = "audit.log.file"
+_MODE: Final = 0o640
+
+
+def audit_file_of(config: BrokerConfig) -> Path | None:
+    """Raises ConfigError for a file that could not be made."""
+    text = (config.string(_SETTING) or "").strip()
+    if not text:
+        return None
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise ConfigError(f"{_SETTING}={text}: there is no directory {path.parent}; make it, or name another file")
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{_SETTING}={text} is no file; name one")
+    return path
+
+
+@contextmanager
+def written(path: Path | None) -> Iterator[None]:
+    """Write the audit log to the file, and not to the broker's log. Raises ConfigError when it cannot be opened."""
+    if path is None:
+        yield
+        return
+    try:
+        handler = _AuditFile(path)
+    except OSError as error:
+        raise ConfigError(f"{_SETTING}={path}: cannot be opened: {error.strerror}") from None
+    logger = logging.getLogger(LOGGER)
+    before = logger.propagate, logger.level
+    logger.addHandler(handler)
+    logger.propagate = False
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate, level = before
+        logger.setLevel(level)
+        handler.close()
+
+
+class _AuditFile(WatchedFileHandler):
+    """logrotate moves or deletes the file; the next line makes a new one."""
+
+    def __init__(self, path: Path) -> None:
+        self._is_failing = False
+        super().__init__(path, encoding="utf-8")
+        self.setFormatter(logging.Formatter("%(message)s"))
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
+        return cast(TextIOWrapper, os.fdopen(descriptor, self.mode, encoding=self.encoding))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            if self.stream is None:
+                self.stream = self._open()
+                self._statstream()
+            self.reopenIfNeeded()
+            self.stream.write(self.format(record) + self.terminator)
+            self.stream.flush()
+        except OSError as error:
+            if not self._is_failing:
+                _logger.error("lines of the audit log are lost: %s: %s", self.baseFilename, error.strerror)
+            self._is_failing = True
+        else:
+            if self._is_failing:
+                _logger.warning("the audit log is written again: %s", self.baseFilename)
+            self._is_failing = False

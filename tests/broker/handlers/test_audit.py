@@ -1,0 +1,169 @@
+"""What the audit log has of requests: each denial, each change, no secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from highwater.broker.handlers.authorization.changes import CHANGES
+from highwater.broker.security.audit import Audit
+from tests.broker.handlers.harness import NodeHarness, Pending
+from tests.broker.handlers.test_acls import ACL, AUTHORIZER, FILTER
+
+SECRET = "s3cret"  # noqa: S105
+Make = Callable[..., NodeHarness]
+
+
+class Audited:
+    def __init__(self, node: NodeHarness) -> None:
+        self.node = node
+        self.texts: list[str] = []
+        node.replace(audit=Audit(0, node.clock, node.scheduler, self.texts.append))
+
+    def ask(self, name: str, version: int, /, user: str | None = None, **fields: Any) -> list[dict[str, Any]]:
+        """The lines of one request, without what is alike in all."""
+        self.texts.clear()
+        self.node.user = user
+        answer = self.node.ask(name, version, **fields)
+        if isinstance(answer, Pending):
+            self.node.scheduler.run(1)
+            assert not answer.waits
+        assert SECRET not in "".join(self.texts)
+        lines = [json.loads(text) for text in self.texts]
+        for line in lines:
+            assert line.pop("time").endswith("Z")
+            assert (line.pop("broker"), line.pop("listener"), line.pop("client_id")) == (0, "PLAINTEXT", "test")
+            assert line.pop("host") == ""
+        return lines
+
+
+@pytest.fixture
+def audited(make_node: Make) -> Audited:
+    return Audited(make_node(**AUTHORIZER))
+
+
+def change(request: str, outcome: str = "NONE", **fields: Any) -> dict[str, Any]:
+    told = {"event": "change", "principal": "User:admin", "request": request, **fields, "outcome": outcome}
+    return told if outcome == "NONE" else {**told, "count": 1}
+
+
+def new_topic(name: str, **config: str) -> dict[str, Any]:
+    return {
+        "name": name, "num_partitions": 2, "replication_factor": 1, "assignments": [],
+        "configs": [{"name": key, "value": value} for key, value in config.items()],
+    }  # fmt: skip
+
+
+def test_each_change_is_one_line(audited: Audited) -> None:
+    seen = set()
+
+    def ask(name: str, version: int, /, **fields: Any) -> list[dict[str, Any]]:
+        seen.add(name)
+        return audited.ask(name, version, user="admin", **fields)
+
+    topics = [new_topic("t", **{"flush.messages": "5"}), new_topic("..")]
+    assert ask("create_topics", 5, topics=topics, timeout=1000, validate_only=False) == [
+        change("CreateTopics", topic="t", action="create", partitions=2, configs={"flush.messages": "5"}),
+        change("CreateTopics", "INVALID_TOPIC_EXCEPTION", topic="..", action="create", partitions=2, configs={}),
+    ]
+    assert ask("create_topics", 5, topics=[new_topic("n")], timeout=1000, validate_only=True) == []
+    grown = [{"name": "t", "count": 3, "assignments": None}]
+    assert ask("create_partitions", 1, topics=grown, timeout=1000, validate_only=False) == [
+        change("CreatePartitions", topic="t", action="add partitions", partitions=3)
+    ]
+    entries = [{"name": "flush.messages", "config_operation": 0, "value": "7"}]
+    resource = {"resource_type": 2, "resource_name": "t", "configs": entries}
+    told = {"resource_name": "t", "resource_type": "topic", "action": "alter configs"}
+    assert ask("incremental_alter_configs", 1, resources=[resource], validate_only=False) == [
+        change(
+            "IncrementalAlterConfigs", **told, configs=[{"name": "flush.messages", "operation": "set", "value": "7"}]
+        )
+    ]
+    wrong = {"resource_type": 2, "resource_name": "t", "configs": [{"name": "ssl.key.password", "value": SECRET}]}
+    assert ask("alter_configs", 1, resources=[wrong], validate_only=False) == [
+        change("AlterConfigs", "INVALID_CONFIG", **told, configs=[])
+    ]
+    quota = {
+        "entity": [{"entity_type": "user", "entity_name": "bob"}, {"entity_type": "client-id", "entity_name": None}],
+        "ops": [{"key": "producer_byte_rate", "value": 1000.0, "remove": False}],
+    }
+    assert ask("alter_client_quotas", 1, entries=[quota], validate_only=False) == [
+        change(
+            "AlterClientQuotas", entity="user bob, client-id (default)", action="alter quotas",
+            quotas={"producer_byte_rate": 1000.0},
+        )
+    ]  # fmt: skip
+    credential = {
+        "name": "bob", "mechanism": 2, "iterations": 4096, "salt": SECRET.encode(), "salted_password": SECRET.encode(),
+    }  # fmt: skip
+    made = {"mechanism": "SCRAM-SHA-512", "operation": "set", "iterations": 4096}
+    assert ask("alter_user_scram_credentials", 0, deletions=[], upsertions=[credential]) == [
+        change("AlterUserScramCredentials", user="bob", action="alter credentials", credentials=[made])
+    ]
+    acl = {"resource_name": "t", "resource_type": "Topic", "pattern_type": "Literal"}
+    entry = {"principal": "User:a", "host": "*", "operation": "Read", "permission": "Allow"}
+    assert ask("create_acls", 3, creations=[ACL]) == [change("CreateAcls", **acl, action="create ACL", acl=entry)]
+    assert ask("delete_acls", 3, filters=[FILTER]) == [change("DeleteAcls", **acl, action="delete ACL", acl=entry)]
+    assert ask("delete_acls", 3, filters=[FILTER]) == []
+    assert ask("delete_topics", 5, topic_names=["t", "u"], timeout=1000) == [
+        change("DeleteTopics", topic="t", action="delete"),
+        change("DeleteTopics", "UNKNOWN_TOPIC_OR_PARTITION", topic="u", action="delete"),
+    ]
+    assert seen == CHANGES.keys()
+
+
+def test_a_topic_that_is_created_on_first_use_is_a_change_of_who_asked(audited: Audited) -> None:
+    wanted = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
+    assert audited.ask("metadata", 8, user="admin", **wanted) == [
+        change("Metadata", topic="new", action="create on first use")
+    ]
+
+
+def test_each_denial_is_told_once_with_the_request_that_it_refused(audited: Audited) -> None:
+    audited.node.create_topic("t")
+    (line,) = audited.ask("create_topics", 5, user="eve", topics=[new_topic("n")], timeout=1, validate_only=False)
+    assert line == {
+        "event": "denied", "principal": "User:eve", "request": "CreateTopics", "operation": "Create",
+        "resource_type": "Topic", "resource_name": "n", "count": 1,
+    }  # fmt: skip
+    (line,) = audited.ask("metadata", 8, user="eve", topics=[{"name": "t"}], allow_auto_topic_creation=False)
+    assert (line["request"], line["operation"], line["resource_name"]) == ("Metadata", "Describe", "t")
+    assert audited.ask("metadata", 8, user="eve", topics=[{"name": "t"}], allow_auto_topic_creation=False) == []
+    (line,) = audited.ask("init_producer_id", 1, user="eve", transactional_id=None, transaction_timeout=0)
+    assert (line["operation"], line["resource_type"]) == ("IdempotentWrite", "Cluster")
+    assert audited.node.node.counters.authorizations_denied == 4
+
+
+def test_records_are_denied_with_a_line_and_counted(audited: Audited) -> None:
+    audited.node.create_topic("t")
+    counters = audited.node.node.counters
+    audited.node.user = "admin"
+    audited.node.produce("t", b"v")
+    assert (counters.authorizations_asked, counters.authorizations_denied) == (1, 0)
+    audited.node.user = "eve"
+    for _ in range(3):
+        audited.node.produce("t", b"v")
+        audited.node.fetch("t", 0)
+    audited.node.fetch("t", 0, replica_id=1)
+    lines = [json.loads(text) for text in audited.texts]
+    assert [(line["request"], line["operation"], line["resource_name"]) for line in lines] == [
+        ("Produce", "Write", "t"), ("Fetch", "Read", "t"), ("Fetch", "ClusterAction", "kafka-cluster"),
+    ]  # fmt: skip
+    assert (counters.authorizations_asked, counters.authorizations_denied) == (8, 7)
+
+
+def test_what_is_only_left_out_of_a_list_is_no_denial(audited: Audited) -> None:
+    audited.node.create_topic("t")
+    assert audited.ask("metadata", 8, user="eve", topics=None, include_cluster_authorized_operations=True) == []
+    assert audited.ask("list_groups", 4, user="eve", states_filter=[]) == []
+    assert audited.ask("list_transactions", 0, user="eve", state_filters=[], producer_id_filters=[]) == []
+    assert audited.ask("describe_cluster", 0, user="eve", include_cluster_authorized_operations=True) == []
+    assert audited.node.node.counters.authorizations_denied == 0
+
+
+def test_without_an_authorizer_and_a_file_there_is_no_audit(make_node: Make) -> None:
+    assert make_node().node.audit is None
+    assert make_node(audit_log_file="/somewhere").node.audit is not None
