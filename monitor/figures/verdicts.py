@@ -10,21 +10,25 @@ fall.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
+from heapq import nlargest
 from itertools import compress
 from operator import ne, sub
 from statistics import median
 from typing import Final, NamedTuple
 
+from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text, plural, rate_text, wait_text
 from highwater.monitor.figures.rows import LagVerdict, Sentence
 from highwater.monitor.figures.trend import Pairs, Slope
 
 LEAST_WINDOW_MS: Final = 10 * 60 * 1000
 LEAST_STANDSTILL_MS: Final = 60 * 1000
+# Of the half an hour that a monitor remembers.
+_LONGEST_STANDSTILL_MS: Final = 25 * 60 * 1000
 _COMMITS_OF_A_WINDOW: Final = 10
 _COMMITS_OF_A_STANDSTILL: Final = 3
 # Of fewer intervals the median says little of how often a group commits.
@@ -85,6 +89,9 @@ class Pace:
         """The first tick of the window."""
         self.moves: Final = moves[self.first :]
         """Of the window."""
+        self.last_ms: Final = moved[-1] if moved else None
+        """The last tick in which it was seen to move."""
+        self.count: Final = len(moved)
         self._times_ms: Final = times_ms
 
     @cached_property
@@ -101,13 +108,18 @@ class Paces:
         self._kept: dict[bytes, Pace] = {}
 
     def of(self, committed_offsets: Sequence[int]) -> Pace:
-        moves = bytes(map(ne, committed_offsets[1:], committed_offsets))
+        moves = _moves(committed_offsets)
         pace = self._kept.get(moves)
         if pace is None:
             pace = Pace(self._times_ms, moves)
             if len(self._kept) < _MOST_PACES:
                 self._kept[moves] = pace
         return pace
+
+
+def _moves(committed_offsets: Sequence[int]) -> bytes:
+    """For each tick but the first, 1 if the commit differs from that of the tick before."""
+    return bytes(map(ne, committed_offsets[1:], committed_offsets))
 
 
 def judge(track: Track, readers: Readers, owner: str = "", paces: Paces | None = None) -> Judgement:
@@ -136,6 +148,46 @@ def judge(track: Track, readers: Readers, owner: str = "", paces: Paces | None =
     if rise is not None:
         return Judgement(LagVerdict.WARN, Sentence(_rises, (rise, window.times_ms[-1] - window.times_ms[0], lag)))
     return _well(track, stands_ms, lag)
+
+
+class Company:
+    """All partitions of a group, for a second look at those that seem to stall: is it only their turn that is missing?
+
+    A member may read one of its partitions after the other. And where others of the group are seen to be slow, a member
+    whose pace nobody knows yet may be as slow as they are.
+    """
+
+    def __init__(self, tracks: Mapping[TopicPartition, Track], owners: Mapping[TopicPartition, str]) -> None:
+        """owners: the ids of members, where they are known."""
+        self._tracks = tracks
+        self._owners = owners
+        self._busy: set[str] = set()
+        """Members that commit in one of their partitions."""
+        intervals: list[tuple[float, TopicPartition]] = []
+        for key, track in tracks.items():
+            pace = Paces(track.times_ms).of(track.committed_offsets)
+            if pace.last_ms is None:
+                continue
+            now_ms = track.times_ms[-1]
+            if key in owners and now_ms - pace.last_ms < _limit_ms(pace, Readers.OWNER):
+                self._busy.add(owners[key])
+            if track.end_offsets[-1] > track.committed_offsets[-1]:
+                intervals.append((pace.interval_ms or (now_ms - track.times_ms[0]) / pace.count, key))
+        # One of them may be that of the partition that is looked at.
+        self._slowest = nlargest(2, intervals)
+
+    def look_again(self, key: TopicPartition, client: str) -> Judgement | None:
+        """Return what is true of the partition in place of STALL; None if STALL is. client: the name of its owner."""
+        track = self._tracks[key]
+        lag = track.end_offsets[-1] - track.committed_offsets[-1]
+        stands_ms = _standstill_ms(track)
+        if self._owners.get(key) in self._busy:
+            return Judgement(LagVerdict.WARN, Sentence(_elsewhere, (client, lag, stands_ms)))
+        if Paces(track.times_ms).of(track.committed_offsets).interval_ms is None:
+            slow_ms = max((interval_ms for interval_ms, of in self._slowest if of != key), default=0.0)
+            if stands_ms < min(_COMMITS_OF_A_STANDSTILL * slow_ms, _LONGEST_STANDSTILL_MS):
+                return Judgement(LagVerdict.OK, Sentence(_others_are_slow, (lag, stands_ms)))
+        return None
 
 
 def _well(track: Track, stands_ms: int, lag: int) -> Judgement:
@@ -239,6 +291,15 @@ def _stops(readers: Readers, lag: int, stands_ms: int) -> str:
 def _stalls(owner: str, lag: int, stands_ms: int) -> str:
     who = f"Member {owner} has this partition, but" if owner else "The group has members, but"
     return f"{who} no commit came for {_time(stands_ms)}: {_unread(lag)}."
+
+
+def _elsewhere(owner: str, lag: int, stands_ms: int) -> str:
+    who = f"Member {owner}" if owner else "The member"
+    return f"{who} commits in its other partitions, and not in this one for {_time(stands_ms)}: {_unread(lag)}."
+
+
+def _others_are_slow(lag: int, stands_ms: int) -> str:
+    return f"No commit came for {_time(stands_ms)}, and others of the group commit as seldom: {_unread(lag)}."
 
 
 def _went_back(rewind: Rewind, ago_ms: int) -> str:

@@ -304,6 +304,21 @@ def test_a_reader_of_committed_data_is_not_blamed_for_a_transaction() -> None:
     assert stands.verdict is LagVerdict.STALL
 
 
+def test_a_member_that_reads_one_partition_after_the_other_is_no_error() -> None:
+    def tick(number: int, *members: Member) -> Snapshot:
+        parts = [partition("orders", each, end=10_000) for each in (0, 1)]
+        commits = {("orders", 0): 500, ("orders", 1): 100 + 10 * number}
+        return snapshot(number=number, topics=[topic("orders", *parts)], groups=[group("billing", commits, *members)])
+
+    both = member("billing-1", ("orders", 0), ("orders", 1))
+    waits, _ = derive([tick(number, both) for number in range(60)]).group_partitions["billing"]
+    assert (waits.verdict, waits.level) == (LagVerdict.WARN, Level.WARN)
+    assert waits.sentence.startswith("Member billing-1 commits in its other partitions, and not in this one for 14 min")
+    each_its_own = (member("billing-1", ("orders", 0)), member("billing-2", ("orders", 1)))
+    stalls, _ = derive([tick(number, *each_its_own) for number in range(60)]).group_partitions["billing"]
+    assert stalls.verdict is LagVerdict.STALL
+
+
 def test_what_dies_with_a_broker() -> None:
     alone = partition("orders", 0, replicas=(0,), isr=(0,))
     led = partition("orders", 1, replicas=(0, 1, 2))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.monitor.figures.rows import LagVerdict, Level
-from highwater.monitor.figures.verdicts import Readers, Track, find_rewind, judge
+from highwater.monitor.figures.verdicts import Company, Readers, Track, find_rewind, judge
 
 TICK_S = 15
 
@@ -178,6 +178,44 @@ def test_sentences_name_the_member_and_the_numbers() -> None:
     )
     back = sampled([(0.0, 1000), (100.0, 3000), (700.0, 2000)], [(0.0, 4000)], 750)
     assert judge(back, Readers.OWNER).sentence == "The commit went back by 1,000, from 3000 to 2000, 45 s ago."
+
+
+STANDS: list[Step] = [(0.0, 1000)]
+UNREAD: list[Step] = [(0.0, 5000)]
+
+
+def again(now_s: float, owner: str, others: Sequence[tuple[str, list[Step]]], own: list[Step] = STANDS) -> str:
+    """The verdict and the sentence of partition 0 of `owner`, after a second look at partitions of others."""
+    commits = [own, *(steps for _, steps in others)]
+    tracks = {("orders", number): sampled(steps, UNREAD, now_s) for number, steps in enumerate(commits)}
+    assert judge(tracks["orders", 0], Readers.OWNER).verdict is STALL
+    owners = {("orders", number): each for number, each in enumerate([owner, *(name for name, _ in others)])}
+    found = Company(tracks, owners).look_again(("orders", 0), "me")
+    return "STALL" if found is None else f"{found.verdict.value} {found.sentence}"
+
+
+def test_a_member_that_reads_one_partition_after_the_other_does_not_stall() -> None:
+    each_minute: list[Step] = [(60.0 * number, 10 * number) for number in range(15)]
+    assert again(900, "a", [("a", each_minute)]) == (
+        "WARN Member me commits in its other partitions, and not in this one for 15 min: 4,000 records are unread."
+    )
+    assert again(900, "a", [("b", each_minute)]) == "STALL"
+    # When the other stands for three of its minutes, too, the member does nothing.
+    assert again(840 + 181, "a", [("a", each_minute)]) == "STALL"
+
+
+def test_a_member_of_a_slow_group_is_waited_for_as_long_as_the_others_take() -> None:
+    slow: list[Step] = [(0.0, 0), (700.0, 10), (1400.0, 20)]
+    assert again(900, "a", [("b", slow)]) == (
+        "OK No commit came for 15 min, and others of the group commit as seldom: 4,000 records are unread."
+    )
+    assert again(1400, "a", [("b", slow)]).startswith("OK")
+    # Half an hour is all that the monitor remembers.
+    assert again(1500, "a", [("b", slow)]) == "STALL"
+    # Others that have read everything are not slow, and a pace of its own says more than that of others.
+    assert again(900, "a", [("b", [(0.0, 0), (700.0, 5000)])]) == "STALL"
+    assert again(900, "a", [("b", slow)], [(20.0 * number, number) for number in range(10)]) == "STALL"
+    assert again(900, "a", []) == "STALL"
 
 
 def test_one_record_is_unread_and_two_are() -> None:
