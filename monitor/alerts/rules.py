@@ -9,9 +9,11 @@ from typing import Final
 from highwater.common.units import percent_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.hosts import HostFigures
-from highwater.monitor.figures.rows import BrokerFigures, FindingKind, GroupFigures, Level
+from highwater.monitor.figures.rows import BrokerFigures, FindingKind, GroupFigures, LagVerdict, Level
 
 _MINUTE_MS: Final = 60_000
+_ABANDONED_MS: Final = 25 * _MINUTE_MS
+"""Of the half an hour that figures are made of."""
 _SEEN_MS: Final = 5 * _MINUTE_MS
 
 Over = Callable[[Figures, str], str | None]
@@ -38,7 +40,11 @@ def _of_group(sentence: Callable[[GroupFigures], str]) -> Over:
         row = figures.groups.get(subject.removeprefix("group "))
         if row is None:
             return "The group is gone."
-        return None if row.level is Level.UNKNOWN else sentence(row)
+        if row.level is not Level.UNKNOWN:
+            return sentence(row)
+        # Before a restart somebody was seen to read; now nobody was, for as long as a monitor remembers.
+        is_idle = row.verdict in (LagVerdict.STOP, LagVerdict.LOSS) and figures.window_ms >= _ABANDONED_MS
+        return f"Nobody was seen to read since the monitor began: {row.sentence}" if is_idle else None
 
     return over
 

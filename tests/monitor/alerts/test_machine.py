@@ -118,6 +118,21 @@ def test_a_group_that_is_not_known_stays_open_and_one_that_is_gone_closes() -> N
     assert [notice.reason for notice in notices] == ["The group is gone."]
 
 
+def test_a_group_that_was_abandoned_closes_half_an_hour_after_a_restart() -> None:
+    def figures(tick: int) -> Figures:
+        """Since tick 0 nobody has read, as the monitor that was started then saw it."""
+        idle = BASE.groups["billing"]._replace(verdict=LagVerdict.STOP, level=Level.UNKNOWN)
+        base = replace(BASE, groups={"billing": idle}, window_ms=min(tick, 119) * TICK_MS)
+        return at(tick, base=base)
+
+    state, notices = run(map(figures, range(90)), loaded(saved(opened(LAGS))))
+    assert notices == []
+    _, notices = run(map(figures, range(90, 130)), state)
+    assert [(notice.change, notice.reason) for notice in notices] == [
+        (Change.CLOSED, "Nobody was seen to read since the monitor began: It has read everything.")
+    ]
+
+
 def test_a_group_that_reads_again_closes_with_its_own_sentence() -> None:
     _, notices = run((at(tick) for tick in range(1, 100)), opened(LAGS))
     assert [notice.reason for notice in notices] == ["It has read everything."]
