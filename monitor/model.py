@@ -75,6 +75,8 @@ class Broker:
     config: Mapping[str, ConfigValue] | None = None
     metrics: Mapping[str, float] | None = None
     """Values of its page of metrics, by the names of docs/metrics.md; None without such a page."""
+    metrics_at_ms: int | None = None
+    """When they were read, by the clock of `Snapshot.at_ms`; None for the time of the tick."""
 
     @property
     def address(self) -> str:
@@ -260,6 +262,8 @@ class Host:
     """From the configuration."""
     brokers: tuple[int, ...] = ()
     """That are on it."""
+    answered_at_ms: int | None = None
+    """As `as_of_ms`, by the clock of `Snapshot.at_ms`."""
 
 
 @dataclass(frozen=True, slots=True)

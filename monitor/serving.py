@@ -18,7 +18,7 @@ from highwater.monitor.figures.cluster import Figures, figures
 from highwater.monitor.figures.memory import Memory
 from highwater.monitor.garbage import GarbageKeeper, let_go
 from highwater.monitor.history.kinds import DETAILS, Value
-from highwater.monitor.history.rows import rows_of
+from highwater.monitor.history.rows import read_at_ms, rows_of
 from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import HistoryWriter
 from highwater.monitor.model import Snapshot
@@ -167,4 +167,5 @@ def _history_tick(view: View, cost: Cost, happened: Sequence[Event], silent: Seq
         "monitor_rss_bytes": cost.rss_bytes,
         "monitor_cpu_s": round(cost.cpu_s, 2),
     }
-    return Tick(snapshot.taken_at_ms, rows_of(snapshot, made, own, has_details=not silent), happened, silent)
+    rows = rows_of(snapshot, made, own, has_details=not silent)
+    return Tick(snapshot.taken_at_ms, rows, happened, silent, read_at_ms(snapshot))

@@ -233,7 +233,7 @@ class Memory:
                 points = self.counters.setdefault((broker.node_id, name), deque())
                 if points and value < points[-1][1]:
                     points.clear()
-                points.append((at_ms, value))
+                points.append((at_ms if broker.metrics_at_ms is None else broker.metrics_at_ms, value))
 
     def _add_host(self, host: Host) -> None:
         answers = self.hosts.setdefault(host.name, deque())

@@ -44,9 +44,9 @@ def _rates(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Sequ
     return rates
 
 
-def counter_per_s(points: Points | None, now_ms: int) -> float | None:
-    """Rate of a counter that had no answer since `now_ms` -> None."""
-    if points is None or points[-1][0] < now_ms:
+def counter_per_s(points: Points | None, read_ms: int) -> float | None:
+    """Rate of a counter; None if it was not read at `read_ms`."""
+    if points is None or points[-1][0] != read_ms:
         return None
     last_ms, last = points[-1]
     for then_ms, then in points:

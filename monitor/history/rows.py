@@ -62,6 +62,15 @@ def rows_of(
     }
 
 
+def read_at_ms(snapshot: Snapshot) -> dict[EntityKey, int]:
+    """Return when agents read what the rows of hosts and of their brokers have, in Unix time: they may answer late."""
+    read = {entity_key(BROKER, str(node_id)): broker.metrics_at_ms for node_id, broker in snapshot.brokers.items()}
+    for name, host in snapshot.hosts.items():
+        if host.answer is not None and host.is_new:
+            read[entity_key(HOST, name, host.answer.boot_id)] = host.answered_at_ms
+    return {key: snapshot.taken_at_ms + at_ms - snapshot.at_ms for key, at_ms in read.items() if at_ms is not None}
+
+
 def _cluster(snapshot: Snapshot, figures: Figures, cost: Mapping[str, Value]) -> tuple[Value, ...]:
     totals = figures.totals
     values: dict[str, Value] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from highwater.monitor.events import Event
@@ -38,6 +38,17 @@ class Tick:
     events: Sequence[Event] = ()
     silent: Collection[str] = ()
     """Kinds of which the tick says nothing. Of the other kinds, what has no row is gone."""
+    read_at_ms: Mapping[EntityKey, int] = field(default_factory=dict)
+    """When values of an entity were read, if that is not the time of the tick: its counters would make wrong rates."""
+
+
+class Told(NamedTuple):
+    """What a tick says of the entities of one kind."""
+
+    at_ms: int
+    values: Mapping[int, tuple[Value, ...]]
+    read_at_ms: Mapping[int, int]
+    """Of entities whose values are of another time than the tick."""
 
 
 class Changes(NamedTuple):
@@ -66,13 +77,12 @@ class ChangedRows:
     def __init__(self) -> None:
         self._seen: dict[str, dict[int, _Seen]] = defaultdict(dict)
 
-    def rows_of(self, kind: Kind, at_ms: int, values_of: Mapping[int, tuple[Value, ...]]) -> Changes:
-        """`values_of`: what the tick of `at_ms` says of each entity."""
+    def rows_of(self, kind: Kind, told: Told) -> Changes:
         rows: list[tuple[int, int, tuple[Value, ...]]] = []
         looked_at = set()
         of_kind = self._seen[kind.name]
-        for entity, values in values_of.items():
-            seen = of_kind.get(entity)
+        for entity, values in told.values.items():
+            seen, at_ms = of_kind.get(entity), told.read_at_ms.get(entity, told.at_ms)
             if seen is None:
                 rows.append((entity, at_ms, values))
             elif kind.every_ms and seen.seen_ms // kind.every_ms == at_ms // kind.every_ms:
@@ -86,20 +96,20 @@ class ChangedRows:
             looked_at.add(entity)
         return Changes(rows, looked_at)
 
-    def remember(self, kind: Kind, at_ms: int, values_of: Mapping[int, tuple[Value, ...]], changes: Changes) -> None:
+    def remember(self, kind: Kind, told: Told, changes: Changes) -> None:
         """To be called when the rows are safe, for a kind of which the tick says something."""
         of_kind = self._seen[kind.name]
-        written = {entity for entity, t, _ in changes.rows if t == at_ms}
+        written = {entity for entity, t, _ in changes.rows if t == told.read_at_ms.get(entity, told.at_ms)}
         for entity in changes.looked_at:
-            seen = of_kind.get(entity)
+            seen, at_ms = of_kind.get(entity), told.read_at_ms.get(entity, told.at_ms)
             if seen is None:
-                of_kind[entity] = _Seen(values_of[entity], at_ms, at_ms)
+                of_kind[entity] = _Seen(told.values[entity], at_ms, at_ms)
                 continue
-            seen.values, seen.seen_ms = values_of[entity], at_ms
+            seen.values, seen.seen_ms = told.values[entity], at_ms
             if entity in written:
                 seen.written_ms = at_ms
         # What is gone starts anew if it comes back.
-        for entity in of_kind.keys() - values_of.keys():
+        for entity in of_kind.keys() - told.values.keys():
             del of_kind[entity]
 
     def forget(self) -> None:

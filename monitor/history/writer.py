@@ -16,7 +16,7 @@ from highwater.monitor.history.database import Database, reason_of
 from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below, reopen
 from highwater.monitor.history.tables import ENTITY, EVENT, ROWS, upsert
-from highwater.monitor.history.tick import ChangedRows, Changes, EntityKey, Tick, storable
+from highwater.monitor.history.tick import ChangedRows, Changes, EntityKey, Tick, Told, storable
 
 DEFAULT_MAX_BYTES: Final = 4 << 30
 _MOST_WAITING_TICKS: Final = 4
@@ -74,7 +74,7 @@ class TickWriter:
         if has_stepped_back:
             tick = self._after_step_back(tick)
         new_ids: dict[EntityKey, int] = {}
-        seen: list[tuple[Kind, dict[int, tuple[Value, ...]], Changes]] = []
+        seen: list[tuple[Kind, Told, Changes]] = []
         count = 0
         is_touching = (tick.at_ms - self._touched_ms >= HOUR_MS and not tick.silent) or has_stepped_back
         with self._database.writing.begin() as connection:
@@ -82,12 +82,14 @@ class TickWriter:
                 reopen(connection, self._database.writing, tick.at_ms)
             self._add_entities(connection, tick, new_ids)
             ids = self._ids | new_ids if new_ids else self._ids
+            read_at_ms = {ids[key]: at_ms for key, at_ms in tick.read_at_ms.items() if key in ids}
             for kind in KINDS.values():
                 if kind.name in tick.silent:
                     continue
                 values_of = {ids[key]: values for key, values in tick.rows.get(kind.name, {}).items()}
-                changes = self._changed.rows_of(kind, tick.at_ms, values_of)
-                seen.append((kind, values_of, changes))
+                told = Told(tick.at_ms, values_of, read_at_ms)
+                changes = self._changed.rows_of(kind, told)
+                seen.append((kind, told, changes))
                 self._insert(connection, kind, changes.rows)
                 count += len(changes.rows)
             if tick.events:
@@ -99,8 +101,8 @@ class TickWriter:
                     connection.execute(update(ENTITY).where(chosen).values(last_ms=tick.at_ms))
         # Only now: what a transaction that failed would have known is not known.
         self._ids |= new_ids
-        for kind, values_of, changes in seen:
-            self._changed.remember(kind, tick.at_ms, values_of, changes)
+        for kind, told, changes in seen:
+            self._changed.remember(kind, told, changes)
         self._newest_ms = tick.at_ms
         if is_touching:
             self._touched_ms = tick.at_ms

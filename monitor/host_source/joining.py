@@ -12,7 +12,8 @@ from highwater.monitor.model import Broker, Host, Snapshot
 def with_hosts(snapshot: Snapshot, hosts: Sequence[Host], new: frozenset[str]) -> Snapshot:
     """The snapshot with its hosts, and with the metrics of brokers that agents pass on.
 
-    new: the hosts that answered since the snapshot before: a counter that was read earlier would make a wrong rate.
+    new: the hosts that answered since the snapshot before. A counter has the time at which it was read, which is not
+    that of the tick: a host may answer late.
     """
     joined = {}
     for host in hosts:
@@ -26,7 +27,7 @@ def with_hosts(snapshot: Snapshot, hosts: Sequence[Host], new: frozenset[str]) -
         for process in host.answer.brokers:
             known = None if process.broker_id is None else brokers.get(process.broker_id)
             if known is not None and process.metrics is not None and process.broker_id in host.brokers:
-                brokers[known.node_id] = replace(known, metrics=process.metrics)
+                brokers[known.node_id] = replace(known, metrics=process.metrics, metrics_at_ms=host.answered_at_ms)
     return replace(snapshot, hosts=joined, brokers=brokers)
 
 

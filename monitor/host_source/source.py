@@ -27,6 +27,8 @@ class _Asked:
     settings: HostSettings
     answer: HostAnswer | None = None
     as_of_ms: int | None = None
+    answered_at_ms: int | None = None
+    """Monotonic."""
     error: str = "it has not answered yet"
     asking: asyncio.Task[None] | None = None
     requests: int = 0
@@ -73,6 +75,7 @@ class WithHosts:
         else:
             is_same = host.answer is not None and host.answer.monotonic_ms == answer.monotonic_ms
             host.answer, host.as_of_ms, host.error = answer, time.time_ns() // 1_000_000, ""
+            host.answered_at_ms = time.monotonic_ns() // 1_000_000
             host.is_new = not is_same
         host.duration_ms = (time.monotonic() - began_s) * 1000
 
@@ -89,6 +92,7 @@ class WithHosts:
                     each.error,
                     is_new=each.is_new,
                     wanted_brokers=settings.brokers,
+                    answered_at_ms=each.answered_at_ms,
                 )
             )
             name = HOST_SOURCE + settings.name

@@ -5,15 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from highwater.monitor.figures.cluster import derive
+from highwater.monitor.figures.memory import BYTES_IN
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.kinds import KINDS
 from highwater.monitor.history.reader import HistoryReader, metrics_of
-from highwater.monitor.history.rows import rows_of
+from highwater.monitor.history.rows import read_at_ms, rows_of
 from highwater.monitor.history.tick import EntityKey, Tick
 from highwater.monitor.history.writer import TickWriter
+from highwater.monitor.host_source.joining import with_hosts as joined
+from highwater.monitor.model import Host, Snapshot
 from tests.monitor import clusters
-from tests.monitor.agents import GIB, with_hosts
+from tests.monitor.agents import GIB, answer, with_hosts
+from tests.monitor.clusters import TICK_MS, UNIX_START_MS
 
 
 def test_each_row_has_the_columns_of_its_kind_and_comes_back(tmp_path: Path) -> None:
@@ -67,6 +73,31 @@ def test_what_a_silent_host_said_before_is_not_written_again() -> None:
     for old in (replace(host, error="no answer within 10 s"), replace(host, is_new=False)):
         silent = replace(snapshot, hosts={"h1": old})
         assert rows_of(silent, derive([silent]))["host"] == {}
+
+
+def test_counters_have_the_time_at_which_an_agent_read_them(tmp_path: Path) -> None:
+    """The first answer after a start was late, and came into the second tick; the third one was in time."""
+
+    def tick(number: int, read_at_ms: int) -> Snapshot:
+        found = clusters.snapshot(number=number, brokers=1)
+        given = answer("h1", second=read_at_ms / 1000)
+        host = Host("h1", "h1:9100", given, UNIX_START_MS + read_at_ms, answered_at_ms=read_at_ms)
+        return joined(found, [host], frozenset({"h1"}))
+
+    seen = [clusters.snapshot(brokers=1), tick(1, 1_500), tick(2, 2 * TICK_MS + 40), tick(3, 3 * TICK_MS + 20)]
+    assert seen[1].brokers[0].metrics is not None
+    assert BYTES_IN in seen[1].brokers[0].metrics
+    for count in (3, 4):
+        assert derive(seen[:count]).brokers[0].bytes_in_per_s == pytest.approx(50e6)
+    database = open_history("sqlite", tmp_path)
+    writer = TickWriter(database)
+    for number, each in enumerate(seen, 1):
+        writer.write(Tick(each.taken_at_ms, rows_of(each, derive(seen[:number])), read_at_ms=read_at_ms(each)))
+    reader = HistoryReader(database)
+    for kind, name, metric, rate in (("broker", "0", "bytes_in", 50e6), ("host", "h1", "disk_written_bytes", 50e6)):
+        points = reader.series(kind, name, f"{metric}.rate", UNIX_START_MS, UNIX_START_MS + 4 * TICK_MS).points
+        assert [each.value for each in points if each.value is not None] == pytest.approx([rate, rate])
+    database.close()
 
 
 def test_an_end_offset_that_is_not_known_makes_no_sum() -> None:

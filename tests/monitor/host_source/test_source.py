@@ -54,6 +54,10 @@ def test_a_host_is_joined_with_its_broker() -> None:
     assert metrics is not None
     assert "kafka_server_brokertopicmetrics_bytesin_total" in metrics
     assert found.brokers[0].metrics is None
+    # By the clock of the ticks, at which a rate of its counters is true, however late the host answers.
+    assert host.answered_at_ms is not None
+    assert 0 <= time.monotonic_ns() // 1_000_000 - host.answered_at_ms < 600_000
+    assert found.brokers[1].metrics_at_ms == host.answered_at_ms
     assert found.sources["host one"].error == ""
     assert found.sources["host one"].received_bytes > 1000
 
