@@ -41,6 +41,11 @@ class KeyStores:
         text = self.text(name)
         return None if text is None else text.encode()
 
+    @property
+    def files(self) -> list[Path]:
+        locations = (self.text("ssl.keystore.location"), self.text("ssl.truststore.location"))
+        return [Path(location) for location in locations if location]
+
     def error(self, name: str, reason: str) -> KeyStoreError:
         return KeyStoreError(f"{self._prefix}{name}: {reason}")
 
@@ -72,8 +77,8 @@ def choose_versions(context: ssl.SSLContext, stores: KeyStores, name: str = "ssl
     context.maximum_version = max(versions)
 
 
-def load_key(context: ssl.SSLContext, stores: KeyStores) -> None:
-    """Raises KeyStoreError."""
+def load_key(context: ssl.SSLContext, stores: KeyStores) -> bytes:
+    """Return the PEM, whose first certificate is that of the key. Raises KeyStoreError."""
     chain, key = stores.text("ssl.keystore.certificate.chain"), stores.text("ssl.keystore.key")
     password = stores.password("ssl.key.password")
     if chain and key:
@@ -94,6 +99,7 @@ def load_key(context: ssl.SSLContext, stores: KeyStores) -> None:
         raise stores.error(name, f"no usable certificate and private key: {error.reason or error}") from None
     except ValueError as error:
         raise stores.error(name, f"no usable certificate and private key: {error}") from None
+    return pem
 
 
 def load_trusted(context: ssl.SSLContext, stores: KeyStores, purpose: ssl.Purpose) -> None:

@@ -43,16 +43,16 @@ class SecureHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
-        self._tls = tls
+        self.tls = tls
 
     def create_connection(self, *args: Any, hostname: str, timeout: float, **options: Any) -> Any:
         options["use_ssl"] = False
         plain = super().create_connection(*args, hostname=hostname, timeout=timeout, **options)
-        if self._tls is None:
+        if self.tls is None:
             return plain
         try:
             plain.settimeout(timeout)
-            return self._tls.wrap_socket(plain, server_hostname=hostname)
+            return self.tls.wrap_socket(plain, server_hostname=hostname)
         except BaseException:
             plain.close()
             raise
@@ -76,12 +76,18 @@ def secure(
     client._connection = _Connection(client, security, failed, gives_up=gives_up)
 
 
+def renew(client: KazooClient, security: ZooKeeperSecurity) -> None:
+    """Have the next connections of a secured client use this."""
+    client.handler.tls = security.tls
+    client._connection.security = security
+
+
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     def __init__(
         self, client: KazooClient, security: ZooKeeperSecurity, failed: Callable[[Failure], None], *, gives_up: bool
     ) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
-        self._security = security
+        self.security = security
         self._failed = failed
         self._was_connected = False
         self._gives_up = gives_up
@@ -100,7 +106,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             cause = error.__context__ if isinstance(error.__context__, OSError) else error
             failure = Failure(server, _text_of(cause), is_lasting=False)
             if not self._was_connected:
-                failure = _lasting(failure, cause, hostip, port, has_tls=self._security.tls is not None)
+                failure = _lasting(failure, cause, hostip, port, has_tls=self.security.tls is not None)
             self._failed(failure)
             raise
         self._was_connected = True
@@ -108,8 +114,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         result = super()._invoke(timeout, request, xid)
-        if self._security.login is not None and isinstance(request, Connect) and result[0].time_out > 0:
-            self._log_in(self._security.login, timeout)
+        if self.security.login is not None and isinstance(request, Connect) and result[0].time_out > 0:
+            self._log_in(self.security.login, timeout)
         return result
 
     def _log_in(self, login: Login, timeout: float) -> None:

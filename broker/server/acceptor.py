@@ -12,16 +12,18 @@ import asyncio
 import logging
 import math
 import socket
-import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.connection import Connection
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.config_table import INT32_MAX
+
+if TYPE_CHECKING:
+    from highwater.broker.server.tls import Tls
 
 _logger = logging.getLogger(__name__)
 
@@ -146,7 +148,7 @@ class Acceptor:
         listening: socket.socket,
         limits: ConnectionLimits,
         make: Callable[[OnLost], Connection],
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
     ) -> None:
         """`make` makes the connection, which calls back when it is lost."""
         self._tls = tls
@@ -206,7 +208,7 @@ class Acceptor:
             await self._loop.connect_accepted_socket(
                 lambda: connection,
                 client,
-                ssl=self._tls,
+                ssl=None if self._tls is None else self._tls.context,
                 ssl_handshake_timeout=None if self._tls is None else HANDSHAKE_TIMEOUT_S,
             )
         except Exception as error:

@@ -41,6 +41,7 @@ from highwater.broker.server.log_keeper import LogKeeper
 from highwater.broker.server.loop_scheduler import LoopScheduler
 from highwater.broker.server.opening import Opened, open_alone, open_in_cluster
 from highwater.broker.server.process_metrics import ProcessMetrics
+from highwater.broker.server.renewal import Renewable, Renewal
 from highwater.broker.server.start_check import checked, security_of
 from highwater.broker.server.systemd import READY, notify, status
 from highwater.broker.settings.config import BrokerConfig
@@ -161,7 +162,7 @@ class _Broker:
 
         def accept() -> None:
             for bound in self._bound:
-                make, tls = self._connection_factory(dispatcher, bound), bound.tls and bound.tls.context
+                make, tls = self._connection_factory(dispatcher, bound), bound.tls
                 acceptors.extend(Acceptor(loop, listening, limits, make, tls) for listening in bound.sockets)
 
         metrics = await self._serve_metrics()
@@ -170,7 +171,9 @@ class _Broker:
         gc.collect()
         gc.freeze()
         gc.set_threshold(50_000, 20, 50)
+        renewal = self._begin_renewal()
         exit_code = await self._until_stopped(accept)
+        await renewal.stop()
         for acceptor in acceptors:
             await acceptor.close()
         for bound in self._bound:
@@ -247,6 +250,19 @@ class _Broker:
             )
 
         return make
+
+    def _begin_renewal(self) -> Renewal:
+        """Of keys and certificates, whose files change while the broker runs."""
+        renewables: list[Renewable] = []
+        if self._membership is not None:
+            renewables = self._membership.renewables(self._bound)
+        elif any(bound.tls is not None for bound in self._bound):
+            from highwater.broker.server.renewables import of_listeners  # only those with TLS pay for it
+
+            renewables = of_listeners(self._config, self._bound, None)
+        renewal = Renewal(renewables)
+        renewal.start()
+        return renewal
 
     async def _serve_metrics(self) -> HttpEndpoint | None:
         if self._metrics is None:

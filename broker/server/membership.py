@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
+from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.metadata import MetadataCache
@@ -34,6 +35,7 @@ from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.server.listeners import BoundListener, endpoints_of
 from highwater.broker.server.peer_security import PeerSecurity, inter_broker_listener
 from highwater.broker.server.peers import SocketPeers
+from highwater.broker.server.renewal import Renewable
 from highwater.broker.server.zookeeper import KazooZooKeeper, SessionFile, ZooKeeperSettings
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.authorization import authorizer_of
@@ -74,6 +76,15 @@ class Membership:
     def metrics(self) -> str:
         """What the way to ZooKeeper is like."""
         return zookeeper_page(self._zookeeper.counters)
+
+    def renewables(self, bound: Sequence[BoundListener]) -> list[Renewable]:
+        """What is read again when its files change."""
+        if self._settings.security == ZooKeeperSecurity() and all(each.tls is None for each in bound):
+            return []
+        from highwater.broker.server import renewables  # only those with TLS pay for it
+
+        of_listeners = renewables.of_listeners(self._config, bound, self._peers.security)
+        return [*of_listeners, renewables.of_zookeeper(self._config, self._zookeeper)]
 
     # Starting
 

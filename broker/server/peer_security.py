@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from functools import cached_property
 from typing import Final
 
 from highwater.broker.cluster.peers import Endpoint
@@ -44,9 +43,9 @@ class PeerSecurity:
     def __init__(self, config: BrokerConfig) -> None:
         """Raises ConfigError that names the property and the way out."""
         self._config = config
-        self._listener, protocol = inter_broker_listener(config)
+        self.listener, protocol = inter_broker_listener(config)
         self._protocol = protocol
-        self._tls_context = self._tls if protocol in ("SSL", "SASL_SSL") else None
+        self._tls_context = self.read_tls() if protocol in ("SSL", "SASL_SSL") else None
         self._credential = self._read_credential() if protocol.startswith("SASL_") else None
 
     @property
@@ -55,7 +54,7 @@ class PeerSecurity:
         if self._credential is not None:
             return self._credential.user
         has_certificate = (
-            self._protocol == "SSL" and self._config.of_listener(self._listener, "ssl.client.auth") != "none"
+            self._protocol == "SSL" and self._config.of_listener(self.listener, "ssl.client.auth") != "none"
         )
         return None if has_certificate else ANONYMOUS
 
@@ -64,19 +63,27 @@ class PeerSecurity:
 
     def credential(self, endpoint: Endpoint) -> Credential:
         if self._credential is None:
-            raise RuntimeError(f"listener {endpoint.listener_name} has SASL, and {self._listener} has none")
+            raise RuntimeError(f"listener {endpoint.listener_name} has SASL, and {self.listener} has none")
         return self._credential
 
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
+    @property
+    def has_tls(self) -> bool:
+        return self._tls_context is not None
+
+    def take_over(self, context: ssl.SSLContext) -> None:
+        """Have the next connections use it."""
+        self._tls_context = context
+
+    def read_tls(self) -> ssl.SSLContext:
+        """What the files of the listener hold now. Raises ConfigError."""
         from highwater.broker.server.tls import (
             client_context_of,  # here, as most brokers never need the memory that it takes
         )
 
-        return client_context_of(self._config, self._listener)
+        return client_context_of(self._config, self.listener)
 
     def _read_credential(self) -> Credential:
-        config, listener = self._config, self._listener
+        config, listener = self._config, self.listener
         mechanism = str(config.value("sasl.mechanism.inter.broker.protocol")).upper()
         if mechanism not in LOGIN_MODULES:
             raise ConfigError(

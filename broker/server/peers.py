@@ -72,7 +72,7 @@ class SocketPeers:
     def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> None:
         """Raises ConfigError for settings of the inter-broker listener that cannot be used."""
         self._loop = loop
-        self._security = PeerSecurity(config)
+        self.security = PeerSecurity(config)
         # Kafka's default of 64 KiB would slow a follower down; a kernel that is left alone finds what a path needs.
         name = "replica.socket.receive.buffer.bytes"
         self._receive_buffer_bytes = config.integer(name) if config.is_set(name) else -1
@@ -83,7 +83,7 @@ class SocketPeers:
             self._loop,
             endpoint,
             client_id,
-            self._security,
+            self.security,
             self._receive_buffer_bytes,
             on_break=on_break,
             on_closed=self._peers.discard,

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
-from highwater.broker.client.secure_kazoo import Failure
+from highwater.broker.client.secure_kazoo import Failure, renew
 from highwater.broker.client.zookeeper_security import ZooKeeperSecurity, ZooKeeperSecurityError, security_of
 from highwater.broker.cluster.zookeeper import (
     Create,
@@ -187,6 +187,12 @@ class KazooZooKeeper:
         except MetadataError:
             await self.stop()
             raise
+
+    def take_over(self, security: ZooKeeperSecurity) -> None:
+        """Have the next connections use it; whether nodes get ACLs stays."""
+        self._settings = self._settings._replace(security=security)
+        if self._client is not None:
+            renew(self._client, security)
 
     def attach(self, session: Session) -> None:
         """Tell it of the session that there is, if any, and of all that comes."""

@@ -82,7 +82,6 @@ _ONE_LZ4: Final = "LZ4 has one speed here"
 _COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 _NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
 _NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
-_NO_NEW_KEYS: Final = "a key store is read at the start only"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 _NO_REVOCATION: Final = "revoked certificates are not asked for; remove it"
 _ONE_ZOOKEEPER: Final = "ACLs are in the ZooKeeper of the cluster; remove it"
@@ -137,6 +136,8 @@ BROKER_PROPERTIES: Final = {
         _honoured("ssl.truststore.location", STRING, None),
         _honoured("ssl.truststore.password", PASSWORD, None),
         _honoured("ssl.truststore.certificates", PASSWORD, None),
+        _honoured("ssl.allow.dn.changes", BOOLEAN, False),
+        _honoured("ssl.allow.san.changes", BOOLEAN, False),
         _honoured("ssl.principal.mapping.rules", STRING, "DEFAULT"),
         # The cluster
         _honoured("zookeeper.connect", STRING, None),
@@ -277,8 +278,6 @@ BROKER_PROPERTIES: Final = {
                 ("log.message.format.version", STRING, "3.0-IV1", "record batches are always of format v2"),
                 ("log.message.downconversion.enable", BOOLEAN, True, "record batches are always of format v2"),
                 ("inter.broker.protocol.version", STRING, "3.9-IV0", "brokers speak as those of 3.9 do"),
-                ("ssl.allow.dn.changes", BOOLEAN, False, _NO_NEW_KEYS),
-                ("ssl.allow.san.changes", BOOLEAN, False, _NO_NEW_KEYS),
                 ("ssl.keymanager.algorithm", STRING, "SunX509", _NOT_JAVAS_TLS),
                 ("ssl.protocol", STRING, "TLSv1.3", "ssl.enabled.protocols says which are spoken"),
                 ("ssl.provider", STRING, None, _NOT_JAVAS_TLS),

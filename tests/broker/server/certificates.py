@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,11 +61,14 @@ class Authority:
     def pem(self) -> str:
         return self._certificate.public_bytes(Encoding.PEM).decode()
 
-    def certify(self, common_name: str) -> Certified:
+    def certify(self, common_name: str, *host_names: str) -> Certified:
+        """For 127.0.0.1, and these names of hosts."""
         key = ec.generate_private_key(ec.SECP256R1())
-        return Certified(key, self._sign(_name(common_name), key, is_authority=False))
+        return Certified(key, self._sign(_name(common_name), key, host_names, is_authority=False))
 
-    def _sign(self, subject: x509.Name, key: Key, *, is_authority: bool) -> x509.Certificate:
+    def _sign(
+        self, subject: x509.Name, key: Key, host_names: Sequence[str] = (), *, is_authority: bool
+    ) -> x509.Certificate:
         now = datetime.datetime.now(datetime.UTC)
         return (
             x509.CertificateBuilder()
@@ -76,7 +80,10 @@ class Authority:
             .not_valid_after(now + datetime.timedelta(days=1))
             .add_extension(x509.BasicConstraints(is_authority, None), critical=True)
             .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+                x509.SubjectAlternativeName(
+                    [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *map(x509.DNSName, host_names)]
+                ),
+                critical=False,
             )
             .sign(self._key, hashes.SHA256())
         )

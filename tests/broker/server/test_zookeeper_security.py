@@ -160,6 +160,9 @@ def test_a_wrong_password_in_one_try_does_not_end_a_broker_that_ran(secured: Sec
     secured.restart("hush")
     client.wait(lambda: any("refuses the login" in each.reason for each in client.zookeeper._failures.values()))
     assert client.failures == []
-    secured.restart(PASSWORD)
+    # The new password, without a restart of the broker.
+    login = {"zookeeper.sasl.jaas.config": client_section("hush")}
+    client.zookeeper.take_over(settings_of(secured.connect, secured.tls() | login).security)
     client.wait(lambda: client.told.events[-1] in ("connected", "began"))
     client.close()
+    secured.restart(PASSWORD)
