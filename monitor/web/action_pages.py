@@ -15,6 +15,7 @@ from highwater.monitor.events import Event, EventKind
 from highwater.monitor.users import Role, User
 from highwater.monitor.web.pages import render
 from highwater.monitor.web.routing import Call
+from highwater.monitor.web.setting_words import setting_text
 from highwater.monitor.web.tables import address
 
 ROOT: Final = "/actions/"
@@ -177,6 +178,7 @@ def _plan_page(call: Call, plan: Plan, problem: str = "", status: int = 200) -> 
         plan=plan,
         problem=problem,
         confirmed=_CONFIRMED,
+        setting_text=setting_text,
         back=address(call.route.path, plan.fields),
     )
 

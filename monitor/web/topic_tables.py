@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from markupsafe import Markup
+
 from highwater.common.units import NONE, count_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.distribution import FORMULAS
@@ -12,6 +14,7 @@ from highwater.monitor.figures.rows import Level, PartitionFigures, TopicFigures
 from highwater.monitor.model import ConfigValue, Partition, Topic
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.filters import Kind
+from highwater.monitor.web.setting_words import setting_text
 from highwater.monitor.web.tables import Column, Table
 
 _MOST_GROUPS: Final = 3
@@ -243,18 +246,27 @@ def config_table(name: str, config: Mapping[str, ConfigValue] | None, empty: str
     return Table(name, "Settings", _CONFIG, rows, empty)
 
 
+def _default(row: ConfigRow) -> str:
+    return "" if row.config.is_sensitive else row.config.default or ""
+
+
+def _value(name: str, value: str) -> Markup:
+    return setting_text(name, value) if value else Markup(NONE)
+
+
 def _differs(row: ConfigRow) -> str:
     return _SOURCES.get(row.config.source, row.config.source)
 
 
 _CONFIG: Final[tuple[Column[ConfigRow], ...]] = (
     Column("setting", "Setting", Kind.TEXT, lambda r: r.name),
-    Column("value", "Value", Kind.TEXT, lambda r: r.shown, lambda r: cells.name_text(r.shown)),
+    Column("value", "Value", Kind.TEXT, lambda r: r.shown, lambda r: _value(r.name, r.shown)),
     Column(
         "default",
         "If not set",
         Kind.TEXT,
-        lambda r: None if r.config.is_sensitive else r.config.default,
+        lambda r: _default(r) or None,
+        lambda r: _value(r.name, _default(r)),
         note="The value without what this topic or broker was given.",
     ),
     Column("source", "Source", Kind.TEXT, lambda r: r.config.source, _differs),
