@@ -8,6 +8,7 @@ from typing import Final
 
 from highwater.common.units import percent_text
 from highwater.monitor.figures.cluster import Figures
+from highwater.monitor.figures.headroom import OF_HOST
 from highwater.monitor.figures.hosts import HostFigures
 from highwater.monitor.figures.rows import BrokerFigures, FindingKind, GroupFigures, LagVerdict, Level
 
@@ -82,11 +83,22 @@ def _as_tuned(row: HostFigures) -> str | None:
 
 
 def _headroom(figures: Figures, subject: str) -> str | None:
-    broker = _broker(figures, subject)
-    if broker is None:
-        return "The broker is no longer part of the cluster."
-    resource = subject.removeprefix(f"broker {broker.node_id} ")
-    rows = [row for row in figures.headroom if (row.broker_id, row.resource) == (broker.node_id, resource)]
+    if subject.startswith("host "):
+        name, resource = next(
+            (subject.removeprefix("host ").removesuffix(f" {each}"), each)
+            for each in OF_HOST
+            if subject.endswith(f" {each}")
+        )
+        host = figures.hosts.get(name)
+        if host is None:
+            return "The host is no longer in the configuration."
+        numbers: tuple[int, ...] = host.brokers
+    else:
+        broker = _broker(figures, subject)
+        if broker is None:
+            return "The broker is no longer part of the cluster."
+        numbers, resource = (broker.node_id,), subject.removeprefix(f"broker {broker.node_id} ")
+    rows = [row for row in figures.headroom if row.broker_id in numbers and row.resource == resource]
     if not figures.headroom:
         return "Neither hosts nor ceilings are in the configuration."
     for row in rows:

@@ -32,6 +32,8 @@ _NEAR: Final = 1.25
 # Some sources are asked in every fourth tick.
 SILENT_AFTER_MS: Final = 90_000
 SILENT_AFTER_TICKS: Final = 6
+# Brokers say at different moments how much is left.
+_SAME_DISK: Final = 0.01
 _NAMES_SHOWN: Final = 3
 KAFKA: Final = "kafka"
 _CONTROLLERS: Final = "kafka_controller_kafkacontroller_activecontrollercount"
@@ -54,7 +56,7 @@ def findings(
         *_of_controller(snapshot),
         *_of_partitions(totals, topics),
         *_of_transactions(totals, topics, transactions),
-        *(finding for row in brokers.values() for finding in _of_broker(snapshot, row)),
+        *_of_brokers(snapshot, brokers),
         *(finding for row in groups.values() for finding in _of_group(row)),
         *of_hosts,
     ]
@@ -211,7 +213,34 @@ def _of_transactions(
         yield Finding(FindingKind.HANGING_TRANSACTION, Level.WARN, "", sentence, unnamed)
 
 
-def _of_broker(snapshot: Snapshot, row: BrokerFigures) -> Iterator[Finding]:
+def _of_brokers(snapshot: Snapshot, brokers: Mapping[int, BrokerFigures]) -> Iterator[Finding]:
+    sharing = _sharing_a_disk(snapshot, brokers)
+    for number, row in brokers.items():
+        yield from _of_broker(snapshot, row, sharing.get(number))
+
+
+def _sharing_a_disk(snapshot: Snapshot, brokers: Mapping[int, BrokerFigures]) -> dict[int, tuple[int, ...]]:
+    """Brokers of one host whose file systems have the same size and fill: the first has the others, the others nobody.
+
+    A disk that fills is one finding, however many brokers are on it.
+    """
+    first: dict[tuple[str, int], BrokerFigures] = {}
+    sharing: dict[int, tuple[int, ...]] = {}
+    for number, row in brokers.items():
+        host, total, usable = snapshot.brokers[number].host, row.disk_total_bytes, row.disk_usable_bytes
+        if not (row.is_alive and host and total and usable is not None):
+            continue
+        other = first.setdefault((host, total), row)
+        if other is row:
+            sharing[number] = (number,)
+        elif abs(usable - (other.disk_usable_bytes or 0)) < total * _SAME_DISK:
+            sharing[other.node_id] += (number,)
+            sharing[number] = ()
+    return sharing
+
+
+def _of_broker(snapshot: Snapshot, row: BrokerFigures, sharing: tuple[int, ...] | None) -> Iterator[Finding]:
+    """sharing: the brokers that the finding of its disk is of; None if that is itself alone."""
     broker = snapshot.brokers[row.node_id]
     subject = f"broker {row.node_id}"
     where = f"broker {row.node_id} ({broker.address})"
@@ -227,15 +256,19 @@ def _of_broker(snapshot: Snapshot, row: BrokerFigures) -> Iterator[Finding]:
         if directory.error:
             sentence = f"Log directory {directory.path} of {where} is offline: {_clause(directory.error)}"
             yield Finding(FindingKind.LOG_DIRECTORY_OFFLINE, Level.ERROR, f"{subject} {directory.path}", sentence)
-    yield from _of_disk(row, subject, where)
+    if sharing is None:
+        yield from _of_disk(row, subject, f"{which} has", where)
+    elif sharing:
+        more = sharing[1:]
+        others = f" and {_named([str(each) for each in more], 'broker')} of the same host" if more else ""
+        yield from _of_disk(row, subject, f"{which}{others} {'have' if more else 'has'}", where + others)
 
 
-def _of_disk(row: BrokerFigures, subject: str, where: str) -> Iterator[Finding]:
-    which = f"B{where[1:]}"
+def _of_disk(row: BrokerFigures, subject: str, who_has: str, where: str) -> Iterator[Finding]:
     percent, full_ms = row.disk_usable_percent, row.disk_full_ms
     if percent is not None and percent < DISK_NEAR_PERCENT:
         level = Level.ERROR if percent < DISK_ERROR_PERCENT else Level.WARN
-        sentence = f"{which} has only {percent_text(percent / 100)} of a disk left."
+        sentence = f"{who_has} only {percent_text(percent / 100)} of a disk left."
         if full_ms is not None:
             sentence += f" It is full in {wait_text(full_ms / 1000)} at the present rate."
         yield Finding(FindingKind.DISK_FULL, level, subject, sentence, percent, is_near=percent >= DISK_WARN_PERCENT)

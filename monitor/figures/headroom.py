@@ -21,6 +21,8 @@ CPU: Final = "CPU"
 DISK_SPACE: Final = "disk space"
 SHARES: Final = frozenset((CPU, DISK_SPACE))
 """Their demand is a share of what the host counts; that of the others is bytes per second."""
+OF_HOST: Final = (CPU, DISK_WRITE, DISK_READ)
+"""What all brokers of a host have together."""
 WARN_RATIO: Final = 0.2
 _GIB: Final = 1 << 30
 # A produce request with batches this much smaller than those of the measurement costs clearly more for each byte.

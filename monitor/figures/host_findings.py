@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from highwater.monitor.figures.headroom import DISK_SPACE, WARN_RATIO, Headroom
+from highwater.monitor.figures.headroom import DISK_SPACE, OF_HOST, WARN_RATIO, Headroom
 from highwater.monitor.figures.hosts import drift_sentence, is_old
 from highwater.monitor.figures.rows import Finding, FindingKind, Level
-from highwater.monitor.model import Snapshot
+from highwater.monitor.model import Host, Snapshot
 
 # An alert closes above this only, so that a value at the limit does not open and close it again and again.
 HEADROOM_NEAR_RATIO: Final = 0.25
@@ -28,16 +28,24 @@ def findings_of_hosts(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(FindingKind.TUNING_DRIFT, Level.WARN, f"host {name}", sentence, len(tuning.drift))
 
 
-def findings_of_headroom(rows: Sequence[Headroom]) -> Iterator[Finding]:
+def findings_of_headroom(rows: Sequence[Headroom], hosts: Mapping[str, Host] | None = None) -> Iterator[Finding]:
     """Of figures that are neither grey nor unknown. Disk space has findings of its own, by its trend too.
 
     Always a warning: what a lack of headroom leads to, such as lag or replicas out of sync, has findings of its own.
+    What several brokers of one host have together is one finding.
     """
+    host_of = {number: name for name, host in (hosts or {}).items() if len(host.brokers) > 1 for number in host.brokers}
+    together: dict[tuple[str, str], list[Headroom]] = {}
     for row in rows:
         if row.ratio is None or row.stale or row.resource == DISK_SPACE or row.ratio >= HEADROOM_NEAR_RATIO:
             continue
-        amount = "little" if row.ratio > 0 else "no"
-        sentence = f"Broker {row.broker_id} has {amount} headroom: {row.sentence}."
-        subject = f"broker {row.broker_id} {row.resource}"
-        is_near = row.ratio >= WARN_RATIO
-        yield Finding(FindingKind.HEADROOM_LOW, Level.WARN, subject, sentence, row.ratio, is_near)
+        name = host_of.get(row.broker_id) if row.resource in OF_HOST else None
+        subject = f"broker {row.broker_id} {row.resource}" if name is None else f"host {name} {row.resource}"
+        together.setdefault((subject, f"Broker {row.broker_id}" if name is None else f"Host {name}"), []).append(row)
+    for (subject, which), same in together.items():
+        worst = min(same, key=lambda row: row.ratio or 0.0)
+        ratio = worst.ratio or 0.0
+        numbers = sorted(row.broker_id for row in same)
+        of = f" of brokers {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}" if len(numbers) > 1 else ""
+        sentence = f"{which}{of} has {'little' if ratio > 0 else 'no'} headroom: {worst.sentence}."
+        yield Finding(FindingKind.HEADROOM_LOW, Level.WARN, subject, sentence, ratio, ratio >= WARN_RATIO)

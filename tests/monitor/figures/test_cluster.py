@@ -207,6 +207,17 @@ def test_a_disk_that_is_nearly_full_is_near_before_it_is_told() -> None:
     assert figures.level is Level.OK
 
 
+def test_a_disk_of_several_brokers_on_one_host_is_one_finding() -> None:
+    brokers = [replace(broker(number, usable=12 * GIB), host="demo", port=9092 + number) for number in range(3)]
+    (found,) = derive([snapshot(brokers=brokers)]).findings
+    assert (found.kind, found.subject) == (FindingKind.DISK_FULL, "broker 0")
+    assert found.sentence == "Broker 0 (demo:9092) and brokers 1, 2 of the same host have only 12 % of a disk left."
+    # Another fill or another size is another disk, and another host has disks of its own.
+    others = [replace(brokers[1], directories=broker(1, usable=5 * GIB).directories), replace(brokers[2], host="b")]
+    found_apart = derive([snapshot(brokers=[brokers[0], *others])]).findings
+    assert sorted(each.subject for each in found_apart) == ["broker 0", "broker 1", "broker 2"]
+
+
 def test_a_disk_that_fills_says_when() -> None:
     made = [snapshot(number=number, brokers=[broker(0, usable=60 * GIB - number * GIB)]) for number in range(12)]
     figures = derive(made)

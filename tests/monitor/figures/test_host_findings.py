@@ -143,6 +143,31 @@ def test_its_sentence_says_how_much() -> None:
     ]
 
 
+def test_what_brokers_of_one_host_lack_together_is_one_finding_and_one_alert() -> None:
+    hosts = {
+        "h 1": Host("h 1", "h1", answer(), 1, brokers=(1, 2, 3)),
+        "h2": Host("h2", "h2", answer(), 1, brokers=(4,)),
+    }
+    low = [replace(row(0.1, CPU), broker_id=number) for number in (1, 2, 3, 4)]
+    low += [replace(row(0.1 / number), broker_id=number) for number in (1, 2)]
+    found = list(findings_of_headroom(low, hosts))
+    assert [(each.subject, each.sentence) for each in found] == [
+        (f"host h 1 {CPU}", "Host h 1 of brokers 1, 2 and 3 has little headroom: 10 % of CPU is left."),
+        (f"broker 4 {CPU}", "Broker 4 has little headroom: 10 % of CPU is left."),
+        (f"broker 1 {PRODUCE}", "Broker 1 has little headroom: 10 % of produce is left."),
+        (f"broker 2 {PRODUCE}", "Broker 2 has little headroom: 5 % of produce is left."),
+    ]
+    base = derive(with_hosts(window(), "h 1"))
+    state, opened = run(ticks(base, found[0]))
+    assert [each.change for each in opened] == [Change.OPENED]
+    well = replace(base, headroom=(replace(row(0.6, CPU), broker_id=base.hosts["h 1"].brokers[0]),))
+    assert [each.reason for each in run(ticks(well, first=200), state)[1]] == ["60 % of CPU is left."]
+    gone = replace(base, hosts={})
+    assert [each.reason for each in run(ticks(gone, first=200), state)[1]] == [
+        "The host is no longer in the configuration."
+    ]
+
+
 def run(ticks: list[Figures], state: AlertState | None = None) -> tuple[AlertState, list[Notice]]:
     state = state or AlertState()
     notices: list[Notice] = []
