@@ -14,6 +14,7 @@ from tests.broker.running import running_broker
 from tests.broker.running_cluster import RunningCluster, running_cluster
 from tests.compat.apache_kafka.answers.authorization import PROPERTIES, USERS
 from tests.compat.apache_kafka.authorization_differs import differences
+from tests.compat.apache_kafka.authorizer_integration import CASES, compared
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 from tests.compat.apache_kafka.tools import kafka_tool
@@ -216,4 +217,12 @@ def _their_rows(*options: str) -> list[str]:
 @cluster_case
 def what_is_denied_is_what_kafka_denies(directory: Path) -> None:
     different = differences(directory)
+    assert not different, "\n".join(different)[:2000]
+
+
+@cluster_case
+def authorizer_integration_test_of_kafka(directory: Path) -> None:
+    """Kafka's cases by their names: each outcome is Kafka's."""
+    theirs, ours = compared(directory, list(CASES))
+    different = [f"{name}: Kafka {theirs[name]}, ours {ours[name]}" for name in CASES if theirs[name] != ours[name]]
     assert not different, "\n".join(different)[:2000]
