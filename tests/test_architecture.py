@@ -84,6 +84,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker.commands.terminal",
         "broker.protocol",
         "broker.records",
+        "broker.security.signed_token",
         "common",
         "reports.axes",
         "reports.close_together",

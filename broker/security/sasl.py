@@ -29,12 +29,18 @@ _BARE_TOKENS_UP_TO: Final = 0
 """The version of SaslHandshake after which tokens come without SaslAuthenticate around them."""
 
 
+MOST_REQUESTS_BEFORE_LOGIN: Final = 32
+"""Clients need six at most; a stranger who sends more only makes the broker work and keep answers."""
+
+
 class Step(NamedTuple):
     """The result of a token: a challenge to send, with the user after the last token; or the text of a failure."""
 
     challenge: bytes = b""
     user: str | None = None
     failure: str | None = None
+    lifetime_ms: int = 0
+    """How long the credential itself lasts; 0: for ever."""
 
 
 class Exchange(Protocol):
@@ -125,6 +131,8 @@ class SaslSettings(NamedTuple):
     """How long a session lasts before the client must authenticate anew; 0: for ever."""
     failure_delay_ms: int = 100
     """How long a failure is held back, so that passwords cannot be tried out fast."""
+    to_begin: tuple[Callable[[], None], ...] = ()
+    """Each blocks for some seconds at most; to be called once, in a thread, before clients come."""
 
 
 class _State(Enum):
@@ -145,7 +153,16 @@ class Outcome(NamedTuple):
 class Authentication:
     """The authentication state of one connection."""
 
-    __slots__ = ("_exchange", "_expires_ms", "_mechanism", "_state", "_takes_bare_tokens", "_user", "settings")
+    __slots__ = (
+        "_exchange",
+        "_expires_ms",
+        "_mechanism",
+        "_requests",
+        "_state",
+        "_takes_bare_tokens",
+        "_user",
+        "settings",
+    )
 
     def __init__(self, settings: SaslSettings) -> None:
         self.settings = settings
@@ -153,8 +170,14 @@ class Authentication:
         self._exchange: Exchange | None = None
         self._mechanism: str | None = None
         self._user: str | None = None
+        self._requests = 0
         self._takes_bare_tokens = False
         self._expires_ms: int | None = None
+
+    @property
+    def has_user(self) -> bool:
+        """Whether the client has logged in, be it long ago."""
+        return self._user is not None
 
     @property
     def takes_bare_tokens(self) -> bool:
@@ -166,8 +189,11 @@ class Authentication:
         if self._state is _State.COMPLETE:
             is_expired = self._expires_ms is not None and now_ms >= self._expires_ms
             if is_expired and api_key not in (SASL_HANDSHAKE, SASL_AUTHENTICATE, API_VERSIONS):
-                return "its session has expired (connections.max.reauth.ms)"
+                return "its session has expired (connections.max.reauth.ms, or the end of its token)"
             return None
+        self._requests += 1
+        if self._user is None and self._requests > MOST_REQUESTS_BEFORE_LOGIN:
+            return f"more than {MOST_REQUESTS_BEFORE_LOGIN} requests before the authentication was complete"
         expected = (SASL_AUTHENTICATE,) if self._state is _State.EXCHANGE else (SASL_HANDSHAKE, API_VERSIONS)
         return None if api_key in expected else f"API {api_key} before the authentication was complete"
 
@@ -204,6 +230,7 @@ class Authentication:
         self._exchange = None
         self._takes_bare_tokens = False
         self._state = _State.COMPLETE
-        lifetime_ms = self.settings.max_reauthentication_ms
+        limits_ms = (self.settings.max_reauthentication_ms, step.lifetime_ms)
+        lifetime_ms = min((limit_ms for limit_ms in limits_ms if limit_ms > 0), default=0)
         self._expires_ms = now_ms + lifetime_ms if lifetime_ms > 0 else None
         return Outcome(ErrorCode.none, auth_bytes=step.challenge, session_lifetime_ms=lifetime_ms, user=step.user)

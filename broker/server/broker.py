@@ -159,6 +159,9 @@ class _Broker:
         limits = ConnectionLimits(Limits.of(self._config), self._node.counters, WindowedRate(*windows))
         self._config.when_changed.append(lambda: limits.change(Limits.of(self._config)))
         acceptors: list[Acceptor] = []
+        for bound in self._bound:
+            for begin in () if bound.sasl is None else bound.sasl.to_begin:
+                await asyncio.to_thread(begin)
 
         def accept() -> None:
             for bound in self._bound:

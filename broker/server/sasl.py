@@ -13,7 +13,7 @@ from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _SCRAM: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 _USER_PREFIX: Final = "user_"
-_ADVICE: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512"
+_ADVICE: Final = "the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER"
 
 
 ScramCredentials = Callable[[], Mapping[str, Credentials]]
@@ -23,6 +23,7 @@ ScramCredentials = Callable[[], Mapping[str, Credentials]]
 def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredentials) -> SaslSettings:
     """Raises ConfigError that names the property and the way out."""
     mechanisms: dict[str, Callable[[], Exchange]] = {}
+    to_begin: list[Callable[[], None]] = []
     enabled = config.of_listener(listener, "sasl.enabled.mechanisms")
     for name in enabled if isinstance(enabled, list) else ():
         mechanism = name.upper()
@@ -30,6 +31,12 @@ def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredent
             mechanisms[PLAIN] = partial(PlainExchange, _passwords(config, listener))
         elif mechanism in _SCRAM:
             mechanisms[mechanism] = partial(ScramExchange, _SCRAM[mechanism], scram_credentials)
+        elif mechanism == "OAUTHBEARER":
+            from highwater.broker.server.oauthbearer import oauthbearer_of  # here, as most brokers never need it
+
+            bearer = oauthbearer_of(config, listener)
+            mechanisms[mechanism] = bearer.exchange
+            to_begin.append(bearer.begin)
         else:
             raise ConfigError(f"listener {listener}: sasl.enabled.mechanisms: {name} is not supported; {_ADVICE}")
     if not mechanisms:
@@ -43,6 +50,7 @@ def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredent
         max_token_bytes,
         max_reauthentication_ms,
         config.integer("connection.failed.authentication.delay.ms"),
+        tuple(to_begin),
     )
 
 

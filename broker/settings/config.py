@@ -192,6 +192,12 @@ class BrokerConfig(_TypedValues):
         value = self._set.get(f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")
         return None if value is None else str(value)
 
+    def callback_handler(self, listener: str, mechanism: str) -> str | None:
+        """The class that judges tokens of a mechanism."""
+        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.server.callback.handler.class"
+        value = self._set.get(name)
+        return None if value is None else str(value)
+
     def is_set(self, name: str) -> bool:
         return name in self._dynamic or name in self._dynamic_default or name in self._set
 

@@ -80,7 +80,7 @@ _NO_NEW_GROUPS: Final = "groups are of the classic protocol"
 _ALONE: Final = "a broker without zookeeper.connect runs alone"
 _ONE_LZ4: Final = "LZ4 has one speed here"
 _COMPRESSION_TYPES: Final = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
-_NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512; remove it"
+_NO_MECHANISM: Final = "the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER; remove it"
 _NOT_JAVAS_TLS: Final = "TLS is OpenSSL's, not Java's"
 _JAAS_OF_A_MECHANISM: Final = "write it as listener.name.<listener>.<mechanism>.sasl.jaas.config"
 _NO_REVOCATION: Final = "revoked certificates are not asked for; remove it"
@@ -119,6 +119,15 @@ BROKER_PROPERTIES: Final = {
         _honoured("sasl.enabled.mechanisms", LIST, ["GSSAPI"]),
         _honoured("sasl.server.max.receive.size", INT, 524_288),
         _honoured("connections.max.reauth.ms", LONG, 0),
+        _honoured("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
+        _honoured("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, 1000),
+        _honoured("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, 10),
+        _honoured("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, 10),
+        _honoured("sasl.oauthbearer.expected.audience", LIST, None),
+        _honoured("sasl.oauthbearer.expected.issuer", STRING, None),
+        _honoured("sasl.oauthbearer.clock.skew.seconds", INT, 30, 0),
+        _honoured("sasl.oauthbearer.scope.claim.name", STRING, "scope"),
+        _honoured("sasl.oauthbearer.sub.claim.name", STRING, "sub"),
         _honoured("authorizer.class.name", STRING, ""),
         _honoured("audit.log.file", STRING, ""),
         _honoured("super.users", STRING, ""),
@@ -359,7 +368,9 @@ BROKER_PROPERTIES: Final = {
 
 FAMILIES: Final = {
     "sasl.kerberos.": _refused("sasl.kerberos.*", STRING, None, _NO_MECHANISM),
-    "sasl.oauthbearer.": _refused("sasl.oauthbearer.*", STRING, None, _NO_MECHANISM),
+    "sasl.oauthbearer.": _refused(
+        "sasl.oauthbearer.*", STRING, None, "brokers do not log in to each other with OAUTHBEARER; remove it"
+    ),
     "sasl.mechanism.": _no_effect("sasl.mechanism.*", STRING, None, _KRAFTS),
     "sasl.client.": _no_effect("sasl.client.*", CLASS, None, "the broker logs in nowhere"),
     "sasl.login.": _no_effect("sasl.login.*", STRING, None, "the broker logs in nowhere"),
@@ -469,6 +480,7 @@ TOPIC_PROPERTIES: Final = {
 
 _OF_A_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
 _JAAS: Final = Property("sasl.jaas.config", PASSWORD, None)
+_JUDGE_OF_TOKENS: Final = Property("sasl.server.callback.handler.class", CLASS, None)
 
 
 def property_named(name: str) -> Property | None:
@@ -477,6 +489,8 @@ def property_named(name: str) -> Property | None:
         property_name = name.split(".", 3)[-1]
         if property_name.endswith("." + _JAAS.name):
             return _JAAS
+        if property_name == f"oauthbearer.{_JUDGE_OF_TOKENS.name}":
+            return _JUDGE_OF_TOKENS
         return property_named(property_name) if property_name.startswith(_OF_A_LISTENER) else None
     row = BROKER_PROPERTIES.get(name)
     if row is None:

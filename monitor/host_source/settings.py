@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from highwater.common.bounded_http import is_loopback
 from highwater.monitor.errors import SettingsError
 
 
@@ -22,13 +22,6 @@ class HostSettings:
     """None for an agent on loopback that serves without it."""
     brokers: tuple[int, ...] = ()
     """Empty: those that the agent names, or whose host is this one."""
-
-
-def is_loopback(address: str) -> bool:
-    try:
-        return address == "localhost" or ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False
 
 
 def tls_of(address: str, authority: Path | None) -> ssl.SSLContext | None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.monitor.oidc.addresses import address_problem
+from highwater.broker.security import signed_token
+from highwater.common.bounded_http import address_problem
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"
 BASIC: Final = "client_secret_basic"
 POST: Final = "client_secret_post"
-_MOST_KEYS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,8 @@ def provider_of(document: bytes, issuer: str) -> Provider | Refusal:
 
 def keys_of(document: bytes) -> tuple[Mapping[str, Any], ...] | Refusal:
     """Read a JSON Web Key Set; what a key is worth is decided when a signature names it."""
-    found = object_of(document)
-    keys = None if found is None else found.get("keys")
-    if not isinstance(keys, list) or len(keys) > _MOST_KEYS:
-        return provider_fault("The provider's set of keys is not understood.")
-    return tuple(key for key in keys if isinstance(key, dict))
+    keys = signed_token.keys_of(document)
+    return provider_fault("The provider's set of keys is not understood.") if keys is None else keys
 
 
 def object_of(document: bytes) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from highwater.broker.security.signed_token import ALGORITHMS, Flaw, Unbelieved, signed_claims, unix_time
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 from highwater.monitor.oidc.roles import Claims
 
@@ -15,16 +16,6 @@ CLOCK_SKEW_S: Final = 60
 OLDEST_S: Final = 600
 """A token is made when a person comes back from the provider: an older one is of another login."""
 _LONGEST_SUBJECT: Final = 255
-_SMALLEST_RSA_BITS: Final = 2048
-_LONGEST_HEADER_BYTES: Final = 8192  # some providers put their certificates there
-# By algorithm: type and curve of its key. Asymmetric ones alone: with HS256, who has the public key could sign.
-_KEYS: Final[Mapping[str, tuple[str, str]]] = {
-    **{f"{family}{bits}": ("RSA", "") for family in ("RS", "PS") for bits in (256, 384, 512)},
-    "ES256": ("EC", "P-256"),
-    "ES384": ("EC", "P-384"),
-    "ES512": ("EC", "P-521"),
-    "Ed25519": ("OKP", "Ed25519"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,42 +38,18 @@ def claims_of(
     token: str, keys: Sequence[Mapping[str, Any]], expected: Expected, now_s: float
 ) -> Claims | Refusal | UnknownKey:
     """The claims of a token that can be believed."""
-    from joserfc import jwk, jws, jwt
-    from joserfc.errors import JoseError
-
-    registry = jws.JWSRegistry(algorithms=list(_KEYS), strict_check_header=False)
-    registry.max_header_length = _LONGEST_HEADER_BYTES
-    try:
-        header = jws.extract_compact(token.encode(), registry=registry).headers()
-    except (JoseError, ValueError, TypeError):
-        return provider_fault("The provider's ID token is no signed JSON Web Token.")
-    algorithm = header.get("alg")
-    if not isinstance(algorithm, str) or algorithm not in _KEYS:
-        return provider_fault(f"The ID token is not signed by one of {', '.join(_KEYS)}, which alone are accepted.")
-    fitting = [key for key in keys if _fits(key, algorithm, header.get("kid"))]
-    if not fitting:
-        return UnknownKey("The ID token is signed with a key that the provider does not publish.")
-    for each in fitting:
-        try:
-            key = jwk.JWKRegistry.import_key(dict(each))
-            if isinstance(key, jwk.RSAKey) and key.public_key.key_size < _SMALLEST_RSA_BITS:
-                continue
-            claims = jwt.decode(token, key, registry=registry).claims
-        except (JoseError, ValueError, TypeError):
-            continue
+    claims = signed_claims(token, keys)
+    if not isinstance(claims, Unbelieved):
         return _problem(claims, expected, now_s) or claims
+    if claims.flaw is Flaw.NO_TOKEN:
+        return provider_fault("The provider's ID token is no signed JSON Web Token.")
+    if claims.flaw is Flaw.ALGORITHM:
+        return provider_fault(
+            f"The ID token is not signed by one of {', '.join(ALGORITHMS)}, which alone are accepted."
+        )
+    if claims.flaw is Flaw.UNKNOWN_KEY:
+        return UnknownKey("The ID token is signed with a key that the provider does not publish.")
     return UnknownKey("The signature of the ID token is not that of the provider.")
-
-
-def _fits(key: Mapping[str, Any], algorithm: str, key_id: Any) -> bool:
-    kind, curve = _KEYS[algorithm]
-    return (
-        key.get("kty") == kind
-        and (not curve or key.get("crv") == curve)
-        and key.get("use", "sig") == "sig"
-        and key.get("alg", algorithm) == algorithm
-        and (key_id is None or key.get("kid") in (None, key_id))
-    )
 
 
 def _problem(claims: Claims, expected: Expected, now_s: float) -> Refusal | None:
@@ -103,7 +70,7 @@ def _problem(claims: Claims, expected: Expected, now_s: float) -> Refusal | None
 
 
 def _problem_of_times(claims: Claims, now_s: float) -> Refusal | None:
-    ends, made, begins = _time(claims, "exp"), _time(claims, "iat"), _time(claims, "nbf")
+    ends, made, begins = (unix_time(claims, name) for name in ("exp", "iat", "nbf"))
     if ends is None or made is None or ("nbf" in claims and begins is None):
         return provider_fault("The ID token does not say when it was made and when it ends.")
     hint = "compare the clocks of this host and of the provider"
@@ -112,9 +79,3 @@ def _problem_of_times(claims: Claims, now_s: float) -> Refusal | None:
     if max(made, begins or made) - now_s > CLOCK_SKEW_S:
         return provider_fault(f"The ID token is of the future: {hint}.")
     return None
-
-
-def _time(claims: Claims, name: str) -> float | None:
-    """Unix time in seconds; None if there is none."""
-    value = claims.get(name)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 2**53 else None

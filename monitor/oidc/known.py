@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
-from highwater.monitor.oidc.asking import Answer, Question
+from highwater.common.bounded_http import Answer, Question
 from highwater.monitor.oidc.discovery import DISCOVERY_PATH, Provider, keys_of, provider_of
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 

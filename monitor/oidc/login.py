@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote_plus, urlencode
 
-from highwater.monitor.oidc.asking import Answer, Question, ask
+from highwater.common.bounded_http import Answer, Question
+from highwater.monitor.oidc.asking import ask
 from highwater.monitor.oidc.discovery import POST, Provider, object_of
 from highwater.monitor.oidc.id_token import Expected, UnknownKey, claims_of
 from highwater.monitor.oidc.known import KEPT_S, RENEWED_AFTER_S, Ask, KnownProvider

@@ -10,7 +10,13 @@ import scramp
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from highwater.broker.security.sasl import Authentication, PlainExchange, SaslSettings, ScramExchange
+from highwater.broker.security.sasl import (
+    MOST_REQUESTS_BEFORE_LOGIN,
+    Authentication,
+    PlainExchange,
+    SaslSettings,
+    ScramExchange,
+)
 from highwater.broker.security.scram import (
     LEAST_ITERATIONS,
     ScramCredential,
@@ -151,6 +157,12 @@ def test_plain_says_the_same_of_an_unknown_user_and_of_a_wrong_password(length: 
 def test_a_mechanism_that_is_not_enabled(authentication: Authentication) -> None:
     assert authentication.handshake("GSSAPI", 1) == ErrorCode.unsupported_sasl_mechanism
     assert authentication.refusal(SASL_AUTHENTICATE, 0) is not None
+
+
+def test_a_stranger_asks_a_few_times_only(authentication: Authentication) -> None:
+    refusals = [authentication.refusal(API_VERSIONS, 0) for _ in range(MOST_REQUESTS_BEFORE_LOGIN + 1)]
+    assert refusals[:-1] == [None] * MOST_REQUESTS_BEFORE_LOGIN
+    assert refusals[-1] == "more than 32 requests before the authentication was complete"
 
 
 def test_a_session_that_expired_is_renewed_by_the_same_user_only(authentication: Authentication) -> None:

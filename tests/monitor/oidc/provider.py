@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding
 from joserfc import jwk, jws, jwt
 
-from highwater.monitor.oidc.asking import Answer, Question
+from highwater.common.bounded_http import Answer, Question
 from highwater.monitor.oidc.refusal import Refusal
 from highwater.monitor.oidc.roles import RoleTable
 from highwater.monitor.oidc.settings import OidcSettings

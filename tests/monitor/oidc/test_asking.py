@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.monitor.oidc.asking import Answer, Question, ask
+from highwater.common.bounded_http import Answer, Question
+from highwater.monitor.oidc.asking import ask
 from highwater.monitor.oidc.refusal import Refusal
 from tests.broker.server.certificates import Authority
 from tests.monitor.agents import http, listening, says

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from highwater.monitor.oidc.addresses import address_problem, issuer_problem
-from highwater.monitor.oidc.asking import Answer, Question
+from highwater.common.bounded_http import Answer, Question, address_problem
+from highwater.monitor.oidc.addresses import issuer_problem
 from highwater.monitor.oidc.discovery import BASIC, POST, Provider, keys_of, provider_of
 from highwater.monitor.oidc.known import KEPT_S, RENEWED_AFTER_S, KnownProvider
 from highwater.monitor.oidc.pending import KEPT_S as PENDING_S
