@@ -76,6 +76,7 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 	$(BIN)/python -m tests.drills.cluster
 	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
 	$(BIN)/python -m tests.drills.lying_broker
+	$(BIN)/python -m tests.drills.before_login
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)

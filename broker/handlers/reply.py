@@ -25,6 +25,10 @@ def _not_connected(_: int | str) -> None:
     """Do nothing: a client without a connection cannot be muted or disconnected."""
 
 
+def _nobody_waits() -> None:
+    """Do nothing: a client without a connection has no frames."""
+
+
 class Client:
     """The client of a connection."""
 
@@ -47,7 +51,7 @@ class Client:
         mute: Callable[[int], None] = _not_connected,
         hang_up: Callable[[str], None] = _not_connected,
         authentication: Authentication | None = None,
-        on_authenticated: Callable[[], None] = lambda: None,
+        on_authenticated: Callable[[], None] = _nobody_waits,
     ) -> None:
         self.listener = listener
         """The client's listener; answers have addresses of listeners with this name."""
@@ -68,6 +72,16 @@ class Client:
         if self._permissions is None:
             self._permissions = Permissions(authorizer, f"User:{self.principal}", java_address(self.host))
         return self._permissions
+
+    def connect(
+        self, mute: Callable[[int], None], hang_up: Callable[[str], None], on_authenticated: Callable[[], None]
+    ) -> None:
+        self.mute, self.hang_up, self._on_authenticated = mute, hang_up, on_authenticated
+
+    def disconnect(self) -> None:
+        """Forget the connection, which has ended: it is freed at once, as there is no cycle."""
+        self.mute = self.hang_up = _not_connected
+        self._on_authenticated = _nobody_waits
 
     def authenticated(self, user: str) -> None:
         self.principal = user

@@ -38,7 +38,8 @@ class FrameReceiver:
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
-        self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+        # A connection that says nothing has no buffer: there may be thousands of them.
+        self._buffer = bytearray()
         self._view = memoryview(self._buffer)
         self._start = 0
         self._end = 0
@@ -59,7 +60,8 @@ class FrameReceiver:
         if not pending:
             self._start = self._end = 0
         if self._end_of_last_read == capacity:
-            grown = min(capacity * 2, max(self._wanted_bytes(), READ_AHEAD_BUFFER_BYTES, pending + 1))
+            doubled = max(capacity * 2, INITIAL_BUFFER_BYTES)
+            grown = min(doubled, max(self._wanted_bytes(), READ_AHEAD_BUFFER_BYTES, pending + 1))
             self._rebase(max(capacity, grown))
         elif capacity - self._end < capacity // 4:
             self._rebase(capacity)
@@ -106,9 +108,9 @@ class FrameReceiver:
         return self._view[start + LENGTH_BYTES : end]
 
     def shrink(self) -> None:
-        """Give a buffer back that grew for large frames; for the caller to call on idle connections."""
-        if self._start == self._end and len(self._buffer) > INITIAL_BUFFER_BYTES:
-            self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+        """Give the buffer back; for the caller to call on idle connections."""
+        if self._start == self._end and self._buffer:
+            self._buffer = bytearray()
             self._view = memoryview(self._buffer)
             self._start = self._end = self._end_of_last_read = 0
 

@@ -29,6 +29,10 @@ _logger = logging.getLogger(__name__)
 
 MAX_OUTSTANDING: Final = 100
 """Answers that one connection may wait for at a time; clients keep far fewer in flight, but need not."""
+LOGIN_TIMEOUT_MS: Final = 30_000
+"""How long a client may take to log in. Clients give up by then: librdkafka after `socket.connection.setup.timeout.ms`,
+Java's after `request.timeout.ms`, both 30 s. Kafka has `connections.max.idle.ms` alone, 10 minutes, which begin anew
+with each byte that comes."""
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 WRITE_LOW_BYTES: Final = 256 * 1024
 
@@ -43,6 +47,19 @@ class _Slot:
         self.deferred = deferred
 
 
+class _EndedTransport(asyncio.Transport):
+    """In place of the transport of a connection that was lost."""
+
+    def close(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+_ENDED: Final = _EndedTransport()
+
+
 class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_client",
@@ -52,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frames",
         "_is_held",
         "_line_bytes",
+        "_login_since_ms",
         "_loop",
         "_max_frame_bytes",
         "_mute_timer",
@@ -86,10 +104,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatch = dispatcher.dispatch
         self._client = Client(
             listener,
-            mute=self.mute,
-            hang_up=self._hang_up,
             authentication=None if sasl is None else Authentication(sasl),
-            on_authenticated=self._allow_large_frames,
         )
         self._principal_of_certificate = principal_of_certificate
         self._loop = loop
@@ -113,11 +128,14 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = "?"
         self.was_active = True
         self.idle_since_ms = 0
+        self._login_since_ms: int | None = None
 
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        # Not before: a handshake of TLS that fails would leave a cycle with all buffers of TLS to the collector.
+        self._client.connect(self.mute, self._hang_up, self._allow_large_frames)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
         self._client.host = address[0] if address else ""
@@ -156,6 +174,9 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         self._out.clear()
         self._on_lost(self)
+        self._client.disconnect()
+        # TLS of the event loop refers to this object, so that all its buffers would wait for the collector.
+        self._transport = _ENDED
 
     # Requests
 
@@ -311,9 +332,17 @@ class Connection(asyncio.BufferedProtocol):
         return bool(poller.poll(0))
 
     def sweep(self, now_ms: int, max_idle_ms: int) -> None:
-        """Called from time to time: closes a connection that was idle for too long, or whose client left while nothing
-        was read of it, and frees what it does not need."""
+        """Called from time to time: closes a connection that was idle or without a login for too long, or whose client
+        left while nothing was read of it, and frees what it does not need."""
         if self._reading_paused and self._client_has_left():
+            self._transport.abort()
+            return
+        if self._login_since_ms is None:
+            self._login_since_ms = now_ms
+        authentication = self._client.authentication
+        is_late = now_ms - self._login_since_ms >= LOGIN_TIMEOUT_MS
+        if is_late and authentication is not None and not authentication.has_user:
+            _logger.warning("closing the connection of %s: no login within %d ms", self.peer, LOGIN_TIMEOUT_MS)
             self._transport.abort()
             return
         if self.was_active or self._slots or self._mute_timer is not None:

@@ -1,4 +1,4 @@
-"""OAUTHBEARER of a listener: Kafka's properties made rules for tokens, and published keys that are kept fresh."""
+"""OAUTHBEARER of a listener: properties made rules for tokens, and published keys kept fresh."""
 
 from __future__ import annotations
 

@@ -56,11 +56,17 @@ def test_memory_follows_what_was_sent_not_what_was_claimed() -> None:
     assert receiver.capacity_bytes <= 8 * 1024 * 1024
 
 
+def test_a_connection_that_says_nothing_has_no_buffer() -> None:
+    assert FrameReceiver(10**8).capacity_bytes == 0
+
+
 def test_a_buffer_that_grew_for_a_large_frame_is_given_back() -> None:
     receiver = FrameReceiver(10**8)
     body = bytes(3 * READ_AHEAD_BUFFER_BYTES)
     assert feed(receiver, framed(body), 10**8) == [body]
     receiver.shrink()
+    assert receiver.capacity_bytes == 0
+    assert feed(receiver, framed(b"a"), 10) == [b"a"]
     assert receiver.capacity_bytes == INITIAL_BUFFER_BYTES
     assert feed(receiver, framed(b"again"), 10**8) == [b"again"]
 

@@ -15,7 +15,8 @@ from highwater.broker.handlers.reply import Client as Peer
 from highwater.broker.handlers.reply import CloseConnection, Deferred
 from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.primitives import MalformedRequestError
-from highwater.broker.server.connection import MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
+from highwater.broker.security.sasl import PlainExchange, SaslSettings
+from highwater.broker.server.connection import LOGIN_TIMEOUT_MS, MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
 from tests.broker.handlers.harness import LISTENER, ManualScheduler
 
 
@@ -83,7 +84,7 @@ class Echo:
 
 
 class Client:
-    def __init__(self) -> None:
+    def __init__(self, sasl: SaslSettings | None = None) -> None:
         self.echo = Echo()
         self.loop = ManualScheduler()
         self.transport = Transport()
@@ -93,6 +94,7 @@ class Client:
             LISTENER,
             cast(Any, self.loop),
             max_frame_bytes=1000,
+            sasl=sasl,
             on_made=lambda _: None,
             on_lost=self.lost.append,
         )
@@ -255,6 +257,26 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(client: Client) ->
     client.loop.run()
     connection.sweep(7000, 1000)
     assert client.transport.is_closing
+
+
+def test_a_client_that_does_not_log_in_in_time_is_cut() -> None:
+    settings = SaslSettings({"PLAIN": lambda: PlainExchange({"ada": "secret"})})
+    slow, quick = Client(settings), Client(settings)
+    for client in (slow, quick):
+        client.connection.sweep(0, -1)
+    authentication = quick.connection._client.authentication
+    assert authentication is not None
+    authentication.handshake("PLAIN", 1)
+    assert authentication.authenticate(b"\0ada\0secret", 0).user == "ada"
+    for now_ms in range(1000, LOGIN_TIMEOUT_MS, 1000):
+        slow.send(b"a")  # a byte now and then does not help
+        for client in (slow, quick):
+            client.connection.sweep(now_ms, -1)
+        assert not slow.transport.is_aborted
+    for client in (slow, quick):
+        client.connection.sweep(LOGIN_TIMEOUT_MS, -1)
+    assert slow.transport.is_aborted
+    assert not quick.transport.is_aborted
 
 
 def test_idle_connections_stay_when_no_limit_is_set(client: Client) -> None:
