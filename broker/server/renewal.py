@@ -85,6 +85,8 @@ class Renewal:
                         _logger.info("%s: its files changed: %s", each.what, put_in_force())
                 except ConfigError as error:
                     _logger.error("%s: its files changed, and the old ones stay in force: %s", each.what, error)
+                except Exception:
+                    _logger.exception("a bug in the broker: %s: its files changed, and could not be read", each.what)
 
 
 def _read_if_changed(renewable: Renewable) -> Callable[[], str] | None:

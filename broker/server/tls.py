@@ -75,12 +75,17 @@ def tls_of(config: BrokerConfig, listener: str) -> Tls:
     context.verify_mode = _CLIENT_AUTH[stores.text("ssl.client.auth") or "none"]
     try:
         choose_versions(context, stores)
-        certificate = x509.load_pem_x509_certificate(load_key(context, stores))
+        pem = load_key(context, stores)
         if context.verify_mode is not ssl.CERT_NONE:
             load_trusted(context, stores, ssl.Purpose.CLIENT_AUTH)
-        rules = parse_rules(stores.text("ssl.principal.mapping.rules") or "DEFAULT")
     except KeyStoreError as error:
         raise ConfigError(f"listener {listener}: {error}") from None
+    try:
+        certificate = x509.load_pem_x509_certificate(pem)
+    except ValueError as error:
+        raise ConfigError(f"listener {listener}: its certificate cannot be read: {error}") from None
+    try:
+        rules = parse_rules(stores.text("ssl.principal.mapping.rules") or "DEFAULT")
     except ValueError as error:
         raise ConfigError(f"listener {listener}: ssl.principal.mapping.rules: {error}") from None
 
