@@ -36,6 +36,8 @@ class Node(Runtime):
     store: SettingsStore
     acls: AclStore | None
     """None while every client may do everything."""
+    inside_listener: str | None
+    """The only one on which the requests of brokers are served; None if they are served on each."""
     audit: Audit | None
     """None without an authorizer and without a file for it."""
     counters: BrokerCounters

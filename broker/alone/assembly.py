@@ -56,6 +56,7 @@ class LoneNode:
             storage=storage,
             store=store,
             acls=None if authorizer is None else StoredAcls(store, authorizer),
+            inside_listener=None,
             audit=audit_of(
                 config, runtime.broker_id, runtime.clock, runtime.scheduler, has_authorizer=authorizer is not None
             ),

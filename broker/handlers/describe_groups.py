@@ -17,14 +17,14 @@ from highwater.broker.group.rebalance import State
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.security.acl import ResourceType, all_operations
 
-# Numbered as in Kafka's AclOperation: 3 read, 6 delete, 8 describe.
-GROUP_OPERATIONS: Final = sum(1 << code for code in (3, 6, 8))
+_GROUP_OPERATIONS: Final = all_operations(ResourceType.GROUP)
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     is_asked = getattr(request, "include_authorized_operations", False)
-    operations = {"authorized_operations": GROUP_OPERATIONS} if is_asked else {}
+    operations = {"authorized_operations": _GROUP_OPERATIONS} if is_asked else {}
     return {"groups": [_describe(node, group_id, operations) for group_id in request.groups]}
 
 

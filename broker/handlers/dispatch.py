@@ -153,11 +153,22 @@ def _watched(node: Node, name: str, request_name: str, handle: Handle) -> Handle
     """The handler with what stands before and after it, as far as that is configured."""
     if node.acls is not None:
         handle = _guarded(name, request_name, handle)
+    elif node.inside_listener is not None:
+        inside = import_module("highwater.broker.handlers.authorization.inside")
+        if name in inside.INSIDE:
+            handle = _only_inside(inside.guarded, name, request_name, handle)
     if node.audit is not None:
         changes = import_module("highwater.broker.handlers.authorization.changes")
         if name in changes.CHANGES:
             handle = changes.recorded(node.audit, name, request_name, handle)
     return handle
+
+
+def _only_inside(guard: Callable[..., Reply], name: str, request_name: str, handle: Handle) -> Handle:
+    def guarded(node: Node, context: RequestContext, request: Any) -> Reply:
+        return guard(name, node, context, request_name, request, lambda left: handle(node, context, left))
+
+    return guarded
 
 
 def _guarded(name: str, request_name: str, handle: Handle) -> Handle:

@@ -285,6 +285,10 @@ def _read(
 
 def _may_follow(node: Node, context: RequestContext) -> bool:
     access = access_of(node, context, "Fetch")
+    if access is None and node.inside_listener is not None:
+        from highwater.broker.handlers.authorization.inside import access_from_outside  # here, as few brokers need it
+
+        access = access_from_outside(node, context, "Fetch")
     return access is None or access.to_cluster(Operation.CLUSTER_ACTION)
 
 

@@ -44,7 +44,7 @@ from highwater.broker.protocol.metadata import (
     encode_response,
 )
 from highwater.broker.protocol.primitives import ZERO_UUID
-from highwater.broker.security.acl import OPERATIONS_OF, Operation, ResourceType
+from highwater.broker.security.acl import Operation, ResourceType, all_operations
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.topic_names import topic_name_problem
 
@@ -54,12 +54,8 @@ decode = decode_request
 _MISSING: Final = ErrorCode.unknown_topic_or_partition
 
 
-def _all_operations(kind: ResourceType) -> int:
-    return sum(1 << operation for operation in OPERATIONS_OF[kind])
-
-
-CLUSTER_OPERATIONS: Final = _all_operations(ResourceType.CLUSTER)
-TOPIC_OPERATIONS: Final = _all_operations(ResourceType.TOPIC)
+CLUSTER_OPERATIONS: Final = all_operations(ResourceType.CLUSTER)
+TOPIC_OPERATIONS: Final = all_operations(ResourceType.TOPIC)
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:

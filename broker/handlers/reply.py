@@ -8,7 +8,7 @@ from typing import NamedTuple
 from highwater.broker.clock import Scheduler
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.frame import Parts
-from highwater.broker.security.authorizer import Authorizer, Permissions, java_address
+from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.security.sasl import Authentication
 
@@ -56,7 +56,7 @@ class Client:
         self.listener = listener
         """The client's listener; answers have addresses of listeners with this name."""
         self.host = host
-        """The address that the client connects from."""
+        """The address that the client connects from, as Java writes it: ACLs and descriptions of groups have it so."""
         self.mute = mute
         """Read no more requests of the client for this many ms; the answer to the current one is still sent."""
         self.hang_up = hang_up
@@ -70,7 +70,7 @@ class Client:
     def permissions(self, authorizer: Authorizer) -> Permissions:
         """What the client may do as who it is now."""
         if self._permissions is None:
-            self._permissions = Permissions(authorizer, f"User:{self.principal}", java_address(self.host))
+            self._permissions = Permissions(authorizer, f"User:{self.principal}", self.host)
         return self._permissions
 
     def connect(

@@ -40,7 +40,7 @@ from highwater.broker.replica.fetch_sessions import FetchSessions
 from highwater.broker.replica.fetchers import Fetchers
 from highwater.broker.replica.in_sync_changes import InSyncChanges
 from highwater.broker.runtime import Runtime
-from highwater.broker.settings.authorization import audit_of
+from highwater.broker.settings.authorization import audit_of, inside_listener_of
 from highwater.broker.settings.config import TopicConfig
 from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.partitions import Partitions
@@ -185,6 +185,7 @@ class ClusteredNode:
             storage=storage,
             store=store,
             acls=acls,
+            inside_listener=inside_listener_of(config),
             audit=audit_of(config, broker_id, clock, scheduler, has_authorizer=acls is not None),
             counters=counters,
             quotas=quotas,

@@ -109,6 +109,11 @@ OPERATIONS_OF: Final = {
 """What can be done to a resource of a type (AclEntry.supportedOperations)."""
 
 
+def all_operations(kind: ResourceType) -> int:
+    """The bits of all that can be done to a resource of a type, by the operations' codes."""
+    return sum(1 << operation for operation in OPERATIONS_OF[kind])
+
+
 class Resource(NamedTuple):
     """What an ACL is about: one resource, or all whose names begin with `name`."""
 

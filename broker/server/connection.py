@@ -23,6 +23,7 @@ from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, L
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
 from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.broker.security.authorizer import java_address
 from highwater.broker.security.sasl import Authentication, SaslSettings
 
 _logger = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client.connect(self.mute, self._hang_up, self._allow_large_frames)
         self._transport.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         address = transport.get_extra_info("peername")
-        self._client.host = address[0] if address else ""
+        self._client.host = java_address(address[0]) if address else ""
         self.peer = f"{address[0]}:{address[1]}" if address else "?"
         if self._principal_of_certificate is not None:
             certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)

@@ -1,4 +1,4 @@
-"""The authorizer and the audit log that a configuration asks for."""
+"""The authorizer, the listener of brokers and the audit log that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -40,6 +40,17 @@ def authorizer_of(config: BrokerConfig) -> Authorizer | None:
             "set super.users=User:NAME;User:NAME to those who may do everything"
         )
     return Authorizer(super_users, allow_everyone_if_no_acl_found=allows_everyone)
+
+
+def inside_listener_of(config: BrokerConfig) -> str | None:
+    """The listener of the brokers, if it is one of its own and nothing but ACLs else keeps clients from their requests.
+
+    A broker that runs alone has no others to listen to.
+    """
+    name = (config.string("inter.broker.listener.name") or "").strip().upper()
+    is_exclusive = config.boolean("inter.broker.listener.exclusive")
+    has_others = "," in (config.string("listeners") or "").strip(", ")
+    return name if name and has_others and is_exclusive and config.is_of_a_cluster else None
 
 
 def audit_of(

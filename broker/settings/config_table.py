@@ -2,8 +2,8 @@
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
 defaults are our own: loopback instead of every interface, as nobody need say who it is unless told so; socket buffers
-left to the kernel's tuning; no log directory that is nobody's choice. Our own are metrics.listener, audit.log.file, and
-zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
+left to the kernel's tuning; no log directory that is nobody's choice. Our own are metrics.listener, audit.log.file,
+inter.broker.listener.exclusive, and zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.
 """
 
 from __future__ import annotations
@@ -169,6 +169,7 @@ BROKER_PROPERTIES: Final = {
         _in_a_cluster("broker.id.generation.enable", BOOLEAN, True),
         _in_a_cluster("reserved.broker.max.id", INT, 1000, 0),
         _in_a_cluster("inter.broker.listener.name", STRING, None),
+        _in_a_cluster("inter.broker.listener.exclusive", BOOLEAN, True),
         _in_a_cluster("security.inter.broker.protocol", STRING, "PLAINTEXT"),
         _in_a_cluster("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI"),
         _in_a_cluster("ssl.endpoint.identification.algorithm", STRING, "https", None, None, "https", ""),

@@ -189,9 +189,11 @@ class NodeHarness:
 
     user: str | None = None
     """Who asks; None for a client that did not log in."""
+    listener: Listener = LISTENER
+    """On which listener."""
 
     def send(self, frame: bytes) -> list[Part] | PendingResponse | None:
-        client = Client(LISTENER)
+        client = Client(self.listener)
         if self.user is not None:
             client.authenticated(self.user)
         return self.dispatcher.dispatch(memoryview(bytearray(frame)), client)

@@ -27,12 +27,13 @@ class Transport:
         self.is_closing = False
         self.is_aborted = False
         self.socket: socket.socket | None = None
+        self.peer: tuple[Any, ...] = ("192.0.2.7", 4711)
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
         assert high > low
 
     def get_extra_info(self, name: str) -> Any:
-        return {"peername": ("192.0.2.7", 4711), "socket": self.socket}.get(name)
+        return {"peername": self.peer, "socket": self.socket}.get(name)
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -62,10 +63,12 @@ class Echo:
     def __init__(self) -> None:
         self.later: dict[bytes, Deferred] = {}
         self.seen: list[bytes] = []
+        self.client: Peer | None = None
 
     def dispatch(self, frame: memoryview, client: Peer, received_ns: int) -> list[Part] | PendingResponse | None:
         request = bytes(frame)
         self.seen.append(request)
+        self.client = client
         if request == b"malformed":
             raise MalformedRequestError("it makes no sense")
         if request == b"hang up":
@@ -84,10 +87,11 @@ class Echo:
 
 
 class Client:
-    def __init__(self, sasl: SaslSettings | None = None) -> None:
+    def __init__(self, sasl: SaslSettings | None = None, peer: tuple[Any, ...] | None = None) -> None:
         self.echo = Echo()
         self.loop = ManualScheduler()
         self.transport = Transport()
+        self.transport.peer = peer or self.transport.peer
         self.lost: list[Connection] = []
         self.connection = Connection(
             cast(Any, self.echo),
@@ -122,6 +126,23 @@ class Client:
 @pytest.fixture
 def client() -> Client:
     return Client()
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),  # a listener of IPv6 that takes IPv4 too
+        ("::1", "0:0:0:0:0:0:0:1"),
+        ("fe80::1%eth0", "fe80:0:0:0:0:0:0:1%eth0"),
+    ],
+)
+def test_the_host_of_a_client_is_as_java_writes_it(address: str, host: str) -> None:
+    client = Client(peer=(address, 4711, 0, 0))
+    client.send(b"request")
+    assert client.echo.client is not None
+    assert client.echo.client.host == host
+    assert client.connection.peer == f"{address}:4711"
 
 
 def test_answers_of_one_wake_up_leave_in_one_write(client: Client) -> None:
