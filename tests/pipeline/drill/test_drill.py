@@ -49,13 +49,14 @@ def test_a_users_query_on_a_users_broker_into_sqlite(tmp_path: Path) -> None:
 
 
 def test_a_query_without_its_checkpoint_goes_on_where_the_sink_is(tmp_path: Path) -> None:
-    moments = ["--points", "sink-writing,sink-committed", "--victims", "checkpoint", "--rounds", "3"]
+    moments = ["--points", "sink-writing,sink-committed", "--victims", "checkpoint", "--rounds", "2"]
     status, output, verdict = drill(tmp_path / "out", "--sink", "parquet", *moments)
     assert (status in (0, 4), verdict["lost"], verdict["twice"]) == (True, 0, 0), output
     rounds = [json.loads(line) for line in (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()]
     assert {(each["victim"], each["reached"]) for each in rounds} == {("checkpoint", True)}
 
 
+@pytest.mark.compat
 def test_executors_die(tmp_path: Path) -> None:
     master = ["--master", "local-cluster[2,1,1024]", "--victims", "executor", "--points", "source-reading,sink-writing"]
     status, output, verdict = drill(tmp_path / "out", "--sink", "topic-batch", "--rounds", "2", *master)

@@ -81,6 +81,7 @@ def test_another_secret_is_refused_in_one_line(cluster: Cluster) -> None:
     ]
 
 
+@pytest.mark.compat
 def test_a_script_runs_there(cluster: Cluster) -> None:
     (cluster.folder / "script.py").write_text(SCRIPT)
     small = [word for name, value in SMALL.items() for word in ("--conf", f"{name}={value}")]
