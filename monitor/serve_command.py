@@ -34,6 +34,8 @@ from highwater.monitor.web_server import App, address_of, address_text, bound, m
 
 USERS_FILE: Final = "users.db"
 _NO_HISTORY: Final = "none"
+# A page changes threads a few times, and waits each time while figures of a tick are worked out: 5 ms without this.
+_SWITCH_S: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,7 @@ async def _run(parts: _Parts, listening: Callable[[str], None] | None) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, ended.set)
+    sys.setswitchinterval(_SWITCH_S)
     tasks = [asyncio.create_task(server.serve(sockets=[own])) for server, own in parts.servers]
     ticking = asyncio.create_task(parts.monitor.run())
     for line in parts.lines:

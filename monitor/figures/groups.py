@@ -51,8 +51,11 @@ class GroupRows:
         owners = {key: member for member in group.members for key in member.assigned}
         series = self._memory.commit_series(group.name)
         rows = []
-        for key in sorted(owners.keys() | group.commits.keys()):
-            commit, partition = group.commits.get(key), self._snapshot.partition(key)
+        commits, topics = group.commits, self._snapshot.topics
+        for key in sorted(owners.keys() | commits.keys() if owners else commits):
+            topic = topics.get(key[0])
+            partition = topic.partitions[key[1]] if topic is not None and 0 <= key[1] < len(topic.partitions) else None
+            commit = commits.get(key)
             owner = owners.get(key)
             if not group.members:
                 readers = Readers.NOBODY
