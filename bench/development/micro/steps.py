@@ -18,6 +18,16 @@ from highwater.broker.protocol import cold, fetch, metadata, produce
 from highwater.broker.protocol.frame import FrameReceiver, frame_response, read_request_header
 from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.records.batch import BatchHeader, read_header, validate_produced
+from highwater.broker.security.acl import (
+    EVERYBODY,
+    WILDCARD,
+    Entry,
+    Operation,
+    Permission,
+    Resource,
+    ResourceType,
+)
+from highwater.broker.security.authorizer import Authorizer
 from tests.broker.handlers.harness import LISTENER, NodeHarness, one_batch, request_frame
 
 Call = Callable[[], object]
@@ -29,10 +39,12 @@ _NOW_MS: Final = 1_700_000_000_000
 _BY_ACLS: Final = {
     "authorizer_class_name": "kafka.security.authorizer.AclAuthorizer",
     "super_users": "User:admin",
-    "allow_everyone_if_no_acl_found": "true",
 }
-"""Properties of a broker that asks its ACLs of each request, and whose steps need no ACL to be allowed."""
+"""Properties of a broker that asks ACLs about each request: `_node` lets everybody use the topic, among 1,000 ACLs."""
+_OTHER_ACLS: Final = 999
 
+WITH_ACLS: Final = ", with ACLs"
+"""Ends the name of a step that another has without ACLs."""
 STEPS: Final[dict[str, Step]] = {}
 
 
@@ -76,9 +88,20 @@ def _node(partitions: int, **properties: str) -> Iterator[NodeHarness]:
         node = NodeHarness(Path(directory) / "log", **properties)
         try:
             node.create_topic(_TOPIC, partitions)
+            if node.node.acls is not None:
+                _let_everybody_use_the_topic(node.node.acls.authorizer)
             yield node
         finally:
             node.close(clean=False)
+
+
+def _let_everybody_use_the_topic(authorizer: Authorizer) -> None:
+    allowed = [
+        Entry(EVERYBODY, WILDCARD, operation, Permission.ALLOW) for operation in (Operation.READ, Operation.WRITE)
+    ]
+    names = [_TOPIC, *(f"{_TOPIC}-{number}" for number in range(_OTHER_ACLS))]
+    for name in names:
+        authorizer.set_entries(Resource(ResourceType.TOPIC, name), allowed)
 
 
 def _log_of(node: NodeHarness) -> PartitionLog:
@@ -304,19 +327,19 @@ def _() -> Iterator[Call]:
         yield _dispatching(node, request_frame("metadata", 9, topics=[{"name": _TOPIC}]))
 
 
-@step("request: produce one 1 KiB record, with ACLs")
+@step("request: produce one 1 KiB record" + WITH_ACLS)
 def _() -> Iterator[Call]:
     with _producing(1024, **_BY_ACLS) as call:
         yield call
 
 
-@step("request: fetch 16 KiB at the end, with ACLs")
+@step("request: fetch 16 KiB at the end" + WITH_ACLS)
 def _() -> Iterator[Call]:
     with _fetching_at_the_end(**_BY_ACLS) as call:
         yield call
 
 
-@step("request: metadata of 12 partitions, with ACLs")
+@step("request: metadata of 12 partitions" + WITH_ACLS)
 def _() -> Iterator[Call]:
     with _node(12, **_BY_ACLS) as node:
         yield _dispatching(node, request_frame("metadata", 9, topics=[{"name": _TOPIC}]))
