@@ -12,7 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from kio.schema.errors import ErrorCode
+
+from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.compat.apache_kafka.case import CODECS, succeed
+from tests.compat.apache_kafka.golden import Connection
 from tests.compat.apache_kafka.tools import kafka_tool, started_tool
 from tests.compat.apache_kafka.znodes import GOLDEN, tell
 from tests.drills.cluster.network import Loopback
@@ -29,10 +33,13 @@ def cluster_case(check: Callable[[Path], None]) -> Callable[[Path], None]:
     return check
 
 
-def cluster_of(directory: Path, systems: Sequence[str] = OURS, **properties: str) -> Cluster:
+def cluster_of(
+    directory: Path, systems: Sequence[str] = OURS, *, has_inside_listener: bool = False, **properties: str
+) -> Cluster:
     settings = {name.replace("_", "."): value for name, value in properties.items()}
     settings.setdefault("log.segment.delete.delay.ms", "1000")
-    return Cluster(systems, directory, Loopback(), properties=settings, one_by_one=True)
+    return Cluster(systems, directory, Loopback(), properties=settings, one_by_one=True,
+                   has_inside_listener=has_inside_listener)  # fmt: skip
 
 
 def topics(cluster: Cluster, *arguments: str) -> str:
@@ -293,6 +300,29 @@ def kafkas_broker_among_ours(directory: Path) -> None:
             deposed.stop()
             wait_until(partial(_has_controller_but, cluster, controller), "another is the controller")
             cluster.start(deposed)
+
+
+@cluster_case
+def brokers_have_a_listener_of_their_own(directory: Path) -> None:
+    """Kafka's broker and ours reach each other by it, under each kind of controller; clients reach nothing of it."""
+    systems = ("kafka", "highwater", "highwater")
+    with cluster_of(directory, systems, has_inside_listener=True, inter_broker_protocol_version="3.9") as cluster:
+        for turn in range(2):
+            controller = cluster.controller_id()
+            _led_and_followed_by_all(cluster, f"under-{controller}-{turn}")
+            for broker_id in (2, 3):
+                frame = request_frame("alter_partition", 2, broker_id=1, broker_epoch=1, topics=[])
+                connection = Connection(cluster.brokers[broker_id].address[1])
+                answer = decode_answer("alter_partition", 2, [connection.exchange(frame)])
+                connection.close()
+                assert answer.error_code is ErrorCode.cluster_authorization_failed
+            deposed = cluster.brokers[controller or 0]
+            deposed.stop()
+            wait_until(partial(_has_controller_but, cluster, controller), "another is the controller")
+            cluster.start(deposed)
+            for number in range(3):
+                whole = partial(_is_whole, cluster, f"under-{controller}-{turn}", number)
+                wait_until(whole, f"partition {number} is whole")
 
 
 def _is_whole(cluster: Cluster, topic: str, partition: int) -> bool:

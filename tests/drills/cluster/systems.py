@@ -153,6 +153,7 @@ class Cluster:
         log_dir_size_bytes: int = 0,
         one_by_one: bool = False,
         login: Mapping[str, str | int] | None = None,
+        has_inside_listener: bool = False,
     ) -> None:
         """`systems`: whose the brokers are, numbered from 1.
 
@@ -161,9 +162,12 @@ class Cluster:
         `one_by_one`: the next broker starts when one is ready, so that the first becomes the controller.
 
         `login`: settings of librdkafka with which clients may ask the brokers.
+
+        `has_inside_listener`: brokers speak with each other by a listener of their own.
         """
         self._login: dict[str, str | int | float | bool] = {"log_level": 0, **(login or {})}
         self._one_by_one = one_by_one
+        self._has_inside_listener = has_inside_listener
         self.network = network
         self.directory = directory
         self._mounts: list[Path] = []
@@ -190,7 +194,7 @@ class Cluster:
     def _broker(self, system: str, broker_id: int, properties: Mapping[str, str], size_bytes: int) -> BrokerServer:
         name = f"broker-{broker_id}"
         host = self.network.host(name)
-        (port,) = self.network.ports(name, (9092,))
+        port, inside_port = self.network.ports(name, (9092, 9093))
         directory = self.directory / name
         (directory / "data").mkdir(parents=True)
         if size_bytes:
@@ -205,6 +209,12 @@ class Cluster:
             "log.dirs": str(directory / "data"),
             "zookeeper.connect": self.zookeeper_connect,
         }
+        if self._has_inside_listener:
+            settings |= {
+                "listeners": f"PLAINTEXT://{host}:{port},INSIDE://{host}:{inside_port}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INSIDE:PLAINTEXT",
+                "inter.broker.listener.name": "INSIDE",
+            }
         file.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         return BrokerServer(broker_id, [*self.network.prefix(name), *SYSTEMS[system](file)], (host, port), directory)
 
