@@ -80,25 +80,26 @@ def check_offsets(acting: Acting) -> None:
 
 
 def check_settings(acting: Acting, node_id: int) -> None:
-    def described(*entity: str) -> str:
-        return acting.configs(*entity)
+    def has(words: str, *entity: str, is_there: bool = True) -> None:
+        """Brokers of Kafka 4 hear of settings a moment after the controller has them."""
+        wait_until(lambda: (words in acting.configs(*entity)) == is_there, f"{words}: {is_there}", DEADLINE_S)
 
     made = acting.do("settings", whose="topic", name="orders", setting="retention.ms", operation="set", value="3600000")
     assert (made.changes[0].before, made.changes[0].after) == ("-1", "3600000")
-    assert "retention.ms=3600000" in described("--topic", "orders")
+    has("retention.ms=3600000", "--topic", "orders")
     acting.do(
         "settings", whose="topic", name="orders", setting="cleanup.policy", operation="set", value="compact,delete"
     )
-    assert "cleanup.policy=compact,delete" in described("--topic", "orders")
+    has("cleanup.policy=compact,delete", "--topic", "orders")
     acting.do("settings", whose="topic", name="orders", setting="retention.ms", operation="reset to its default")
-    assert "retention.ms" not in described("--topic", "orders")
+    has("retention.ms", "--topic", "orders", is_there=False)
     broker = ("--entity-type", "brokers", "--entity-name", str(node_id))
     acting.do(
         "settings", whose="broker", name=str(node_id), setting="log.segment.bytes", operation="set", value="2000000"
     )
-    assert "log.segment.bytes=2000000" in described(*broker)
+    has("log.segment.bytes=2000000", *broker)
     acting.do("settings", whose="all brokers", setting="log.roll.ms", operation="set", value="3600000")
-    assert "log.roll.ms=3600000" in described("--entity-type", "brokers", "--entity-default")
+    has("log.roll.ms=3600000", "--entity-type", "brokers", "--entity-default")
     for form, reason in (
         (
             {"whose": "topic", "name": "orders", "setting": "retention.ms", "value": "soon"},
