@@ -19,6 +19,7 @@ import httpx2
 
 from highwater.common.ports import free_ports
 from tests.compat.openid.providers import SECRET, oidc_provider, oidc_provider_mock
+from tests.compat.openid.token_cases import kafka_python_brings_tokens, librdkafka_gets_its_own_tokens
 
 Start = Callable[[int, str, Path], AbstractContextManager[str]]
 _CONFIG: Final = """
@@ -188,6 +189,8 @@ def _logged_in(site: Site, name: str) -> httpx2.Client:
 CASES: Final[dict[str, Callable[[], None]]] = {
     "oidc-provider: people get their roles": lambda: _people_get_their_roles(oidc_provider, ", groups"),
     "oidc-provider: turning back, and a wrong secret": _turning_back_and_a_wrong_secret,
+    "oidc-provider: tokens for librdkafka": librdkafka_gets_its_own_tokens,
+    "oidc-provider: tokens for kafka-python": kafka_python_brings_tokens,
     "oidc-provider-mock: people get their roles": lambda: _people_get_their_roles(oidc_provider_mock, ""),
     "oidc-provider-mock: away, back, and with new keys": _a_provider_that_was_away_and_new_keys,
 }

@@ -20,6 +20,7 @@ OIDC_PROVIDER: Final = "8.8.1"
 """The last one that Debian 12's Node.js, 18, can run."""
 OIDC_PROVIDER_MOCK: Final = "0.3.4"
 SECRET: Final = "a secret: of %the client"  # noqa: S105 - of a provider that lives as long as a case
+PLAIN_SECRET: Final = "of-the-loader"  # noqa: S105 - librdkafka does not encode others in Basic form (RFC 6749, 2.3.1)
 PEOPLE: Final[Mapping[str, Sequence[str]]] = {
     "ada": ("kafka-admins", "staff"),
     "ben": ("kafka-readers",),
@@ -35,6 +36,17 @@ def oidc_provider(port: int, redirect: str, log: Path) -> Iterator[str]:
     node = need("node", "nodejs", "runs oidc-provider")
     folder = cached(f"oidc-provider-{OIDC_PROVIDER}", f"oidc-provider {OIDC_PROVIDER}: fetched", _fetch_oidc_provider)
     with _running([node, str(_SCRIPT), str(port), redirect, SECRET], folder, log, port) as issuer:
+        yield issuer
+
+
+@contextmanager
+def token_server(port: int, log: Path) -> Iterator[str]:
+    """Gives access tokens to the programs `loader` and `stranger`. Yields the issuer."""
+    node = need("node", "nodejs", "runs oidc-provider")
+    folder = cached(f"oidc-provider-{OIDC_PROVIDER}", f"oidc-provider {OIDC_PROVIDER}: fetched", _fetch_oidc_provider)
+    with _running(
+        [node, str(_SCRIPT.with_name("token_server.mjs")), str(port), PLAIN_SECRET], folder, log, port
+    ) as issuer:
         yield issuer
 
 
