@@ -19,21 +19,21 @@ class LossCount:
     unknown_min_isr: int = 0
     new_leaders: dict[int, int] = field(default_factory=dict)
 
-    def add(self, broker: int, partition: Partition, min_isr: int | None, count: int = 1) -> None:
-        """Count what the death of `broker`, which has a replica of it, does to `partition`, and to `count` in all."""
+    def add(self, broker: int, partition: Partition, min_isr: int | None) -> None:
+        """Count what the death of `broker`, which has a replica of it, does to `partition`."""
         if partition.leader < 0 or broker not in partition.in_sync_replicas:
             return
         if min_isr is None:
-            self.unknown_min_isr += count
+            self.unknown_min_isr += 1
         in_sync = len(partition.in_sync_replicas) - 1
         if in_sync == 0:
-            self.offline += count
+            self.offline += 1
             return
         if min_isr is not None and in_sync < min_isr <= in_sync + 1:
-            self.under_min_isr += count
+            self.under_min_isr += 1
         if partition.leader == broker:
             elected = in_sync_after(partition, broker)[0]
-            self.new_leaders[elected] = self.new_leaders.get(elected, 0) + count
+            self.new_leaders[elected] = self.new_leaders.get(elected, 0) + 1
 
     def frozen(self) -> BrokerLoss:
         taken = dict(sorted(self.new_leaders.items()))

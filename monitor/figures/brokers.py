@@ -10,14 +10,13 @@ from highwater.monitor.figures.broker_loss import LossCount
 from highwater.monitor.figures.health import HealthCount, min_isr
 from highwater.monitor.figures.memory import BYTES_IN, BYTES_OUT, Memory, Points
 from highwater.monitor.figures.rates import counter_per_s
-from highwater.monitor.figures.rows import BrokerFigures, Health, Level, PartitionFigures
+from highwater.monitor.figures.rows import BrokerFigures, Level, PartitionFigures
 from highwater.monitor.figures.topics import Holdings, count_partition
 from highwater.monitor.figures.trend import slope
-from highwater.monitor.model import Broker, Partition, Snapshot, Topic
+from highwater.monitor.model import Broker, Snapshot
 
 DISK_WARN_PERCENT = 15.0
 DISK_ERROR_PERCENT = 5.0
-_WELL = Health()
 
 
 @dataclass(slots=True)
@@ -38,27 +37,17 @@ class Tally:
     knows_bytes: bool = False
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Partitions with the same leader, replicas and limit: a death of a broker does the same to each of them."""
-
-    one: Partition
-    limit: int | None
-    count: int = 0
-
-
-class Tallies:
-    """Counts of all brokers that the snapshot or a partition names, while topics are gone through."""
-
-    def __init__(self, snapshot: Snapshot, default_min_isr: int | None) -> None:
-        self._default_min_isr = default_min_isr
-        self._by_broker = {node_id: Tally() for node_id in snapshot.brokers}
-        self._alike: dict[tuple[int, tuple[int, ...], tuple[int, ...], int | None], _Alike] = {}
-
-    def add(self, topic: Topic, rows: Sequence[PartitionFigures], held: Holdings, health: Health) -> None:
-        """health: of the topic."""
-        tallies, alike = self._by_broker, self._alike
-        limit = min_isr(topic, self._default_min_isr)
+def tally(
+    snapshot: Snapshot,
+    rows: Mapping[str, Sequence[PartitionFigures]],
+    holdings: Mapping[str, Holdings],
+    default_min_isr: int | None,
+) -> dict[int, Tally]:
+    """Return the counts of all brokers that the snapshot or a partition names."""
+    tallies = {node_id: Tally() for node_id in snapshot.brokers}
+    for topic in snapshot.topics.values():
+        limit = min_isr(topic, default_min_isr)
+        held = holdings[topic.name]
         for broker, count in held.replicas.items():
             if broker not in tallies:
                 tallies[broker] = Tally()
@@ -67,51 +56,40 @@ class Tallies:
             if (one := tallies.get(broker)) is not None:
                 one.size_bytes += size
                 one.knows_size = True
-        is_well = health == _WELL
-        for partition, row in zip(topic.partitions, rows, strict=True):
-            leader, replicas = partition.leader, partition.replicas
-            key = (leader, replicas, partition.in_sync_replicas, limit)
-            same = alike.get(key)
-            if same is None:
-                same = alike[key] = _Alike(partition, limit)
-            same.count += 1
-            one = tallies.get(leader)
-            if not replicas or (one is None and is_well):
+        for partition, row in zip(topic.partitions, rows[topic.name], strict=True):
+            in_sync = partition.in_sync_replicas
+            # Mostly only the leader's death changes anything; partitions are many.
+            if limit is None or len(in_sync) <= max(limit, 1) or len(in_sync) < len(partition.replicas):
+                for broker in partition.replicas:
+                    if broker not in in_sync:
+                        tallies[broker].out_of_sync += 1
+                    tallies[broker].loss.add(broker, partition, limit)
+            elif partition.leader in tallies:
+                tallies[partition.leader].loss.add(partition.leader, partition, limit)
+            if not partition.replicas:
                 continue
+            tallies[partition.replicas[0]].preferred_leaders += 1
+            one = tallies.get(partition.leader)
             if one is None:
-                count_partition(tallies[replicas[0]].health, partition, row)
+                count_partition(tallies[partition.replicas[0]].health, partition, row)
                 continue
-            if not is_well:
-                count_partition(one.health, partition, row)
+            one.leaders += 1
+            count_partition(one.health, partition, row)
             if row.offsets_per_s is not None:
                 one.offsets_per_s += row.offsets_per_s
                 one.knows_rate = True
             if row.bytes_in_per_s is not None:
                 one.bytes_in_per_s += row.bytes_in_per_s
                 one.knows_bytes = True
-
-    def by_broker(self) -> Mapping[int, Tally]:
-        """To be called once, after the last topic."""
-        tallies = self._by_broker
-        for same in self._alike.values():
-            replicas, in_sync, leader = same.one.replicas, same.one.in_sync_replicas, same.one.leader
-            for broker in replicas:
-                if broker not in in_sync:
-                    tallies[broker].out_of_sync += same.count
-                tallies[broker].loss.add(broker, same.one, same.limit, same.count)
-            if replicas:
-                tallies[replicas[0]].preferred_leaders += same.count
-                if leader in tallies:
-                    tallies[leader].leaders += same.count
-        return tallies
+    return tallies
 
 
 def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally]) -> BrokerFigures:
     own = tallies[broker.node_id]
     leaders = sum(each.leaders for each in tallies.values())
     replicas = sum(each.replicas for each in tallies.values())
-    read_ms = memory.newest.at_ms if broker.metrics_at_ms is None else broker.metrics_at_ms
-    counted_in = counter_per_s(memory.counters.get((broker.node_id, BYTES_IN)), read_ms)
+    now_ms = memory.newest.at_ms
+    counted_in = counter_per_s(memory.counters.get((broker.node_id, BYTES_IN)), now_ms)
     estimated_in = own.bytes_in_per_s if own.knows_bytes else None
     totals = [directory.total_bytes for directory in broker.directories if directory.total_bytes is not None]
     usable = [directory.usable_bytes for directory in broker.directories if directory.usable_bytes is not None]
@@ -149,7 +127,7 @@ def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally])
         offline_directories=offline,
         offsets_per_s=own.offsets_per_s if own.knows_rate else None,
         bytes_in_per_s=estimated_in if counted_in is None else counted_in,
-        bytes_out_per_s=counter_per_s(memory.counters.get((broker.node_id, BYTES_OUT)), read_ms),
+        bytes_out_per_s=counter_per_s(memory.counters.get((broker.node_id, BYTES_OUT)), now_ms),
         if_it_dies=own.loss.frozen() if broker.is_alive else None,
     )
 

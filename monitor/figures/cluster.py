@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from highwater.common.ceilings import Ceilings
-from highwater.monitor.figures.brokers import Tallies, broker_figures
+from highwater.monitor.figures.brokers import broker_figures, tally
 from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
@@ -106,20 +106,18 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
     group_partitions = {name: rows.of(group) for name, group in newest.groups.items()}
     groups = {name: group_figures(group, group_partitions[name]) for name, group in newest.groups.items()}
     readings = readings_of(group_partitions)
-    topics: dict[str, TopicFigures] = {}
-    counting = Tallies(newest, default)
-    for name, topic in newest.topics.items():
-        holdings = holdings_of(topic)
-        row = topic_figures(topic, partitions[name], holdings, readings.get(name, UNREAD), context)
-        counting.add(topic, partitions[name], holdings, row.health)
-        topics[name] = row
-    tallies = counting.by_broker()
+    holdings = {name: holdings_of(topic) for name, topic in newest.topics.items()}
+    topics = {
+        name: topic_figures(topic, partitions[name], holdings[name], readings.get(name, UNREAD), context)
+        for name, topic in newest.topics.items()
+    }
+    tallies = tally(newest, partitions, holdings, default)
     brokers = {node_id: broker_figures(broker, memory, tallies) for node_id, broker in newest.brokers.items()}
     totals = _totals(newest, topics, brokers, groups)
     tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
     hosts = {name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()}
     left = headroom_of(newest, brokers, partitions, hosts, ceilings)
-    of_hosts = (*findings_of_hosts(newest), *findings_of_headroom(left, newest.hosts))
+    of_hosts = (*findings_of_hosts(newest), *findings_of_headroom(left))
     found = findings(newest, totals, brokers, topics, groups, transactions, tick_ms, of_hosts)
     level, sentence = verdict(newest, totals, found)
     return Figures(

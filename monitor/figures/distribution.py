@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from highwater.monitor.figures.rows import Balance
@@ -30,7 +29,7 @@ def balance(
 ) -> Balance:
     """Balance of a topic or of a cluster, from counts by broker. A broker that is not in `replicas` holds nothing."""
     holders = len(replicas)
-    of_replicas, of_leaders = _evenness(tuple(replicas.values()), holders), _evenness(tuple(leaders.values()), holders)
+    of_replicas, of_leaders = _evenness(replicas.values(), holders), _evenness(leaders.values(), holders)
     return Balance(
         spread_percent=100 * holders // live_brokers if live_brokers and holders else None,
         skew_percent=of_replicas.percent_above,
@@ -54,9 +53,7 @@ class _Evenness(NamedTuple):
     moves: int
 
 
-# Most topics are small, and lie as many others do.
-@lru_cache(maxsize=4096)
-def _evenness(counts: tuple[int, ...], holders: int) -> _Evenness:
+def _evenness(counts: Collection[int], holders: int) -> _Evenness:
     total = sum(counts)
     if not holders or not total:
         return _Evenness(0 if holders else None, None, None, total)

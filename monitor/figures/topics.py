@@ -22,9 +22,6 @@ from highwater.monitor.figures.rows import (
 )
 from highwater.monitor.model import Partition, Topic
 
-# From `is_offline` to `is_preferred_leader` of a row: there is nothing to count.
-_WELL: Final = (False, False, False, False, True)
-
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -140,8 +137,7 @@ def topic_figures(
     rate = bytes_per_s = hottest = 0.0
     knows_end = knows_held = knows_leader_size = knows_size = knows_rate = knows_bytes = False
     for partition, row in zip(topic.partitions, rows, strict=True):
-        if row[2:7] != _WELL or row.hanging_ms is not None or partition.end_offset is None:
-            count_partition(count, partition, row)
+        count_partition(count, partition, row)
         if partition.end_offset is not None:
             ends += partition.end_offset
             knows_end = True

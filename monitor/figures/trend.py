@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter, sub, truediv
 from typing import Final
 
 # Of the normal distribution, for 95 % on both sides.
@@ -34,23 +33,19 @@ class Pairs:
 
     def __init__(self, times: Sequence[float]) -> None:
         self.chosen: Final = _chosen(len(times))
-        pairs = [
-            (right, left)
+        self._pairs: Final = [
+            (right, left, times[right] - times[left])
             for index, right in enumerate(self.chosen)
             for left in self.chosen[:index]
             if times[right] > times[left]
         ]
-        self._distances: Final = [times[right] - times[left] for right, left in pairs]
-        # Each is looked up in one call, as values of thousands of series are.
-        self._rights: Final = itemgetter(*(right for right, _ in pairs)) if len(pairs) >= LEAST_POINTS else None
-        self._lefts: Final = itemgetter(*(left for _, left in pairs)) if len(pairs) >= LEAST_POINTS else None
 
     def slope(self, values: Sequence[float]) -> Slope | None:
         """Return the median of the slopes of all pairs; None with fewer than LEAST_POINTS."""
         count = len(self.chosen)
-        if count < LEAST_POINTS or self._rights is None or self._lefts is None:
+        if count < LEAST_POINTS or len(self._pairs) < LEAST_POINTS:
             return None
-        slopes = sorted(map(truediv, map(sub, self._rights(values), self._lefts(values)), self._distances))
+        slopes = sorted([(values[right] - values[left]) / distance for right, left, distance in self._pairs])
         below = max(0, int((len(slopes) - _SPREADS[count]) / 2))
         middle = len(slopes) // 2
         median = slopes[middle] if len(slopes) % 2 else (slopes[middle - 1] + slopes[middle]) / 2
