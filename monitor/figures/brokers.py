@@ -88,8 +88,8 @@ def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally])
     own = tallies[broker.node_id]
     leaders = sum(each.leaders for each in tallies.values())
     replicas = sum(each.replicas for each in tallies.values())
-    now_ms = memory.newest.at_ms
-    counted_in = counter_per_s(memory.counters.get((broker.node_id, BYTES_IN)), now_ms)
+    read_ms = memory.newest.at_ms if broker.metrics_at_ms is None else broker.metrics_at_ms
+    counted_in = counter_per_s(memory.counters.get((broker.node_id, BYTES_IN)), read_ms)
     estimated_in = own.bytes_in_per_s if own.knows_bytes else None
     totals = [directory.total_bytes for directory in broker.directories if directory.total_bytes is not None]
     usable = [directory.usable_bytes for directory in broker.directories if directory.usable_bytes is not None]
@@ -127,7 +127,7 @@ def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally])
         offline_directories=offline,
         offsets_per_s=own.offsets_per_s if own.knows_rate else None,
         bytes_in_per_s=estimated_in if counted_in is None else counted_in,
-        bytes_out_per_s=counter_per_s(memory.counters.get((broker.node_id, BYTES_OUT)), now_ms),
+        bytes_out_per_s=counter_per_s(memory.counters.get((broker.node_id, BYTES_OUT)), read_ms),
         if_it_dies=own.loss.frozen() if broker.is_alive else None,
     )
 

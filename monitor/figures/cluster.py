@@ -117,7 +117,7 @@ def figures(memory: Memory, ceilings: Sequence[Ceilings] = ()) -> Figures:
     tick_ms = newest.at_ms - memory.ticks[-2].at_ms if len(memory.ticks) > 1 else 0
     hosts = {name: host_figures(host, memory.hosts[name], newest) for name, host in newest.hosts.items()}
     left = headroom_of(newest, brokers, partitions, hosts, ceilings)
-    of_hosts = (*findings_of_hosts(newest), *findings_of_headroom(left))
+    of_hosts = (*findings_of_hosts(newest), *findings_of_headroom(left, newest.hosts))
     found = findings(newest, totals, brokers, topics, groups, transactions, tick_ms, of_hosts)
     level, sentence = verdict(newest, totals, found)
     return Figures(

@@ -23,7 +23,7 @@ from highwater.monitor.figures.rows import (
     PartitionFigures,
     Sentence,
 )
-from highwater.monitor.figures.verdicts import READ_ALL, Judgement, Paces, Readers, Track, judge
+from highwater.monitor.figures.verdicts import READ_ALL, Company, Judgement, Paces, Readers, Track, judge
 from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot
 
 _UNJUDGED = {LagState.BEYOND_END: LagVerdict.LOSS}
@@ -43,6 +43,8 @@ class GroupRows:
         self._consumed_per_s = consumed_per_s
         self._times_ms = [tick.at_ms for tick in memory.ticks]
         self._paces = Paces(self._times_ms)
+        self._company: tuple[str, Company] | None = None
+        """Of the group of that name, which was the last to need one."""
 
     def of(self, group: Group) -> tuple[GroupPartitionFigures, ...]:
         """Rows of all partitions with a commit or a member, in the order of topic and partition."""
@@ -97,6 +99,8 @@ class GroupRows:
                 judgement = _judgement(LagVerdict.LOSS, lag.sentence)
             else:
                 judgement = self._judge(group, ends, series, readers, owner, has_gaps=has_gaps)
+                if judgement.verdict is LagVerdict.STALL:
+                    judgement = self._look_again(group, key, owner.client_id) or judgement
         verdict = judgement.verdict
         return GroupPartitionFigures(
             group.name,
@@ -137,6 +141,28 @@ class GroupRows:
         if rewind is not None and self._memory.was_memberless(group.name, rewind.from_ms, rewind.to_ms):
             return judgement._replace(reason=Sentence(_was_reset, (judgement.reason,)))
         return judgement
+
+    def _look_again(self, group: Group, key: TopicPartition, client: str) -> Judgement | None:
+        """For groups with a partition that stalls: it reads what the memory has of all their partitions."""
+        if self._company is None or self._company[0] != group.name:
+            series = self._memory.commit_series(group.name)
+            tracks = {
+                each: track for each in group.commits if (track := self._track(each, series.get(each))) is not None
+            }
+            owners = {each: member.member_id for member in group.members for each in member.assigned}
+            self._company = group.name, Company(tracks, owners)
+        return self._company[1].look_again(key, client)
+
+    def _track(self, key: TopicPartition, series: int | None) -> Track | None:
+        """Ticks in which both offsets are known; None where the newest is not one of them."""
+        number = self._memory.partition_series(key)
+        if number is None or series is None:
+            return None
+        seen = zip(self._times_ms, self._memory.ends[number], self._memory.commits[series], strict=True)
+        known = [each for each in seen if each[1] != UNKNOWN and each[2] != UNKNOWN]
+        if not known or known[-1][0] != self._times_ms[-1]:
+            return None
+        return Track(*map(list, zip(*known, strict=True)))
 
     def _level(self, verdict: LagVerdict, readers: Readers, series: int | None) -> Level:
         is_idle = readers is not Readers.OWNER and (series is None or not self._memory.has_moved(series))
