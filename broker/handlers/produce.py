@@ -76,6 +76,7 @@ _TELLS_NO_START: Final = (
     ErrorCode.record_list_too_large,
     ErrorCode.corrupt_message,
     ErrorCode.invalid_producer_id_mapping,
+    ErrorCode.transactional_id_authorization_failed,
 )
 """Answers with other errors of the log include its log start offset (ReplicaManager.appendToLocalLog)."""
 
@@ -169,20 +170,29 @@ def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Map
     """Why the client may not write to topics: all of them, if it may not use its transactional id."""
     assert node.acls is not None
     client = context.client.permissions(node.acls.authorizer)
-    name = request.transactional_id
-    if name is not None and _is_transactional(request):
-        node.counters.authorizations_asked += 1
-        if not client.allows(*_WRITE_TRANSACTION, name):
-            tell_denial(node, context, "Produce", (*_WRITE_TRANSACTION, name))
-            return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
-    node.counters.authorizations_asked += len(request.topics)
     may_write = client.answers(_WRITE_TOPIC)
     denied: dict[str, ErrorCode] = {}
     for topic, _ in request.topics:
         if not may_write[topic]:
-            tell_denial(node, context, "Produce", (*_WRITE_TOPIC, topic))
             denied[topic] = TOPIC_DENIED
+    # The log refuses a single batch of a transaction that has no id: looking at it here would cost each request.
+    if (denied or not _is_one_batch_without_id(request)) and _is_transactional(request):
+        name = request.transactional_id
+        if name is not None:
+            node.counters.authorizations_asked += 1
+        if name is None or not client.allows(*_WRITE_TRANSACTION, name):
+            if name is not None:
+                tell_denial(node, context, "Produce", (*_WRITE_TRANSACTION, name))
+            return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
+    node.counters.authorizations_asked += len(request.topics)
+    for topic in denied:
+        tell_denial(node, context, "Produce", (*_WRITE_TOPIC, topic))
     return denied
+
+
+def _is_one_batch_without_id(request: ProduceRequest) -> bool:
+    topics = request.topics
+    return request.transactional_id is None and len(topics) == 1 and len(topics[0].partitions) == 1
 
 
 def _is_transactional(request: ProduceRequest) -> bool:

@@ -129,8 +129,21 @@ class TestRecords:
             {"name": "t", "partition_data": [{"index": 0, "records": plain}]},
             {"name": "u", "partition_data": [{"index": 0, "records": transactional}]},
         ]
-        answer = guarded.ask("produce", version, transactional_id="x", acks=1, timeout=1000, topic_data=topics)
-        assert set(codes(answer)) == {ErrorCode.transactional_id_authorization_failed}
+        for name in ("x", None):
+            answer = guarded.ask("produce", version, transactional_id=name, acks=1, timeout=1000, topic_data=topics)
+            assert set(codes(answer)) == {ErrorCode.transactional_id_authorization_failed}
+
+    @pytest.mark.parametrize("is_allowed", [True, False])
+    def test_one_transactional_batch_without_an_id(self, guarded: NodeHarness, is_allowed: bool) -> None:
+        """As with more batches, the transaction is told before the topic, and no offset of the topic's log."""
+        if is_allowed:
+            allow(guarded, TOPIC, "t", Operation.WRITE)
+        records = one_batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+        topics = [{"name": "t", "partition_data": [{"index": 0, "records": records}]}]
+        answer = guarded.ask("produce", 9, transactional_id=None, acks=1, timeout=1000, topic_data=topics)
+        (partition,) = answer.responses[0].partition_responses
+        assert partition.error_code == ErrorCode.transactional_id_authorization_failed
+        assert partition.log_start_offset == -1
 
     @pytest.mark.parametrize("version", [4, 11, 12])
     def test_reading_needs_read(self, guarded: NodeHarness, version: int) -> None:
