@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import time
 from collections.abc import Callable
 from typing import Final, Self
 
 _PAUSE_SHARE: Final = 0.001
+_M_ARENA_MAX: Final = -8
+"""Of glibc's malloc.h."""
+
+
+def share_one_arena() -> None:
+    """Let all threads of the process take their memory from one arena, from now on.
+
+    By default glibc gives threads arenas of their own: one holds what a thread of the last tick freed, while a thread
+    of this tick takes new memory. Another C library has no arenas, and nothing to set.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_ARENA_MAX, 1)
 
 
 def let_go(parts: list[object]) -> None:

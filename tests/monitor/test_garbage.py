@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
+
+import pytest
 
 from highwater.monitor.garbage import GarbageKeeper, let_go
 
@@ -56,3 +60,31 @@ def test_a_cycle_is_freed_when_the_next_collection_is_due() -> None:
         assert seen() is not None
         keeper.settle()
         assert seen() is None
+
+
+COUNT_ARENAS = """
+import ctypes, sys, threading
+from highwater.monitor.garbage import share_one_arena
+if sys.argv[1] == "one":
+    share_one_arena()
+held = threading.Barrier(5)
+def use():
+    ctypes.CDLL(None).malloc(1000)
+    held.wait(); held.wait()
+threads = [threading.Thread(target=use) for _ in range(4)]
+for thread in threads: thread.start()
+held.wait()
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+told = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, told)
+libc.fflush(told)
+held.wait()
+"""
+
+
+@pytest.mark.parametrize("wanted", ["one", "many"])
+def test_threads_take_their_memory_from_one_arena(wanted: str) -> None:
+    """glibc tells its arenas; without the setting these threads have their own."""
+    told = subprocess.run([sys.executable, "-c", COUNT_ARENAS, wanted], capture_output=True, text=True, check=True)
+    assert (told.stdout.count("<heap nr=") == 1) == (wanted == "one"), told.stdout
