@@ -1,8 +1,7 @@
 """The one table of what each API demands of a client when there is an authorizer.
 
 The demands are those of KafkaApis of Kafka 3.9. An API without a row is not served, and a test fails: what is forgotten
-is closed. Produce, Fetch and Metadata encode their answers themselves, so their handlers ask what the
-client may do.
+is closed. Produce, Fetch and Metadata encode their answers themselves, so their handlers ask what the client may do.
 """
 
 from __future__ import annotations
