@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,45 +147,44 @@ class TrialRunner:
                         concurrent.arrive_and_wait(trial_id, "started", self.stop.check)
                     others = concurrent.other_process_ids(trial_id) if concurrent else ()
                     steps.begin("start_load", "starting the load")
-                    with (
-                        ExitStack() as publishing,
-                        ClusterSampler(workload.system.external) as cluster,
-                        HostSampler(process_groups(system, others), storage.target.device) as sampler,
-                    ):
-                        hosts: dict[str, Sampled] = {THIS_HOST: sampler, **cluster.hosts}
-                        if telemetry is not None:
-                            publishing.enter_context(telemetry)
+                    with telemetry or nullcontext():
+                        with (
+                            ClusterSampler(workload.system.external) as cluster,
+                            HostSampler(process_groups(system, others), storage.target.device) as sampler,
+                        ):
+                            hosts: dict[str, Sampled] = {THIS_HOST: sampler, **cluster.hosts}
 
-                        def processes_changed(new_process_ids: Sequence[int]) -> None:
-                            sampler.regroup(process_groups(system, others))
-                            storage.take(new_process_ids)
+                            def processes_changed(new_process_ids: Sequence[int]) -> None:
+                                sampler.regroup(process_groups(system, others))
+                                storage.take(new_process_ids)
 
-                        injector = FaultInjector(
-                            workload.faults,
-                            system.nodes,
-                            client,
-                            topics[0],
-                            workload.phases.measure_s,
-                            load_plan.seed,
-                            processes_changed,
-                        )
+                            injector = FaultInjector(
+                                workload.faults,
+                                system.nodes,
+                                client,
+                                topics[0],
+                                workload.phases.measure_s,
+                                load_plan.seed,
+                                processes_changed,
+                            )
 
-                        def may_start() -> bool:
-                            if concurrent and not concurrent.arrive(trial_id, "ready"):
-                                return False
-                            sampler.load_begins()
-                            return True
+                            def may_start() -> bool:
+                                if concurrent and not concurrent.arrive(trial_id, "ready"):
+                                    return False
+                                sampler.load_begins()
+                                return True
 
-                        def progressed(progress: Progress) -> None:
-                            injector.progressed(progress)
-                            self.observer.load(progress)
-                            if telemetry is not None:
-                                objectives = {name: str(bound) for name, bound in workload.slo.items()}
-                                telemetry.progressed(progress, load_plan, planned.cell.name, objectives, hosts)
+                            def progressed(progress: Progress) -> None:
+                                injector.progressed(progress)
+                                self.observer.load(progress)
+                                if telemetry is not None:
+                                    objectives = {name: str(bound) for name, bound in workload.slo.items()}
+                                    telemetry.progressed(progress, load_plan, planned.cell.name, objectives, hosts)
 
-                        result = self._load(
-                            launcher, load_plan, system, storage, injector, client, may_start, progressed
-                        )
+                            result = self._load(
+                                launcher, load_plan, system, storage, injector, client, may_start, progressed
+                            )
+                        # Only now: a sampler may take one more second between the end of the load and its own.
                         if telemetry is not None:
                             telemetry.ended(result, hosts)
                     if not result.interrupted:

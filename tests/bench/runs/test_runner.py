@@ -29,6 +29,7 @@ from highwater.bench.results import (
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
+from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.stopping import StopRequest
@@ -59,6 +60,7 @@ class Bench:
         self.stop = StopRequest()
         self.launcher_of: Callable[[PlannedTrial], FakeLauncher] | None = None
         self.calibration: Calibration | None = None
+        self.telemetry: ControlTopic | None = None
 
     def run(self, keep_data: bool = False) -> Manifest:
         with StorageAreas(keep_data) as areas:
@@ -77,6 +79,7 @@ class Bench:
                 connect=self.client,
                 launcher_of=self.launcher_of,
                 calibration=self.calibration,
+                telemetry=self.telemetry,
             ).execute()
 
     def stopped(self) -> bool:
