@@ -29,8 +29,10 @@ from highwater.broker.settings.config import (
     check_topic_overrides,
     render,
 )
-from highwater.broker.settings.config_table import BROKER_PROPERTIES, TOPIC_PROPERTIES, Kind
+from highwater.broker.settings.config_table import BROKER_PROPERTIES
+from highwater.broker.settings.property_row import Kind
 from highwater.broker.settings.store import ConfigChange, SettingsStore
+from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
 
 TOPIC: Final = 2
 BROKER: Final = 4

@@ -13,7 +13,7 @@ from typing import Final
 
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
-from highwater.broker.settings.config_table import INT64_MAX
+from highwater.broker.settings.property_row import INT64_MAX
 
 _EVERY_REPLICA: Final = "*"
 THROTTLED_REPLICA: Final = re.compile(r"([0-9]+):([0-9]+)")

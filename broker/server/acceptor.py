@@ -20,7 +20,7 @@ from highwater.broker.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.connection import Connection
 from highwater.broker.settings.config import BrokerConfig, ConfigError
-from highwater.broker.settings.config_table import INT32_MAX
+from highwater.broker.settings.property_row import INT32_MAX
 
 if TYPE_CHECKING:
     from highwater.broker.server.tls import Tls

@@ -12,18 +12,9 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.broker.settings.config_table import (
-    BROKER_PROPERTIES,
-    INT32_MAX,
-    INT64_MAX,
-    TOPIC_PROPERTIES,
-    Kind,
-    Property,
-    Support,
-    TopicProperty,
-    Value,
-    property_named,
-)
+from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_named
+from highwater.broker.settings.property_row import INT32_MAX, INT64_MAX, Kind, Property, Support, Value
+from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES, TopicProperty
 from highwater.common.java_properties import MalformedEscape, parse_properties
 from highwater.common.nearest import did_you_mean
 

@@ -8,7 +8,7 @@ from typing import Final
 from highwater.broker.log.config import LogConfig
 from highwater.broker.records.batch import Codec, TimestampType
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
-from highwater.broker.settings.config_table import INT64_MAX
+from highwater.broker.settings.property_row import INT64_MAX
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.topic import TopicRecord
 

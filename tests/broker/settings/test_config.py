@@ -14,14 +14,9 @@ from highwater.broker.settings.config import (
     read_properties_file,
     render,
 )
-from highwater.broker.settings.config_table import (
-    BROKER_PROPERTIES,
-    TOPIC_PROPERTIES,
-    Kind,
-    Property,
-    Support,
-    property_named,
-)
+from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_named
+from highwater.broker.settings.property_row import Kind, Property, Support
+from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9.1-properties.tsv"
 # Where a default is our own; the reasons stand in broker/settings/config_table.py.
