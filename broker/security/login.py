@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from highwater.broker.security.sasl import PLAIN
-from highwater.broker.security.scram import ScramMechanism, iterations_problem
+from highwater.broker.security.scram import ScramMechanism, iterations_problem, scram_library
 
 SCRAM_MECHANISMS: Final = tuple(mechanism.text for mechanism in ScramMechanism)
 LOGIN_MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")}
@@ -59,8 +59,7 @@ class _ScramLogin:
     """RFC 5802: the last challenge proves that the server knows the password too."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
-        import scramp  # here, as most brokers never need the memory that it takes
-
+        scramp = scram_library()
         self._exception = scramp.ScramException
         self._client = scramp.ScramClient([mechanism], user, password)
         self._challenges = 0

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from highwater.broker.security.scram import Credentials, ScramMechanism, decoy
+from highwater.broker.security.scram import Credentials, ScramMechanism, decoy, scram_library
 
 PLAIN: Final = "PLAIN"
 _BARE_TOKENS_UP_TO: Final = 0
@@ -100,8 +100,7 @@ class ScramExchange:
             salt, stored_key, server_key, iterations = known.get(user, {}).get(mechanism, none)
             return salt, stored_key, server_key, iterations  # scramp wants a bare tuple
 
-        import scramp  # here, as most brokers never need the memory that it takes
-
+        scramp = scram_library()
         self._exception = scramp.ScramException
         self._server = scramp.ScramMechanism(mechanism.text).make_server(look_up)
         self._failure = (

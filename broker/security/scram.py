@@ -8,7 +8,7 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 LEAST_ITERATIONS: Final = 4096
 """RFC 7677, section 4."""
@@ -19,7 +19,8 @@ MOST_ITERATIONS_OF_A_SERVER: Final = 1_000_000
 _ITERATIONS: Final = re.compile(r"(?:^|,)i=([^,]*)")
 _LONGEST_COUNT: Final = len(str(MOST_ITERATIONS_OF_A_SERVER))
 _SHOWN: Final = 10
-_LEAST_SALT_BYTES: Final = 12
+_LEAST_SALT_BYTES: Final = 1
+"""As with Kafka: RFC 5802 sets no other minimum, and tools of others write salts of 8 bytes."""
 _BASE_36: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -78,6 +79,15 @@ def decode_credential(text: str) -> ScramCredential:
         b64decode(fields[name], validate=True) for name in ("salt", "stored_key", "server_key")
     )
     return ScramCredential(salt, stored_key, server_key, int(fields["iterations"]))
+
+
+def scram_library() -> Any:
+    """Import scramp, made to take the salts that Kafka takes; callers wait with it, as most brokers never need it."""
+    import scramp
+    from scramp.core import Salt
+
+    Salt.MIN_LENGTH = _LEAST_SALT_BYTES
+    return scramp
 
 
 def iterations_problem(server_first: str) -> str | None:

@@ -10,6 +10,7 @@ import scramp
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from highwater.broker.security.login import Credential
 from highwater.broker.security.sasl import (
     MOST_REQUESTS_BEFORE_LOGIN,
     Authentication,
@@ -22,6 +23,7 @@ from highwater.broker.security.scram import (
     ScramCredential,
     ScramMechanism,
     credential_of_salted_password,
+    decode_credential,
     salt_password,
 )
 
@@ -125,7 +127,25 @@ def answers(known: dict[str, dict[ScramMechanism, ScramCredential]], user: str, 
     return [text[text.index(",s=") :], last.failure]
 
 
-@pytest.mark.parametrize("salt", [SALT, b"1qz" * 9])
+OF_ANOTHER_TOOL = (  # the salt b"8-bytes!" and the password "secret", by RFC 5802 with hashlib and hmac alone
+    "salt=OC1ieXRlcyE=,stored_key=XWEn0OBwmZmUUTcome8+9TVlO/meW2LErxIxirS0t1A=,"
+    "server_key=6HAuCsBSbduBWAHfGYJ96tvazJoWGaSOc3/bDAabbcc=,iterations=4096"
+)
+
+
+def test_a_short_salt_of_another_tool() -> None:
+    """The library refuses salts below 12 bytes, on both sides; Kafka takes them."""
+    known = {"bob": {ScramMechanism.SCRAM_SHA_256: decode_credential(OF_ANOTHER_TOOL)}}
+    server = ScramExchange(ScramMechanism.SCRAM_SHA_256, lambda: known)
+    client = Credential("SCRAM-SHA-256", "bob", "secret").begin()
+    final = client.answer(server.step(client.first()).challenge)
+    assert final is not None
+    proven = server.step(final)
+    assert proven.user == "bob"
+    assert client.answer(proven.challenge) is None
+
+
+@pytest.mark.parametrize("salt", [SALT, b"1qz" * 9, b"8-bytes!"])
 @pytest.mark.parametrize("iterations", [LEAST_ITERATIONS, 8192])
 def test_an_unknown_user_is_told_as_a_wrong_password_is(salt: bytes, iterations: int) -> None:
     known = users(salt, iterations)
