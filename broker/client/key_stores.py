@@ -79,18 +79,7 @@ def choose_versions(context: ssl.SSLContext, stores: KeyStores, name: str = "ssl
 
 def load_key(context: ssl.SSLContext, stores: KeyStores) -> bytes:
     """Return the PEM, whose first certificate is that of the key. Raises KeyStoreError."""
-    chain, key = stores.text("ssl.keystore.certificate.chain"), stores.text("ssl.keystore.key")
-    password = stores.password("ssl.key.password")
-    if chain and key:
-        name, pem = "ssl.keystore.key", f"{chain}\n{key}".encode()
-    elif stores.text("ssl.keystore.location"):
-        name = "ssl.keystore.location"
-        pem = stores.read(name)
-        if not _is_pem(pem):
-            pem = _pem_of(pem, stores)
-            password = None
-    else:
-        raise stores.error("ssl.keystore.location", "a listener with TLS needs a key; name a PEM or PKCS12 file")
+    name, pem, password = _key_of(stores)
     try:
         with _as_file(pem) as path:
             # Without a password OpenSSL would ask for one at the terminal.
@@ -104,20 +93,57 @@ def load_key(context: ssl.SSLContext, stores: KeyStores) -> bytes:
 
 def load_trusted(context: ssl.SSLContext, stores: KeyStores, purpose: ssl.Purpose) -> None:
     """Raises KeyStoreError."""
-    certificates = stores.text("ssl.truststore.certificates")
-    if certificates:
-        name, pem = "ssl.truststore.certificates", certificates
-    elif stores.text("ssl.truststore.location"):
-        name = "ssl.truststore.location"
-        data = stores.read(name)
-        pem = data.decode("ascii", "replace") if _is_pem(data) else _trusted_of(data, stores)
-    else:
+    found = _trusted_of(stores)
+    if found is None:
         context.load_default_certs(purpose)
         return
+    name, pem = found
     try:
         context.load_verify_locations(cadata=pem)
     except (ssl.SSLError, ValueError) as error:
         raise stores.error(name, f"no usable certificates: {error}") from None
+
+
+def client_properties(stores: KeyStores) -> dict[str, str]:
+    """Return what a client sets to trust as these stores do and to show their key, under librdkafka's names.
+
+    The key is in it as text, so it is for this process alone. Raises KeyStoreError.
+    """
+    _, key, password = _key_of(stores)
+    trusted = _trusted_of(stores)
+    found = {"ssl.certificate.pem": key.decode(), "ssl.key.pem": key.decode()}
+    if password is not None:
+        found["ssl.key.password"] = password.decode()
+    if trusted is not None:
+        found["ssl.ca.pem"] = trusted[1]
+    if not stores.text("ssl.endpoint.identification.algorithm"):
+        found["ssl.endpoint.identification.algorithm"] = "none"
+    return found
+
+
+def _key_of(stores: KeyStores) -> tuple[str, bytes, bytes | None]:
+    """Return the property that has the key, the PEM of the key and its certificates, and the key's password."""
+    chain, key = stores.text("ssl.keystore.certificate.chain"), stores.text("ssl.keystore.key")
+    password = stores.password("ssl.key.password")
+    if chain and key:
+        return "ssl.keystore.key", f"{chain}\n{key}".encode(), password
+    name = "ssl.keystore.location"
+    if not stores.text(name):
+        raise stores.error(name, "a listener with TLS needs a key; name a PEM or PKCS12 file")
+    data = stores.read(name)
+    return (name, data, password) if _is_pem(data) else (name, _pem_of(data, stores), None)
+
+
+def _trusted_of(stores: KeyStores) -> tuple[str, str] | None:
+    """Return the property and the PEM of the trusted certificates; None for those of the host."""
+    name = "ssl.truststore.certificates"
+    if certificates := stores.text(name):
+        return name, certificates
+    name = "ssl.truststore.location"
+    if not stores.text(name):
+        return None
+    data = stores.read(name)
+    return name, data.decode("ascii", "replace") if _is_pem(data) else _trusted_of_pkcs12(data, stores)
 
 
 def _is_pem(data: bytes) -> bool:
@@ -146,7 +172,7 @@ def _pem_of(data: bytes, stores: KeyStores) -> bytes:
     return b"".join(parts + [certificate.public_bytes(Encoding.PEM) for certificate in certificates])
 
 
-def _trusted_of(data: bytes, stores: KeyStores) -> str:
+def _trusted_of_pkcs12(data: bytes, stores: KeyStores) -> str:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     opened = _open_pkcs12(data, stores, "ssl.truststore")

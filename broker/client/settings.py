@@ -97,10 +97,11 @@ def _addresses(text: str) -> tuple[Address, ...]:
     servers = [server.strip() for server in text.split(",") if server.strip()]
     if not servers:
         raise ClientSettingsError(f"bootstrap.servers is missing; {_ADDRESS_HINT}")
-    return tuple(map(_address, servers))
+    return tuple(map(address_of, servers))
 
 
-def _address(server: str) -> Address:
+def address_of(server: str) -> Address:
+    """Read HOST:PORT. Raises ClientSettingsError."""
     host, colon, port = server.rpartition("://")[2].rpartition(":")
     if not (colon and host and port.isdecimal() and _FIRST_PORT <= int(port) <= _LAST_PORT):
         raise ClientSettingsError(f"bootstrap.servers: {server!r} is no broker; {_ADDRESS_HINT}")

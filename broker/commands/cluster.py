@@ -8,6 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
+from highwater.broker.client.blocking import BlockingClient
+from highwater.broker.client.errors import ClientError, ClientSettingsError
+from highwater.broker.client.request import cold_request
+from highwater.broker.client.settings import address_of, settings_of
 from highwater.broker.commands import local_cluster
 from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
@@ -29,10 +33,14 @@ from highwater.broker.commands.terminal import (
     reporting,
     say,
     say_all,
+    say_aside,
 )
 from highwater.broker.settings.config import ConfigError, read_properties_file
 
 _JOINED_WITHIN_S: Final = 60.0
+_METADATA: Final = cold_request(
+    "metadata", 9, 9, {"topics": (), "allow_auto_topic_creation": False}, lambda answer: answer
+)
 
 cluster = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
 cluster.command()(status)
@@ -135,8 +143,10 @@ def up(
 ) -> None:
     """Start a ZooKeeper and brokers on this host, in the background, and wait until they are ready.
 
-    Processes that run are left alone; those that ended are started again. Prints the bootstrap servers. Exit code: 0
-    all are ready, 1 a process did not start, 2 wrong usage.
+    Processes that run are left alone; those that ended are started again. Prints the bootstrap servers. Where brokers
+    have TLS or a login among themselves, this command asks them in the same way. When it fails, or is interrupted, it
+    stops what it started. Exit code: 0 all are ready, 1 a process did not start or a broker is not in the cluster, 2
+    wrong usage.
     """
     with reporting():
         try:
@@ -147,23 +157,56 @@ def up(
         place = directory.absolute()
         with local_cluster.locked(place):
             planned = local_cluster.plan(place, brokers, zookeeper_nodes, zookeeper, base_port, wanted)
-            began_s = time.monotonic()
-            for name in planned.start():
-                typer.echo(f"{name} is ready ({time.monotonic() - began_s:.1f} s)", err=True)
-        _await_all(planned)
+            try:
+                began_s = time.monotonic()
+                for name in planned.start():
+                    typer.echo(f"{name} is ready ({time.monotonic() - began_s:.1f} s)", err=True)
+                _await_all(planned)
+            except BaseException:
+                _stop_what_began(planned)
+                raise
         say(planned.bootstrap_servers)
 
 
+def _stop_what_began(cluster: local_cluster.LocalCluster) -> None:
+    for name, was_clean in cluster.stop(cluster.begun):
+        typer.echo(f"{name} {'stopped' if was_clean else 'was killed: it did not stop in time'}", err=True)
+    left = [name for name in cluster.names if cluster.is_running(name)]
+    if cluster.begun and left:
+        say_aside(f"not stopped, as they ran before: {', '.join(left)}; `highwater broker cluster down DIR` stops them")
+
+
 def _await_all(started: local_cluster.LocalCluster) -> None:
+    """Raises CommandError unless each broker comes to know all the others."""
+    inside = started.inside()
+    try:
+        client = BlockingClient(settings_of({"bootstrap.servers": inside.servers, **inside.properties}))
+    except ClientSettingsError as error:
+        raise UsageError(str(error)) from None
+    reason = ""
+
     def is_whole() -> bool:
-        # The answer may be from a broker that does not know all the others yet: each poll asks anew.
-        found = Cluster(started.bootstrap_servers).metadata
-        return found.controller_id >= 0 and len(found.brokers) >= len(started.broker_ports)
+        nonlocal reason
+        for broker_id, server in inside.addresses.items():
+            started.require_running(f"broker-{broker_id}")
+            try:
+                found = client.ask(address_of(server), _METADATA)
+            except ClientError as error:
+                if error.is_refusal:
+                    raise CommandError(f"broker-{broker_id}: {error}") from None
+                reason = str(error)
+                return False
+            missing = started.broker_ports.keys() - {broker.node_id for broker in found.brokers}
+            if missing or found.controller_id < 0:
+                unknown = ", ".join(f"broker-{each}" for each in sorted(missing)) or "any controller"
+                reason = f"broker-{broker_id} does not know {unknown}"
+                return False
+        return True
 
     if not wait_until(is_whole, _JOINED_WITHIN_S, "all brokers know of each other"):
         raise CommandError(
-            f"not all {len(started.broker_ports)} brokers are in one cluster after {_JOINED_WITHIN_S:.0f} s: "
-            f"`highwater broker cluster status {started.directory}` shows which"
+            f"not all {len(started.broker_ports)} brokers are in one cluster after {_JOINED_WITHIN_S:.0f} s: {reason} "
+            f"(the output of each is {started.directory}/broker-N/broker.log)"
         )
 
 

@@ -131,8 +131,15 @@ def _status_of_directory(found: local_cluster.LocalCluster, command_config: Path
 def status_of(
     servers: str, command_config: Path | None = None, local: local_cluster.LocalCluster | None = None
 ) -> ClusterStatus:
-    """Raises UsageError when no broker answers."""
-    cluster = Cluster(servers, command_config)
+    """Raises UsageError when no broker answers.
+
+    Without `command_config`, brokers on this host are asked as they ask each other.
+    """
+    if local is not None and command_config is None:
+        inside = local.inside()
+        cluster = Cluster(inside.servers, properties=inside.properties)
+    else:
+        cluster = Cluster(servers, command_config)
     health = health_of(
         cluster,
         {} if local is None else _ended(local),

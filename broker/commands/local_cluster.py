@@ -1,7 +1,7 @@
 """A cluster of broker processes and its ZooKeeper on this host, with its state in one directory.
 
-DIR/cluster.json               ports, settings, processes
-DIR/broker-N/                  server.properties, data/, broker.log
+DIR/cluster.json               ports, settings, processes; for its owner alone, as settings can be secrets
+DIR/broker-N/                  server.properties (for its owner alone), data/, broker.log
 DIR/zookeeper-N/               zoo.cfg, data/, zookeeper.log; none when the cluster uses another ZooKeeper
 """
 
@@ -10,11 +10,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import re
 import shutil
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,8 +21,9 @@ from typing import Any, Final
 
 from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.detached import Detached, last_line, start, wait_until
+from highwater.broker.commands.inside import READY_LINE, Inside, inside_address, inside_properties
 from highwater.broker.commands.terminal import CommandError, UsageError
-from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting, read_properties_file
 from highwater.common.atomic_files import write_atomically
 from highwater.common.ports import free_ports
 
@@ -35,7 +35,9 @@ ZOOKEEPER_PORTS_ABOVE: Final = 1000
 """ZooKeeper's first port minus the brokers' first port."""
 METRICS_PORTS_ABOVE: Final = 1100
 """The port of a broker's metrics minus the port of the broker."""
-_READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
+_PROPERTIES: Final = "server.properties"
+_LOG: Final = "broker.log"
+_OWNER_ALONE: Final = 0o600
 _START_WITHIN_S: Final = 120.0
 _STOP_WITHIN_S: Final = 60.0
 
@@ -53,6 +55,8 @@ class LocalCluster:
     metrics_ports: dict[int, int] = field(default_factory=dict)
     """By broker id; empty for a cluster that an older version made, whose brokers keep their settings."""
     processes: dict[str, Detached] = field(default_factory=dict)
+    begun: list[str] = field(default_factory=list)
+    """The names of the processes that `start` of this object began."""
 
     @property
     def ensemble(self) -> list[zookeeper_process.ZooKeeperNode]:
@@ -67,8 +71,7 @@ class LocalCluster:
 
     def address(self, broker_id: int) -> str | None:
         """Return the address that the broker printed when it was last ready."""
-        log = self._broker_directory(broker_id) / "broker.log"
-        found = _READY_LINE.findall(log.read_text(errors="replace")) if log.exists() else []
+        found = READY_LINE.findall(self._log_text(broker_id))
         return found[-1] if found else None
 
     @property
@@ -82,6 +85,27 @@ class LocalCluster:
         """Return the addresses of the running brokers."""
         running = (self.address(n) for n in self.broker_ports if self.is_running(f"broker-{n}"))
         return ",".join(address for address in running if address)
+
+    def inside(self) -> Inside:
+        """Return how its running brokers reach each other. Raises UsageError for files that are gone or changed."""
+        addresses: dict[int, str] = {}
+        properties: dict[str, str] = {}
+        for broker_id in self.broker_ports:
+            if not self.is_running(f"broker-{broker_id}"):
+                continue
+            try:
+                config = BrokerConfig(read_properties_file(self._broker_directory(broker_id) / _PROPERTIES))
+                address = inside_address(config, self._log_text(broker_id))
+                properties = properties or inside_properties(config)
+            except ConfigError as error:
+                raise UsageError(str(error)) from None
+            if address is not None:
+                addresses[broker_id] = address
+        return Inside(addresses, properties)
+
+    def _log_text(self, broker_id: int) -> str:
+        log = self._broker_directory(broker_id) / _LOG
+        return log.read_text(errors="replace") if log.exists() else ""
 
     # Starting and stopping.
 
@@ -106,15 +130,15 @@ class LocalCluster:
     def _start_brokers(self, texts: Mapping[int, str]) -> Iterator[str]:
         missing = [n for n in self.broker_ports if not self.is_running(f"broker-{n}")]
         for broker_id, text in texts.items():
-            file = self._broker_directory(broker_id) / "server.properties"
+            file = self._broker_directory(broker_id) / _PROPERTIES
             if broker_id not in missing and file.read_text("utf-8") != text:
                 raise UsageError(f"broker-{broker_id} runs with other settings: stop it first, with `cluster down`")
         said_before = {}
         for broker_id in missing:
             directory = self._broker_directory(broker_id)
             directory.mkdir(exist_ok=True)
-            properties, log = directory / "server.properties", directory / "broker.log"
-            properties.write_text(texts[broker_id], "utf-8")
+            properties, log = directory / _PROPERTIES, directory / _LOG
+            write_atomically(properties, texts[broker_id], mode=_OWNER_ALONE)
             said_before[broker_id] = log.stat().st_size if log.exists() else 0
             # -P: Python must not import a folder of the current directory that has the name of a package.
             command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--config", str(properties)]
@@ -126,13 +150,14 @@ class LocalCluster:
             self._wait(f"broker-{broker_id}", lambda log=log, offset=offset: _is_ready(log, offset))
             yield f"broker-{broker_id}"
 
-    def stop(self) -> Iterator[tuple[str, bool]]:
-        """Stop the brokers one by one, so that each can hand over its partitions, then ZooKeeper.
+    def stop(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, bool]]:
+        """Stop the brokers one by one, so that each can hand over its partitions, then ZooKeeper; or these of them.
 
         Yields for each process its name and whether it stopped without SIGKILL.
         """
-        brokers = [name for name in self.names if name.startswith("broker-")]
-        for name in brokers + [name for name in self.names if name not in brokers]:
+        wanted = self.names if names is None else names
+        brokers = [name for name in wanted if name.startswith("broker-")]
+        for name in brokers + [name for name in wanted if name not in brokers]:
             process = self.processes.get(name)
             if process is not None and process.is_running():
                 yield name, process.stop(_STOP_WITHIN_S)
@@ -149,8 +174,17 @@ class LocalCluster:
         process = self.processes[name]
         came = wait_until(lambda: is_ready() or not process.is_running(), _START_WITHIN_S, f"{name} is ready")
         if not came:
-            raise CommandError(f"{name} is not ready after {_START_WITHIN_S:.0f} s; its log is {process.log}")
+            raise CommandError(
+                f"{name} is not ready after {_START_WITHIN_S:.0f} s; the last line of its log {process.log} is: "
+                f"{last_line(process.log)}"
+            )
         if not is_ready():
+            self.require_running(name)
+
+    def require_running(self, name: str) -> None:
+        """Raises CommandError with the last words of a process that ended."""
+        process = self.processes[name]
+        if not process.is_running():
             raise CommandError(f"{name} ended: {last_line(process.log)} (its whole output is in {process.log})")
 
     def _broker_directory(self, broker_id: int) -> Path:
@@ -187,10 +221,11 @@ class LocalCluster:
             "settings": self.settings,
             "processes": {name: process.as_json() for name, process in self.processes.items()},
         }
-        write_atomically(self.directory / STATE_FILE, json.dumps(document, indent=2) + "\n")
+        write_atomically(self.directory / STATE_FILE, json.dumps(document, indent=2) + "\n", mode=_OWNER_ALONE)
 
     def _keep(self, process: Detached) -> None:
         self.processes[process.name] = process
+        self.begun.append(process.name)
         self.save()
 
     @classmethod
@@ -325,7 +360,7 @@ def _escaped(value: str) -> str:
 def _is_ready(log: Path, offset: int) -> bool:
     with log.open("rb") as file:
         file.seek(offset)
-        return _READY_LINE.search(file.read().decode(errors="replace")) is not None
+        return READY_LINE.search(file.read().decode(errors="replace")) is not None
 
 
 @contextmanager

@@ -36,6 +36,11 @@ class Credential:
         self.user = user
         self._password = password
 
+    @property
+    def client_properties(self) -> dict[str, str]:
+        """What a client sets to log in so, under librdkafka's names; with the password."""
+        return {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self._password}
+
     def begin(self) -> Login:
         if self.mechanism == PLAIN:
             return _PlainLogin(self.user, self._password)

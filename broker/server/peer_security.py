@@ -67,6 +67,21 @@ class PeerSecurity:
         return self._credential
 
     @property
+    def client_properties(self) -> dict[str, str]:
+        """What a client sets to come to this listener as this broker does, under librdkafka's names; with secrets.
+
+        Raises ConfigError.
+        """
+        found = {"security.protocol": self._protocol}
+        if self.has_tls:
+            from highwater.broker.server.tls import client_properties_of
+
+            found |= client_properties_of(self._config, self.listener)
+        if self._credential is not None:
+            found |= self._credential.client_properties
+        return found
+
+    @property
     def has_tls(self) -> bool:
         return self._tls_context is not None
 

@@ -10,7 +10,14 @@ from typing import Final
 
 from cryptography import x509
 
-from highwater.broker.client.key_stores import KeyStoreError, KeyStores, choose_versions, load_key, load_trusted
+from highwater.broker.client.key_stores import (
+    KeyStoreError,
+    KeyStores,
+    choose_versions,
+    client_properties,
+    load_key,
+    load_trusted,
+)
 from highwater.broker.security.principal import ANONYMOUS, name_of, parse_rules
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
@@ -113,3 +120,11 @@ def client_context_of(config: BrokerConfig, listener: str) -> ssl.SSLContext:
     except KeyStoreError as error:
         raise ConfigError(f"listener {listener}: {error}") from None
     return context
+
+
+def client_properties_of(config: BrokerConfig, listener: str) -> dict[str, str]:
+    """The same for a client of librdkafka, which takes properties and no context. Raises ConfigError."""
+    try:
+        return client_properties(stores_of(config, listener))
+    except KeyStoreError as error:
+        raise ConfigError(f"listener {listener}: {error}") from None

@@ -22,6 +22,7 @@ import pytest
 from highwater.broker.commands.detached import wait_until
 from highwater.broker.commands.local_cluster import LocalCluster, plan
 from tests.broker.commands.calling import COMMAND, call
+from tests.broker.server.certificates import Authority
 
 
 @pytest.fixture
@@ -101,6 +102,72 @@ def test_a_cluster_comes_up_is_mended_and_goes_down(directory: Path) -> None:
     assert call("cluster", "status", directory).exit_code == 1
     assert call("cluster", "down", directory, "--wipe").exit_code == 0
     assert not directory.exists()
+
+
+@pytest.mark.slow
+def test_brokers_that_listen_with_tls_and_a_login_alone(directory: Path, tmp_path: Path) -> None:
+    """`up` and `status` come as the brokers do, and `status` as another user if it is told to."""
+    authority = Authority()
+    (tmp_path / "trusted.pem").write_text(authority.pem)
+    own = authority.certify("broker").write_pkcs12(tmp_path / "broker.p12", "secret")
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    config = tmp_path / "base.properties"
+
+    config.write_text(
+        "listeners=SASL_SSL://127.0.0.1:{port}\n"
+        "security.inter.broker.protocol=SASL_SSL\n"
+        "sasl.enabled.mechanisms=PLAIN\n"
+        "sasl.mechanism.inter.broker.protocol=PLAIN\n"
+        f"listener.name.sasl_ssl.plain.sasl.jaas.config={module} "
+        'username="b" password="s3cret" user_b="s3cret" user_alice="wonder";\n'
+        f"ssl.keystore.location={own}\n"
+        "ssl.keystore.password=secret\n"
+        f"ssl.truststore.location={tmp_path / 'trusted.pem'}\n"
+        "listener.name.sasl_ssl.ssl.client.auth=required\n"
+    )
+    up = call("cluster", "up", directory, "--brokers", "2", "--base-port", "0", "--config", config)
+    assert up.exit_code == 0, up.errors
+    files = (directory / "cluster.json", directory / "broker-1" / "server.properties")
+    assert [path.stat().st_mode & 0o777 for path in files] == [0o600, 0o600]
+    status = call("cluster", "status", directory, "--json")
+    assert status.exit_code == 0, status.output
+    assert status.json["brokers"] == [1, 2]
+    assert status.json["bootstrap_servers"] == up.output.strip()
+    client = tmp_path / "alice.properties"
+    client.write_text(
+        "security.protocol=SASL_SSL\n"
+        "sasl.mechanism=PLAIN\n"
+        f'sasl.jaas.config={module} username="alice" password="wonder";\n'
+        f"ssl.ca.location={tmp_path / 'trusted.pem'}\n"
+        f"ssl.keystore.location={own}\n"
+        "ssl.keystore.password=secret\n"
+    )
+    assert call("cluster", "status", directory, "--command-config", client).exit_code == 0
+    assert call("cluster", "down", directory).exit_code == 0
+
+
+def test_what_started_is_stopped_when_another_does_not_start(directory: Path, tmp_path: Path) -> None:
+    """Broker 2 would wait for its ZooKeeper, which never answers, and broker 1 lacks its key."""
+    Authority().certify("broker").write_pem(tmp_path / "broker-2.pem")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        settings = (
+            "listeners=SSL://127.0.0.1:{port}",
+            "security.inter.broker.protocol=SSL",
+            f"ssl.keystore.location={tmp_path}/broker-{{id}}.pem",
+            "zookeeper.connection.timeout.ms=600000",
+        )
+        failed = call(
+            *("cluster", "up", directory, "--brokers", "2", "--base-port", "0"),
+            *("--zookeeper", f"127.0.0.1:{silent.getsockname()[1]}"),
+            *(argument for text in settings for argument in ("--set", text)),
+        )
+    assert failed.exit_code == 1, failed.errors
+    *stopped, reason = failed.errors.splitlines()
+    assert re.match(r"error: broker-1 ended: .*: cannot read .*broker-1\.pem", reason)
+    assert "broker-2 stopped" in stopped
+    left = LocalCluster.load(directory)
+    assert left is not None
+    assert left.processes == {}
 
 
 def watched(directory: Path, *options: str) -> list[str]:
