@@ -27,10 +27,15 @@ class Endpoint(NamedTuple):
 class PeerFailure(Enum):
     """Why there is no answer. Except for REFUSED, the request may have been executed."""
 
-    REFUSED = "nobody listens there"
-    """The host answers and the port is closed: the process is gone (not: unreachable, not: slow)."""
+    REFUSED = "nobody listens there, or a firewall rejects"
+    """No proof of a death: firewalls and wrong addresses refuse in the same way."""
+    CLOSED = "the other end closed the connection"
+    """In order (FIN), as the kernel does for a process that ends. A firewall resets connections and closes none."""
     DISCONNECTED = "the connection broke or could not be made"
     TIMED_OUT = "no answer in time"
+
+
+OnBreak = Callable[[PeerFailure], None]
 
 
 class Peer(Protocol):
@@ -55,12 +60,12 @@ class Peer(Protocol):
 
 
 class Peers(Protocol):
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> Peer:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Peer:
         """A connection of its own, whoever else is connected there. The broker itself is a peer like others.
 
-        `on_break` is called (never from within `send` or `close`) when a connection that stood has broken, after the
-        requests under way were given their failure: also while none was, so that a broker whose process ended is
-        noticed at once.
+        `on_break` is called with the failure (never from within `send` or `close`) when a connection that stood has
+        broken, after the requests under way were given it: also while none was, so that a broker whose process ended
+        is noticed at once.
         """
 
 

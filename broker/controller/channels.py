@@ -1,8 +1,12 @@
 """The controller's connections to brokers: a queue for each, one request at a time, resent at need.
 
-They also tell whether the broker's process is there. A connection is kept to every broker; when it breaks, it is made
-anew at once, and when the host then refuses it, nobody listens there any more. A broker that is slow, stopped or out of
-reach refuses nothing: of it only its session with ZooKeeper tells.
+They also tell whether the broker's process is there. A connection is kept to every broker, and when it breaks, it is
+made anew at once. A process has ended for certain, though its session with ZooKeeper still stands, only if
+- the broker answered on this connection,
+- the other end closed the connection, as the kernel does when a process ends (a firewall resets connections), and
+- then its host refuses a new one.
+This broker concludes that once for each registration: if it was wrong (a proxy between the brokers ended), it is not
+so again. Of every other broker that refuses or does not answer only its session tells; it is reported in the log.
 """
 
 from __future__ import annotations
@@ -18,12 +22,16 @@ from highwater.broker.cluster.peers import PeerFailure, Peers, ask
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS
+from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS: Final = 100
-REFUSALS_OF_A_STRANGER: Final = 20
-"""A broker that never answered here may be starting: it is gone when it refuses so often in a row."""
+UNREACHABLE_AFTER_MS: Final = 2000
+"""When a broker that is not reached is reported: one that starts may register a little before it can be reached."""
+PROBE_INTERVAL_MS: Final = 30_000
+"""How often a broker is asked when there is nothing to tell it: it then does not close a connection that nobody uses,
+and one that cannot be reached any more is noticed."""
 LOOK_AGAIN_MS: Final = 1000
 ANSWERS_OF_A_RETURN: Final = 3
 """A broker that was gone is back when it answers so often in a row: one that was started anew would have told by then,
@@ -40,6 +48,21 @@ class Way(NamedTuple):
     """Of the brokers among themselves."""
     request_timeout_ms: int
     """controller.socket.timeout.ms."""
+    probe_interval_ms: int
+    taken_for_dead: set[tuple[int, int]]
+    """Id and epoch of the registrations whose process this broker has concluded to have ended."""
+
+
+def way_to_brokers(peers: Peers, listener_name: str, config: BrokerConfig) -> Way:
+    """`listener_name` is that of the brokers among themselves."""
+    max_idle_ms = config.integer("connections.max.idle.ms")
+    return Way(
+        peers,
+        listener_name,
+        config.integer("controller.socket.timeout.ms"),
+        min(PROBE_INTERVAL_MS, max(1, max_idle_ms // 3)) if max_idle_ms > 0 else PROBE_INTERVAL_MS,
+        set(),
+    )
 
 
 class Presence(Enum):
@@ -47,7 +70,7 @@ class Presence(Enum):
 
     UNKNOWN = "it has not answered yet"
     THERE = "it answers"
-    GONE = "nobody listens where it did"
+    GONE = "its process has ended"
 
 
 class PresenceListener(Protocol):
@@ -81,6 +104,8 @@ class Channel:
             raise ValueError(f"broker {broker.broker_id} has no listener {way.listener_name}")
         self.broker = broker
         self.presence = presence
+        self._endpoint = endpoint
+        self._way = way
         self._scheduler = scheduler
         self._listener = listener
         self._queue: deque[_Request] = deque()
@@ -88,9 +113,14 @@ class Channel:
         self._is_busy = False
         self._is_closed = False
         self._timer: Timer | None = None
-        self._refusals = 0
+        self._probe: Timer | None = None
+        self._report: Timer | None = None
+        """Set while the broker is not reached."""
+        self._is_reported = False
+        self._was_closed = False
+        """Whether the other end closed the last connection on which the broker answered."""
+        self._failure = PeerFailure.DISCONNECTED
         self._answers = 0
-        self._timeout_ms = way.request_timeout_ms
         self._peer = way.peers.connect(endpoint, "controller", on_break=self._broke)
         self._next()
 
@@ -102,8 +132,9 @@ class Channel:
     def close(self) -> None:
         self._is_closed = True
         self._queue.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._probe, self._report):
+            if timer is not None:
+                timer.cancel()
         self._peer.close()
 
     def _next(self) -> None:
@@ -113,6 +144,13 @@ class Channel:
             request = self._queue[0]
             self._ask(request.api_key, request.version, request.body, request)
         elif not self._is_connected or self.presence is Presence.GONE:
+            self._ask(API_VERSIONS, 0, {}, None)
+        elif self._probe is None:
+            self._probe = self._scheduler.call_later(self._way.probe_interval_ms, self._look)
+
+    def _look(self) -> None:
+        self._probe = None
+        if not self._is_busy and self._is_connected:
             self._ask(API_VERSIONS, 0, {}, None)
 
     def _ask(self, api_key: int, version: int, body: cold.Answer | bytes, request: _Request | None) -> None:
@@ -128,14 +166,14 @@ class Channel:
                 request.then(answer)
             self._answered()
 
-        ask(self._peer, api_key, version, body, answered, timeout_ms=self._timeout_ms)
+        ask(self._peer, api_key, version, body, answered, timeout_ms=self._way.request_timeout_ms)
 
     def _answered(self) -> None:
         if self._is_closed:
             return
         self._is_connected = True
-        self._refusals = 0
         self._answers += 1
+        self._reached()
         if self.presence is Presence.UNKNOWN:
             self.presence = Presence.THERE
         elif self.presence is Presence.GONE:
@@ -143,24 +181,65 @@ class Channel:
                 self._retry_after(LOOK_AGAIN_MS)
                 return
             self.presence = Presence.THERE
-            _logger.info("broker %d responds again", self.broker.broker_id)
+            _logger.info("broker %d responds again: its process had not ended", self.broker.broker_id)
             self._listener.broker_is_back(self.broker)
         self._next()
 
     def _failed(self, failure: PeerFailure) -> None:
-        self._is_connected = False
+        self._lost(failure)
         self._answers = 0
-        self._refusals = self._refusals + 1 if failure is PeerFailure.REFUSED else 0
-        if self._refusals == 0:
-            _logger.debug("no response from broker %d: %s", self.broker.broker_id, failure.value)
-        elif self.presence is Presence.THERE or (
-            self.presence is Presence.UNKNOWN and self._refusals >= REFUSALS_OF_A_STRANGER
-        ):
+        self._failure = failure
+        broker, endpoint = self.broker, self._endpoint
+        registration = broker.broker_id, broker.epoch
+        is_certain = (
+            failure is PeerFailure.REFUSED
+            and self.presence is Presence.THERE
+            and self._was_closed
+            and registration not in self._way.taken_for_dead
+        )
+        if is_certain:
+            self._way.taken_for_dead.add(registration)
             self.presence = Presence.GONE
             self._queue.clear()
-            _logger.warning("broker %d refuses connections: its process has ended", self.broker.broker_id)
-            self._listener.broker_is_gone(self.broker)
-        self._retry_after(LOOK_AGAIN_MS if self.presence is Presence.GONE else RETRY_BACKOFF_MS)
+            self._reached()
+            _logger.warning(
+                "broker %d closed its connections and refuses new ones at %s:%d: its process has ended",
+                broker.broker_id,
+                endpoint.host,
+                endpoint.port,
+            )
+            self._listener.broker_is_gone(broker)
+        elif self._report is None and self.presence is not Presence.GONE and not self._is_closed:
+            self._report = self._scheduler.call_later(UNREACHABLE_AFTER_MS, self._report_unreachable)
+        is_patient = self._is_reported or self.presence is Presence.GONE
+        self._retry_after(LOOK_AGAIN_MS if is_patient else RETRY_BACKOFF_MS)
+
+    def _lost(self, failure: PeerFailure) -> None:
+        # A refusal long after the end of the connection tells nothing of how that ended.
+        if self._is_connected or failure is PeerFailure.TIMED_OUT:
+            self._was_closed = failure is PeerFailure.CLOSED
+        self._is_connected = False
+
+    def _report_unreachable(self) -> None:
+        self._is_reported = True
+        _logger.warning(
+            "broker %d cannot be reached at %s:%d (listener %s): %s. It counts as alive while its ZooKeeper session "
+            "lasts; check its advertised.listeners, and the firewalls between this broker and that address",
+            self.broker.broker_id,
+            self._endpoint.host,
+            self._endpoint.port,
+            self._endpoint.listener_name,
+            self._failure.value,
+        )
+
+    def _reached(self) -> None:
+        """It answers, or is known to have ended."""
+        if self._report is not None:
+            self._report.cancel()
+            self._report = None
+        if self._is_reported and self._answers:
+            _logger.info("broker %d is reached at %s:%d", self.broker.broker_id, *self._endpoint[2:])
+        self._is_reported = False
 
     def _retry_after(self, delay_ms: int) -> None:
         if not self._is_closed and self._timer is None:
@@ -170,8 +249,8 @@ class Channel:
         self._timer = None
         self._next()
 
-    def _broke(self) -> None:
-        self._is_connected = False
+    def _broke(self, failure: PeerFailure) -> None:
+        self._lost(failure)
         self._next()
 
 

@@ -38,7 +38,7 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeper,
 )
 from highwater.broker.controller.alter_partition import alter_partitions
-from highwater.broker.controller.channels import Channel, Way
+from highwater.broker.controller.channels import Channel, way_to_brokers
 from highwater.broker.controller.context import ControllerContext
 from highwater.broker.controller.elections import Election
 from highwater.broker.controller.partitions import AllowsUncleanElection
@@ -89,7 +89,7 @@ class Controller:
         self.controller_id = NO_BROKER
         """Of whoever is, as ZooKeeper told last."""
         self._config = config
-        self._way = Way(peers, listener_name, config.integer("controller.socket.timeout.ms"))
+        self._way = way_to_brokers(peers, listener_name, config)
         self._zookeeper = zookeeper
         self._clock = clock
         self._scheduler = scheduler

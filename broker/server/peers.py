@@ -22,7 +22,7 @@ from typing import Final, cast
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
 from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
@@ -78,7 +78,7 @@ class SocketPeers:
         self._receive_buffer_bytes = config.integer(name) if config.is_set(name) else -1
         self._peers: set[_SocketPeer] = set()
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> _SocketPeer:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> _SocketPeer:
         peer = _SocketPeer(
             self._loop,
             endpoint,
@@ -108,7 +108,7 @@ class _SocketPeer:
         security: PeerSecurity,
         receive_buffer_bytes: int,
         *,
-        on_break: Callable[[], None] | None,
+        on_break: OnBreak | None,
         on_closed: Callable[[_SocketPeer], None],
     ) -> None:
         self._loop = loop
@@ -204,7 +204,7 @@ class _SocketPeer:
                 return
             request.then(failure)
         if stood and self._on_break is not None and not self._is_closed:
-            self._on_break()
+            self._on_break(failure)
 
     def _disconnect(self) -> None:
         self._state = _State.IDLE
@@ -336,10 +336,12 @@ class _SocketPeer:
 
     # What the connection tells
 
-    def lost(self, connection: _Connection) -> None:
+    def lost(self, connection: _Connection, error: Exception | None) -> None:
         if connection is self._connection:
             self._connection = None
-            self._fail(PeerFailure.DISCONNECTED)
+            # EPIPE: the reset that answered what was written came after the other end had closed the connection.
+            is_closed = error is None or isinstance(error, BrokenPipeError)
+            self._fail(PeerFailure.CLOSED if is_closed else PeerFailure.DISCONNECTED)
 
     def malformed(self, error: MalformedRequestError) -> None:
         _logger.error("%s:%d sent a malformed response: %s", self._endpoint.host, self._endpoint.port, error)
@@ -375,7 +377,7 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
         if self.peer is not None:
-            self.peer.lost(self)
+            self.peer.lost(self, exc)
 
     def abort(self) -> None:
         self.peer = None

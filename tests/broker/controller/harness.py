@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
-from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Create, Created, WatchEvent, run
 from highwater.broker.controller.controller import Controller
@@ -38,6 +38,7 @@ class FakeBroker:
         self.broker_id = broker_id
         self.scheduler = scheduler
         self.is_listening = True
+        self.is_rejecting = False
         self.is_stopped = False
         """As by SIGSTOP: it accepts and does not answer."""
         self.told: list[tuple[str, Any]] = []
@@ -100,7 +101,12 @@ class FakeBroker:
         """As by SIGKILL: the port closes and connections break. The session is another matter."""
         self.is_listening = False
         for connection in list(self.connections):
-            connection.break_off()
+            connection.break_off(PeerFailure.CLOSED)
+
+    def reject(self) -> None:
+        """A firewall resets connections by which something comes, and refuses new ones; the process lives."""
+        self.is_rejecting = True
+        self.is_listening = False
 
     def stop(self) -> None:
         self.is_stopped = True
@@ -112,7 +118,7 @@ class FakeBroker:
 
 
 class FakePeer:
-    def __init__(self, broker: FakeBroker, on_break: Callable[[], None] | None) -> None:
+    def __init__(self, broker: FakeBroker, on_break: OnBreak | None) -> None:
         self._broker = broker
         self._on_break = on_break
         self._waiting: list[tuple[int, int, bytes, Then]] = []
@@ -134,6 +140,9 @@ class FakePeer:
         if not self._is_connected and self._broker.is_listening:
             self._is_connected = True
             self._broker.connections.append(self)
+        if self._is_connected and self._broker.is_rejecting:
+            self.break_off()
+            return
         while self._waiting and not self._broker.is_stopped:
             api_key, version, body, then = self._waiting.pop(0)
             if not self._broker.is_listening:
@@ -144,14 +153,14 @@ class FakePeer:
             answer = self._broker.handle(api.name, cold.decode_request(api.name, version, decoder))
             then(memoryview(cold.encode_response(api.name, version, answer)))
 
-    def break_off(self) -> None:
+    def break_off(self, failure: PeerFailure = PeerFailure.DISCONNECTED) -> None:
         self._is_connected = False
         self._broker.connections.remove(self)
         waiting, self._waiting = self._waiting, []
         for *_, then in waiting:
-            then(PeerFailure.DISCONNECTED)
-        if self._on_break is not None:
-            self._broker.scheduler.call_soon(self._on_break)
+            then(failure)
+        if (on_break := self._on_break) is not None:
+            self._broker.scheduler.call_soon(lambda: on_break(failure))
 
 
 class Host:
@@ -224,14 +233,14 @@ class ControllerCluster:
         Admin(self.ensemble)
         self.scheduler.run()
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> FakePeer:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> FakePeer:
         return FakePeer(self.brokers[endpoint.port - 9000], on_break)
 
     # What happens
 
-    def start(self, broker_id: int) -> Host:
+    def start(self, broker_id: int, *, is_listening: bool = True) -> Host:
         broker = self.brokers.setdefault(broker_id, FakeBroker(broker_id, self.scheduler))
-        broker.is_listening = True
+        broker.is_listening = is_listening
         host = self.hosts[broker_id] = Host(self, broker)
         self.run()
         return host

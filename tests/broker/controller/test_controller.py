@@ -287,6 +287,32 @@ def test_a_broker_that_listens_again_in_the_same_registration_is_back() -> None:
     assert cluster.brokers[1].live_brokers == [1, 3, 2]
 
 
+def test_a_broker_that_was_never_reached_is_reported_and_counts_as_alive(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = ControllerCluster(1, 2, 3)
+    caplog.set_level("INFO")
+    cluster.start(4, is_listening=False)
+    stranger = cluster.brokers[4]
+    cluster.run(60_000)
+    assert cluster.brokers[3].live_brokers == [1, 2, 3, 4]
+    (report,) = [record.getMessage() for record in caplog.records if "cannot be reached" in record.getMessage()]
+    assert report.startswith("broker 4 cannot be reached at host:9004 (listener PLAINTEXT): nobody listens there, or ")
+    stranger.is_listening = True
+    cluster.run(2000)
+    assert "broker 4 is reached at host:9004" in caplog.text
+    assert sorted(stranger.live_brokers) == [1, 2, 3, 4]
+
+
+def test_a_broker_that_cannot_be_reached_any_more_is_noticed_though_nothing_is_to_be_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    cluster = ControllerCluster(1, 2, 3)
+    cluster.brokers[2].reject()
+    cluster.run(60_000)
+    assert "broker 2 cannot be reached at host:9002" in caplog.text
+    assert cluster.controller.context is not None
+    assert cluster.controller.context.is_live(2)
+
+
 def test_a_broker_that_is_slow_is_not_suspected() -> None:
     cluster = ControllerCluster(1, 2, 3)
     cluster.make_topic("t", {0: [2, 3, 1]})

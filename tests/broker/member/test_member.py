@@ -8,7 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import LOG_DIR_EVENT_NOTIFICATIONS, PERSISTENT_PATHS
 from highwater.broker.cluster.zookeeper import Create, WatchEvent, run
@@ -48,7 +48,7 @@ class Controller:
         self.answers: list[PeerFailure | cold.Answer] = []
         self.open = 0
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> Controller:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Controller:
         self.open += 1
         self.host = endpoint.host
         return self

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
 from highwater.broker.protocol.fetch import (
@@ -153,7 +153,7 @@ class Scene:
             throttle=self.throttle,
         )
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> Connection:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Connection:
         self.connections.append(Connection(endpoint, client_id))
         return self.connections[-1]
 

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
-from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import ALTER_PARTITION, CONTROLLED_SHUTDOWN
@@ -58,7 +58,7 @@ class Scene:
         self.changes = InSyncChanges(self.channel, self.scheduler, broker_id=1, broker_epoch=lambda: self.broker_epoch)
         self.outcomes: list[Any] = []
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None) -> Connection:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Connection:
         self.connections.append(Connection(endpoint))
         return self.connections[-1]
 

@@ -165,7 +165,7 @@ def test_a_connection_that_breaks_fails_all_that_is_under_way_and_is_made_anew()
         breaks: list[int] = []
         answers = Answers()
 
-        def broke() -> None:
+        def broke(failure: PeerFailure) -> None:
             breaks.append(len(answers.given))
             answers.note()
 
@@ -173,7 +173,8 @@ def test_a_connection_that_breaks_fails_all_that_is_under_way_and_is_made_anew()
         peer = peers.connect(endpoint, "me", on_break=broke)
         send(peer, b"a", answers)
         send(peer, b"b", answers)
-        assert await answers.wait(2) == [PeerFailure.DISCONNECTED] * 2
+        # Closed, or reset where the second request was not read before.
+        assert set(await answers.wait(2)) <= {PeerFailure.CLOSED, PeerFailure.DISCONNECTED}
         await answers.wait_until(lambda: bool(breaks))
         assert breaks == [2]
         send(peer, b"c", answers)
@@ -182,6 +183,36 @@ def test_a_connection_that_breaks_fails_all_that_is_under_way_and_is_made_anew()
         connections[1].transport.abort()
         await answers.wait_until(lambda: len(breaks) == 2)
         peers.close()
+        server.close()
+
+    on_loop(main())
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_connection_that_is_closed_is_told_from_one_that_is_reset(is_reset: bool) -> None:
+    """A kernel closes those of a process that ends; a firewall resets them, and the process lives."""
+
+    async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _, _, correlation_id, body = await read_request(reader)
+        writer.write(answer(correlation_id, body))
+        # The client closes nothing, so this is sent when the answer is there.
+        assert await reader.readexactly(4) == struct.pack(">i", 14)
+        await reader.readexactly(14)
+        if is_reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.transport.abort()
+
+    async def main() -> None:
+        server, endpoint = await serve(serve_one)
+        answers, breaks = Answers(), Answers()
+        peer = SocketPeers(config(), asyncio.get_running_loop()).connect(endpoint, "me", on_break=breaks.take)
+        send(peer, b"a", answers)
+        assert await answers.wait(1) == [b"a"]
+        send(peer, b"bc", answers)
+        failure = PeerFailure.DISCONNECTED if is_reset else PeerFailure.CLOSED
+        assert (await answers.wait(2))[1] is failure
+        assert await breaks.wait(1) == [failure]
         server.close()
 
     on_loop(main())
@@ -256,7 +287,7 @@ def test_closing_calls_nobody_back() -> None:
         server, endpoint = await serve(silence)
         peers = SocketPeers(config(), asyncio.get_running_loop())
         answers = Answers()
-        peer = peers.connect(endpoint, "me", on_break=lambda: answers.take(PeerFailure.DISCONNECTED))
+        peer = peers.connect(endpoint, "me", on_break=answers.take)
         send(peer, b"a", answers)
         await steps[0]
         peers.close()
@@ -294,6 +325,16 @@ def settings(directory: Path, authority: Authority) -> list[str]:
     ]
 
 
+def ports_of(running: RunningBroker) -> dict[str, int]:
+    """By the name of the listener."""
+    ports = {}
+    for line in running.log_text().splitlines():
+        if " listener " in line and " at port " in line:
+            words = line.split()
+            ports[words[words.index("listener") + 1]] = int(words[words.index("port") + 1])
+    return ports
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
     directory = tmp_path_factory.mktemp("secured")
@@ -302,11 +343,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
     properties.write_text("\n".join([*broker_settings, "listener.name.sasl_plaintext.connections.max.reauth.ms=400"]))
     running = RunningBroker(directory / "log", "--config", str(properties))
     try:
-        ports = {}
-        for line in running.log_text().splitlines():
-            if " listener " in line and " at port " in line:
-                words = line.split()
-                ports[words[words.index("listener") + 1]] = int(words[words.index("port") + 1])
+        ports = ports_of(running)
         admin = AdminClient({"log_level": 0, "bootstrap.servers": f"127.0.0.1:{ports['PLAINTEXT']}"})
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             change = UserScramCredentialUpsertion("inside", ScramCredentialInfo(mechanism, 4096), b"pw")
@@ -355,6 +392,32 @@ def cluster_id(broker_settings: list[str], ports: dict[str, int], listener: str,
 )
 def test_brokers_come_in(broker: Any, listener: str, mechanism: str) -> None:
     assert isinstance(cluster_id(*broker, listener, f"sasl.mechanism.inter.broker.protocol={mechanism}"), str)
+
+
+@pytest.mark.clients
+def test_the_kernel_closes_the_connections_of_a_killed_broker(tmp_path: Path) -> None:
+    """Also with TLS: nobody is left to say good-bye."""
+    broker_settings = settings(tmp_path, Authority())
+    properties = tmp_path / "server.properties"
+    properties.write_text("\n".join(broker_settings))
+    running = RunningBroker(tmp_path / "log", "--config", str(properties))
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        answers, breaks = Answers(), Answers()
+        for name in ("PLAINTEXT", "SSL"):
+            peers = SocketPeers(config(*broker_settings, f"inter.broker.listener.name={name}"), loop)
+            peer = peers.connect(Endpoint(name, name, "127.0.0.1", ports[name]), "me", on_break=breaks.take)
+            peer.send(API_VERSIONS, 0, [], answers.take, timeout_ms=LONG_MS)
+        assert all(isinstance(body, bytes) for body in await answers.wait(2))
+        await asyncio.to_thread(running.kill)
+        assert await breaks.wait(2) == [PeerFailure.CLOSED] * 2
+
+    try:
+        ports = ports_of(running)
+        on_loop(main())
+    finally:
+        running.kill()
 
 
 @pytest.mark.clients

@@ -97,6 +97,7 @@ class History:
             *([self._cut_pair] * 2),
             *([self._isolate] * 2),
             *([self._cut_from_zookeeper] * 2),
+            self._reject,
             self._break_connections,
             self._slow_network,
             self._slow_disk,
@@ -301,6 +302,18 @@ class History:
                 broker.heal_zookeeper()
 
             self._later(heal)
+
+    def _reject(self) -> None:
+        broker, network = self._a_broker(), self.cluster.network
+        if broker is not None:
+            self._tell(f"a firewall rejects what is sent to {broker.host}")
+            network.reject(broker.host)
+
+            def accept() -> None:
+                self._tell(f"the firewall before {broker.host} is open")
+                network.reject_no_more(broker.host)
+
+            self._later(accept)
 
     def _break_connections(self) -> None:
         self._tell("connections break")

@@ -51,6 +51,7 @@ class Network:
         self.slow_ms = 0
         self._servers: dict[str, Server] = {}
         self._cuts: set[tuple[str, str]] = set()
+        self._rejecting: set[str] = set()
         self._connections: dict[Connection, None] = {}
 
     def listen(self, host: str, server: Server) -> None:
@@ -61,7 +62,7 @@ class Network:
         self._servers.pop(host, None)
         for connection in list(self._connections):
             if host in (connection.client_host, connection.server_host):
-                connection.break_off()
+                connection.break_off(PeerFailure.CLOSED)
 
     def server(self, host: str) -> Server | None:
         return self._servers.get(host)
@@ -77,8 +78,22 @@ class Network:
             connection.update()
 
     def heal_all(self) -> None:
+        self._rejecting.clear()
         for sender, receiver in list(self._cuts):
             self.heal(sender, receiver)
+
+    def reject(self, host: str) -> None:
+        """A firewall answers what clients send to this host with a reset, as `REJECT --reject-with tcp-reset` does.
+
+        Connections that stand hear of it by what they send next; what the host itself asks others is let through.
+        """
+        self._rejecting.add(host)
+
+    def reject_no_more(self, host: str) -> None:
+        self._rejecting.discard(host)
+
+    def is_rejecting(self, host: str) -> bool:
+        return host in self._rejecting
 
     def is_cut(self, sender: str, receiver: str) -> bool:
         return (sender, receiver) in self._cuts
@@ -144,7 +159,7 @@ class Connection:
             return
         self._is_asked = True
         server = network.server(self.server_host)
-        if server is None:
+        if server is None or network.is_rejecting(self.server_host):
             self._to_client.send(lambda: self._end(PeerFailure.REFUSED))
             return
         self._to_server = Link(server.process, network.delay_ms)
@@ -165,6 +180,9 @@ class Connection:
         assert self._to_server is not None
         served = self._served
         assert served is not None
+        if self._network.is_rejecting(self.server_host):
+            self.break_off()
+            return
         self._to_server.send(lambda: served.received(frame))
 
     def send_to_client(self, answer: bytes) -> None:
@@ -181,7 +199,7 @@ class Connection:
             if served is not None and self._to_server is not None:
                 self._to_server.send(served.lost)
 
-    def break_off(self) -> None:
+    def break_off(self, failure: PeerFailure = PeerFailure.DISCONNECTED) -> None:
         """Both ends hear that it broke, as soon as that can be heard; some of what was under way had arrived."""
         if self._is_over:
             return
@@ -199,7 +217,7 @@ class Connection:
         if not was_held:
             for arrive in lost[: rng.randint(0, len(lost))]:
                 self._to_client.send(arrive)
-        self._to_client.send(lambda: self._end(PeerFailure.DISCONNECTED))
+        self._to_client.send(lambda: self._end(failure))
 
     def _end(self, failure: PeerFailure) -> None:
         if not self._is_over:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from highwater.broker.cluster.peers import Endpoint, PeerFailure
+from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.protocol.apis import api_of
 from highwater.broker.protocol.frame import Parts
 from tests.broker.simulation.network import Connection, Network
@@ -25,9 +25,7 @@ class SimulatedPeers:
         self._process = process
         self._host = host
 
-    def connect(
-        self, endpoint: Endpoint, client_id: str, *, on_break: Callable[[], None] | None = None
-    ) -> SimulatedPeer:
+    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> SimulatedPeer:
         return SimulatedPeer(self._network, self._process, self._host, endpoint, client_id, on_break)
 
 
@@ -50,7 +48,7 @@ class SimulatedPeer:
         host: str,
         endpoint: Endpoint,
         client_id: str,
-        on_break: Callable[[], None] | None,
+        on_break: OnBreak | None,
     ) -> None:
         self._network = network
         self._process = process
@@ -112,7 +110,7 @@ class SimulatedPeer:
         self._is_established = False
         self._fail(failure)
         if stood and self._on_break is not None and not self._is_closed:
-            self._on_break()
+            self._on_break(failure)
 
     def _send(self, request: _Request) -> None:
         assert self._connection is not None
@@ -123,7 +121,7 @@ class SimulatedPeer:
         self._hang_up()
         self._fail(PeerFailure.TIMED_OUT)
         if stood and self._on_break is not None and not self._is_closed:
-            self._on_break()
+            self._on_break(PeerFailure.TIMED_OUT)
 
     def _hang_up(self) -> None:
         connection, self._connection = self._connection, None

@@ -175,6 +175,10 @@ class Drill:
     def remark(self, text: str) -> None:
         self.report.remarks.append(text)
 
+    def require(self, is_so: bool, else_: str) -> None:
+        if not is_so:
+            self.report.violations.append(else_)
+
     # The rest.
 
     def _make_topics(self, leading: Sequence[int]) -> None:

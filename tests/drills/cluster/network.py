@@ -1,7 +1,7 @@
 """Where the processes of a drill live: all on the loopback, or each in a network namespace whose ways can be cut.
 
 A cut is a neighbour entry with an address that nobody has: what is sent vanishes, silently and in that direction only,
-as it does when a switch fails. It needs no packet filter.
+as it does when a switch fails. It needs no packet filter. A firewall that rejects is one, in the namespace of the host.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from highwater.common.ports import free_ports
+from tests.nft import load_rules
 
 CLIENTS: Final = "clients"
 """Where the drill itself runs: it cannot be moved, but cut off."""
@@ -29,6 +30,9 @@ class Network(Protocol):
 
     def cut(self, one: str, others: Iterable[str]) -> None:
         """Nothing passes between it and the others, either way."""
+
+    def reject(self, one: str, port: int, others: Iterable[str]) -> None:
+        """A firewall before it answers what the others send to this port with a reset."""
 
     def heal(self) -> None: ...
 
@@ -49,6 +53,9 @@ class Loopback:
     def cut(self, one: str, others: Iterable[str]) -> None:
         raise AssertionError("the loopback cannot be cut: this drill needs namespaces")
 
+    def reject(self, one: str, port: int, others: Iterable[str]) -> None:
+        raise AssertionError("the loopback has no firewall: this drill needs namespaces")
+
     def heal(self) -> None:
         pass
 
@@ -65,6 +72,7 @@ class Namespaces:
         self._network = f"10.{213 + tag // 256 % 40}.{tag % 256}"
         self._hosts = {name: f"{self._network}.{number}" for number, name in enumerate((CLIENTS, *names), 1)}
         self._cuts: set[tuple[str, str]] = set()
+        self._rejecting: set[str] = set()
         self._made: list[str] = []
         try:
             self._make(names)
@@ -107,10 +115,20 @@ class Namespaces:
                 self._neighbour(sender, "replace", receiver, "lladdr", _NOBODY, "nud", "permanent")
                 self._cuts.add((sender, receiver))
 
+    def reject(self, one: str, port: int, others: Iterable[str]) -> None:
+        whom = ", ".join(self._hosts[other] for other in others)
+        rule = f"tcp dport {port} ip saddr {{ {whom} }} reject with tcp reset"
+        self._rejecting.add(one)
+        load_rules(
+            self.prefix(one), f"table ip drill {{ chain input {{ type filter hook input priority 0; {rule}; }} }}"
+        )
+
     def heal(self) -> None:
         while self._cuts:
             sender, receiver = self._cuts.pop()
             self._neighbour(sender, "del", receiver)
+        while self._rejecting:
+            load_rules(self.prefix(self._rejecting.pop()), "delete table ip drill")
 
     def _neighbour(self, sender: str, action: str, receiver: str, *words: str) -> None:
         where, device = ([], self._bridge) if sender == CLIENTS else (["-n", self._space(sender)], "eth0")

@@ -11,6 +11,8 @@ from tests.drills.cluster.network import CLIENTS
 from tests.drills.cluster.systems import SESSION_TIMEOUT_MS, BrokerServer
 
 _SESSION_S: Final = SESSION_TIMEOUT_MS / 1000
+_LONGER_THAN_A_PROBE_S: Final = 40.0
+"""After which our brokers have noticed that they do not reach another, also if there was nothing to tell it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,29 @@ def cut_from_brokers(is_controller: bool) -> Callable[[Drill], None]:
     def tell(drill: Drill) -> None:
         victim = drill.broker(is_controller=is_controller)
         _cut(drill, victim, [broker.name for broker in drill.others(victim)], is_elected=False)
+
+    return tell
+
+
+def reject_brokers(is_controller: bool) -> Callable[[Drill], None]:
+    """Its process and its session live, and a refused connection looks as it does when nobody listens."""
+
+    def tell(drill: Drill) -> None:
+        victim = drill.broker(is_controller=is_controller)
+        host, port = victim.address
+        epoch, controller = drill.cluster.controller_epoch(), drill.cluster.controller_id()
+        drill.fault()
+        drill.cluster.network.reject(victim.name, port, [broker.name for broker in drill.others(victim)])
+        try:
+            drill.hold(_LONGER_THAN_A_PROBE_S)
+            now = drill.cluster.controller_epoch(), drill.cluster.controller_id()
+        finally:
+            drill.repair()
+            drill.cluster.network.heal()
+        drill.require(now == (epoch, controller), f"the controller changed from {(epoch, controller)} to {now}")
+        logs = [broker.log.read_text(errors="replace") for broker in drill.others(victim)]
+        reported = sum(f"broker {victim.broker_id} cannot be reached at {host}:{port}" in log for log in logs)
+        drill.remark(f"{reported} brokers reported that broker {victim.broker_id} cannot be reached at {host}:{port}")
 
     return tell
 
@@ -243,6 +268,10 @@ STORIES: Final[Mapping[str, Story]] = {
     "controller-without-brokers": Story(
         cut_from_brokers(True), "the controller cut off from the other brokers for 15 s", needs_root=True
     ),
+    "leader-behind-firewall": Story(
+        reject_brokers(False), "a firewall before a leader that rejects the other brokers for 40 s", needs_root=True
+    ),
+    "controller-behind-firewall": Story(reject_brokers(True), "the same before the controller", needs_root=True),
     "disk-full": Story(fill_disk, "a leader's disk full for 10 s", needs_root=True, log_dir_size_bytes=_SMALL_DISK),
     "rolling-restart": Story(restart_one_after_another, "every broker stopped and started, one after another"),
     "zookeeper-restart": Story(restart_zookeeper, "kill -9 of the only ZooKeeper, back after 3 s"),

@@ -286,6 +286,10 @@ class Cluster:
         found = self._get("/controller")
         return None if found is None else int(json.loads(found[0])["brokerid"])
 
+    def controller_epoch(self) -> int | None:
+        found = self._get("/controller_epoch")
+        return None if found is None else int(found[0])
+
     def partition_state(self, topic: str, partition: int) -> PartitionState | None:
         """None while ZooKeeper does not say."""
         found = self._get(f"/brokers/topics/{topic}/partitions/{partition}/state")
