@@ -1,8 +1,8 @@
-"""What the audit log says of requests that change topics, settings, quotas, users or ACLs."""
+"""What the audit log says of requests with which people change what is not theirs alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from kio.schema.errors import ErrorCode
@@ -21,13 +21,20 @@ Handle = Callable[[Node, RequestContext, Any], Reply]
 
 _UNTOLD: Final = frozenset(
     (
+        # The client asks another broker next.
         ErrorCode.not_controller,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.election_not_needed,
         ErrorCode.security_disabled,
         # The line of the denial says more.
         ErrorCode.topic_authorization_failed,
+        ErrorCode.group_authorization_failed,
         ErrorCode.cluster_authorization_failed,
     )
 )
+_MADE: Final = (None, ErrorCode.none, ErrorCode.request_timed_out)
+"""After a time-out the change may have been made."""
 _RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker_logger"}
 _OPERATIONS: Final = ("set", "delete", "append", "subtract")
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -181,6 +188,78 @@ def _acl(action: str, acl: Mapping[str, Any]) -> Answer:
     }
 
 
+def _deleted_records(request: Any, answer: Answer) -> Outcomes:
+    wanted = {(topic.name, each.partition_index): each.offset for topic in request.topics for each in topic.partitions}
+    for told in answer["topics"]:
+        name = told["name"]
+        ends = {
+            each["partition_index"]: max(each["low_watermark"], wanted.get((name, each["partition_index"]), -1))
+            for each in told["partitions"]
+        }
+        for numbers, error_code in _by_error(told["partitions"], "partition_index"):
+            before = {str(number): ends[number] for number in numbers}
+            yield {"topic": name, "action": "delete records", "before_offsets": before}, error_code
+
+
+def _reassigned(request: Any, answer: Answer) -> Outcomes:
+    wanted = {topic.name: topic.partitions for topic in request.topics}
+    if whole := _error(answer):
+        yield from (({"topic": name, "action": "reassign"}, whole) for name in wanted)
+    for told in answer["responses"]:
+        name = told["name"]
+        replicas = {each.partition_index: each.replicas for each in wanted.get(name, ())}
+        for numbers, error_code in _by_error(told["partitions"], "partition_index"):
+            # null: the move was cancelled
+            partitions = {str(number): replicas.get(number) for number in numbers}
+            yield {"topic": name, "action": "reassign", "replicas": partitions}, error_code
+
+
+def _elected(request: Any, answer: Answer) -> Outcomes:
+    action = "elect unclean leaders" if getattr(request, "election_type", 0) == 1 else "elect preferred leaders"
+    if whole := _error(answer):
+        yield {"topic": "(all)", "action": action}, whole
+    for told in answer["replica_election_results"]:
+        for numbers, error_code in _by_error(told["partition_result"], "partition_id"):
+            yield {"topic": told["topic"], "action": action, "partitions": numbers}, error_code
+
+
+def _moved_logs(request: Any, answer: Answer) -> Outcomes:
+    paths = {
+        (topic.name, number): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for number in topic.partitions
+    }
+    for told in answer["results"]:
+        name = told["topic_name"]
+        for numbers, error_code in _by_error(told["partitions"], "partition_index"):
+            directories = {str(number): paths.get((name, number)) for number in numbers}
+            yield {"topic": name, "action": "move to a log directory", "directories": directories}, error_code
+
+
+def _deleted_groups(request: Any, answer: Answer) -> Outcomes:
+    for told in answer["results"]:
+        yield {"group": told["group_id"], "action": "delete group"}, _error(told)
+
+
+def _deleted_offsets(request: Any, answer: Answer) -> Outcomes:
+    change = {"group": request.group_id, "action": "delete offsets"}
+    if whole := _error(answer):
+        yield change, whole
+    for told in answer["topics"]:
+        for numbers, error_code in _by_error(told["partitions"], "partition_index"):
+            yield {**change, "topic": told["name"], "partitions": numbers}, error_code
+
+
+def _by_error(partitions: Sequence[Answer], number: str) -> Iterator[tuple[list[int], ErrorCode | None]]:
+    """Yield the numbers of the partitions by outcome; none for a refusal, which may name any number of them."""
+    found: dict[ErrorCode | None, list[int]] = {}
+    for each in partitions:
+        found.setdefault(_error(each) or None, []).append(each[number])
+    for error_code, numbers in found.items():
+        yield numbers if error_code in _MADE else [], error_code
+
+
 CHANGES: Final[Mapping[str, Callable[[Any, Answer], Outcomes]]] = {
     "create_topics": _created_topics,
     "delete_topics": _deleted_topics,
@@ -191,5 +270,11 @@ CHANGES: Final[Mapping[str, Callable[[Any, Answer], Outcomes]]] = {
     "alter_user_scram_credentials": _altered_users,
     "create_acls": _created_acls,
     "delete_acls": _deleted_acls,
+    "delete_records": _deleted_records,
+    "alter_partition_reassignments": _reassigned,
+    "elect_leaders": _elected,
+    "alter_replica_log_dirs": _moved_logs,
+    "delete_groups": _deleted_groups,
+    "offset_delete": _deleted_offsets,
 }
 """What was changed, by API."""

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.changes import CHANGES
+from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
+from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.audit import Audit
+from highwater.broker.topics.administration import PartitionOutcomes
 from tests.broker.handlers.harness import NodeHarness, Pending
 from tests.broker.handlers.test_acls import ACL, AUTHORIZER, FILTER
 
 SECRET = "s3cret"  # noqa: S105
 Make = Callable[..., NodeHarness]
+OF_PARTITIONS_AND_GROUPS = {
+    "alter_partition_reassignments",
+    "alter_replica_log_dirs",
+    "delete_groups",
+    "delete_records",
+    "elect_leaders",
+    "offset_delete",
+}
 
 
 class Audited:
@@ -112,7 +125,116 @@ def test_each_change_is_one_line(audited: Audited) -> None:
         change("DeleteTopics", topic="t", action="delete"),
         change("DeleteTopics", "UNKNOWN_TOPIC_OR_PARTITION", topic="u", action="delete"),
     ]
-    assert seen == CHANGES.keys()
+    assert seen == CHANGES.keys() - OF_PARTITIONS_AND_GROUPS
+
+
+def test_each_change_of_partitions_and_of_groups_is_one_line(audited: Audited) -> None:
+    seen = set()
+    node = audited.node
+    node.create_topic("t", 3)
+    node.user = "admin"
+    for partition in (0, 1):
+        node.produce("t", b"v", partition=partition)
+    node.ask("find_coordinator", 0, key="g")
+    committed = [{"name": "t", "partitions": [{"partition_index": n, "committed_offset": 1} for n in (0, 1)]}]
+    node.ask("offset_commit", 2, group_id="g", member_id="", generation_id_or_member_epoch=-1, topics=committed)
+
+    def ask(name: str, version: int, /, **fields: Any) -> list[dict[str, Any]]:
+        seen.add(name)
+        return audited.ask(name, version, user="admin", **fields)
+
+    ends = [{"partition_index": n, "offset": offset} for n, offset in ((0, 1), (1, -1), (2, 99))]
+    records = {"topic": "t", "action": "delete records"}
+    assert ask("delete_records", 2, topics=[{"name": "t", "partitions": ends}], timeout=1000) == [
+        change("DeleteRecords", **records, before_offsets={"0": 1, "1": 1}),
+        change("DeleteRecords", "OFFSET_OUT_OF_RANGE", **records, before_offsets={}),
+    ]
+    replicas = [{"partition_index": n, "replicas": [0] if n else None} for n in (0, 1, 2)]
+    moved = {"topic": "t", "action": "reassign"}
+    assert ask("alter_partition_reassignments", 0, topics=[{"name": "t", "partitions": replicas}], timeout=1) == [
+        change("AlterPartitionReassignments", "NO_REASSIGNMENT_IN_PROGRESS", **moved, replicas={}),
+        change("AlterPartitionReassignments", **moved, replicas={"1": [0], "2": [0]}),
+    ]
+    wanted = [{"topic": "t", "partitions": [0, 1, 2, 7]}]
+    election = {"topic": "t", "action": "elect unclean leaders"}
+    refused = change("ElectLeaders", "UNKNOWN_TOPIC_OR_PARTITION", **election, partitions=[])
+    assert ask("elect_leaders", 1, topic_partitions=wanted, election_type=1, timeout=1) == [refused]
+    not_needed = Problem(ErrorCode.election_not_needed, "")
+    with_elections(audited.node, {("t", 0): None, ("t", 2): None, ("t", 1): not_needed})
+    assert ask("elect_leaders", 1, topic_partitions=wanted, election_type=1, timeout=1) == [
+        change("ElectLeaders", **election, partitions=[0, 2])
+    ]
+    with_elections(audited.node, Problem(ErrorCode.request_timed_out, ""))
+    assert ask("elect_leaders", 0, topic_partitions=None, timeout=1) == [
+        change("ElectLeaders", "REQUEST_TIMED_OUT", topic="(all)", action="elect preferred leaders")
+    ]
+    directory = str(node.log_directory.path)
+    dirs = [{"path": directory, "topics": [{"name": "t", "partitions": [0, 9]}]}]
+    log = {"topic": "t", "action": "move to a log directory"}
+    assert ask("alter_replica_log_dirs", 2, dirs=dirs) == [
+        change("AlterReplicaLogDirs", **log, directories={"0": directory}),
+        change("AlterReplicaLogDirs", "UNKNOWN_TOPIC_OR_PARTITION", **log, directories={}),
+    ]
+    offsets = [{"name": "t", "partitions": [{"partition_index": 0}, {"partition_index": 9}]}]
+    gone = {"group": "g", "action": "delete offsets", "topic": "t"}
+    assert ask("offset_delete", 0, group_id="g", topics=offsets) == [
+        change("OffsetDelete", **gone, partitions=[0]),
+        change("OffsetDelete", "UNKNOWN_TOPIC_OR_PARTITION", **gone, partitions=[]),
+    ]
+    assert ask("offset_delete", 0, group_id="none", topics=offsets) == [
+        change("OffsetDelete", "GROUP_ID_NOT_FOUND", group="none", action="delete offsets")
+    ]
+    assert ask("delete_groups", 2, groups_names=["g", "none"]) == [
+        change("DeleteGroups", group="g", action="delete group"),
+        change("DeleteGroups", "GROUP_ID_NOT_FOUND", group="none", action="delete group"),
+    ]
+    assert seen == OF_PARTITIONS_AND_GROUPS
+
+
+def with_elections(node: NodeHarness, results: PartitionOutcomes) -> None:
+    def elect_leaders(*asked: Any, timeout_ms: int) -> None:
+        asked[2](results)
+
+    node.replace(administration=SimpleNamespace(elect_leaders=elect_leaders))
+
+
+def test_whoever_is_denied_such_a_change_is_told_of_as_denied(audited: Audited) -> None:
+    audited.node.create_topic("t")
+    wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]
+    for name, version, fields in (
+        ("delete_records", 2, {"topics": wanted, "timeout": 1}),
+        ("alter_partition_reassignments", 0, {"topics": [{"name": "t", "partitions": []}], "timeout": 1}),
+        ("delete_groups", 2, {"groups_names": ["g"]}),
+        ("offset_delete", 0, {"group_id": "h", "topics": []}),
+    ):
+        (line,) = audited.ask(name, version, user="eve", **fields)
+        assert line["event"] == "denied"
+
+
+UNTOLD = {
+    "it changes nothing": (
+        "api_versions describe_acls describe_client_quotas describe_cluster describe_configs describe_groups "
+        "describe_log_dirs describe_producers describe_transactions describe_user_scram_credentials fetch "
+        "list_groups list_offsets list_partition_reassignments list_transactions offset_fetch offset_for_leader_epoch"
+    ),
+    "it is the work of producers and consumers, and of operators in the same form": (
+        "produce init_producer_id add_partitions_to_txn add_offsets_to_txn end_txn txn_offset_commit offset_commit "
+        "join_group sync_group heartbeat leave_group"
+    ),
+    "it creates topics of the brokers alone": "find_coordinator",
+    "the broker's log tells of logins": "sasl_handshake sasl_authenticate",
+    "brokers do it because of what they were asked": (
+        "leader_and_isr stop_replica update_metadata controlled_shutdown alter_partition allocate_producer_ids "
+        "write_txn_markers"
+    ),
+}
+"""The APIs that have no line of a change, by the reason."""
+IN_ITS_HANDLER = {"metadata"}
+
+
+def test_each_api_is_audited_or_there_is_a_reason_why_not() -> None:
+    decided = [*CHANGES, *IN_ITS_HANDLER, *" ".join(UNTOLD.values()).split()]
+    assert sorted(decided) == sorted(api.name for api in (*APIS.values(), *CLUSTER_APIS.values()))
 
 
 def test_a_topic_that_is_created_on_first_use_is_a_change_of_who_asked(audited: Audited) -> None:
