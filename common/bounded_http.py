@@ -87,6 +87,17 @@ def address_problem(address: str) -> str:
     return ""
 
 
+def source_problem(address: str) -> str:
+    """As `address_problem`, of an address that may also be `file:///PATH`."""
+    if not address.startswith("file:"):
+        return address_problem(address)
+    parts = _parts(address)
+    is_here = parts is not None and parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    if parts is None or not is_here or parts.query or parts.fragment:
+        return "cannot be read: write a file as file:///PATH"
+    return ""
+
+
 def is_loopback(host: str) -> bool:
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback

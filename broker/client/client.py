@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from highwater.broker.client.connection import Connection, Traffic, connect
 from highwater.broker.client.errors import ClientError
 from highwater.broker.client.request import Request
 from highwater.broker.client.security import TlsError, tls_context
 from highwater.broker.client.settings import Address, ClientSettings
+from highwater.broker.client.tokens import credential_of
+from highwater.broker.security.login import Credential
 
 Answer = TypeVar("Answer")
+
+_SHARE_OF_A_TOKEN: Final = 0.8
+"""Of the time for a connection, in which a token server must answer: a silent one is told as such."""
 
 
 class Client:
@@ -23,6 +28,7 @@ class Client:
         self.settings = settings
         self.traffic = Traffic()
         self._context: ssl.SSLContext | None = None
+        self._credential: Credential | None = None
         self._connections: dict[Address, asyncio.Task[Connection]] = {}
 
     async def ask(self, address: Address, request: Request[Answer], timeout_s: float | None = None) -> Answer:
@@ -79,9 +85,12 @@ class Client:
         return await asyncio.shield(task)
 
     async def _connect(self, address: Address) -> Connection:
-        if self.settings.tls is not None and self._context is None:
-            try:
-                self._context = tls_context(self.settings.tls)
-            except TlsError as error:
-                raise ClientError(str(error), is_refusal=True) from None
-        return await connect(address, self.settings, self._context, self.traffic)
+        settings = self.settings
+        try:
+            if settings.tls is not None and self._context is None:
+                self._context = tls_context(settings.tls)
+            if settings.sasl is not None and self._credential is None:
+                self._credential = credential_of(settings.sasl, settings.connect_timeout_s * _SHARE_OF_A_TOKEN)
+        except TlsError as error:
+            raise ClientError(str(error), is_refusal=True) from None
+        return await connect(address, settings, self._context, self._credential, self.traffic)

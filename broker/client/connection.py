@@ -14,6 +14,7 @@ from highwater.broker.client.handshake import HandshakeError
 from highwater.broker.client.request import Request, UnexpectedAnswer
 from highwater.broker.client.security import reason_of
 from highwater.broker.client.settings import Address, ClientSettings
+from highwater.broker.security.login import Credential
 
 Answer = TypeVar("Answer")
 
@@ -129,14 +130,18 @@ class Connection:
 
 
 async def connect(
-    address: Address, settings: ClientSettings, context: ssl.SSLContext | None, traffic: Traffic
+    address: Address,
+    settings: ClientSettings,
+    context: ssl.SSLContext | None,
+    credential: Credential | None,
+    traffic: Traffic,
 ) -> Connection:
     """Connect and go through the handshake. Raises ClientError."""
     try:
         async with asyncio.timeout(settings.connect_timeout_s):
             reader, writer = await asyncio.open_connection(*address, ssl=context)
             try:
-                exchange = await _shake_hands(settings, reader, writer, traffic)
+                exchange = await _shake_hands(settings.client_id, credential, reader, writer, traffic)
             except BaseException:
                 writer.transport.abort()
                 raise
@@ -151,9 +156,13 @@ async def connect(
 
 
 async def _shake_hands(
-    settings: ClientSettings, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, traffic: Traffic
+    client_id: str,
+    credential: Credential | None,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    traffic: Traffic,
 ) -> Exchange:
-    exchange = Exchange(settings.client_id, settings.sasl.credential if settings.sasl else None)
+    exchange = Exchange(client_id, credential)
     while exchange.session is None:
         if request := exchange.data_to_send():
             traffic.requests += 1
@@ -163,10 +172,10 @@ async def _shake_hands(
         if not data:
             raise EOFError
         traffic.received_bytes += len(data)
-        if settings.sasl is None:
+        if credential is None:
             exchange.received(data)
         else:
-            await asyncio.to_thread(exchange.received, data)  # SCRAM hashes the password for up to a second
+            await asyncio.to_thread(exchange.received, data)  # hashes, or asks for a token
     return exchange
 
 

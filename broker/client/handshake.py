@@ -32,7 +32,10 @@ def handshake(credential: Credential | None, software: str) -> Generator[Step, A
     others = yield _step(sasl_handshake(credential.mechanism), versions)
     if others is not None:
         raise HandshakeError(f"does not take {credential.mechanism}; it takes {', '.join(others) or 'none'}")
-    login = credential.begin()
+    try:
+        login = credential.begin()
+    except LoginError as error:
+        raise HandshakeError(f"cannot be logged in to: {error}") from None
     token: bytes | None = login.first()
     lifetime_ms = 0
     while token is not None:

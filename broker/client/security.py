@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from highwater.broker.security.login import Credential
+from highwater.broker.security.login import PasswordCredential
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Sasl:
     password: str = field(repr=False)
 
     @property
-    def credential(self) -> Credential:
-        return Credential(self.mechanism, self.user, self.password)
+    def credential(self) -> PasswordCredential:
+        return PasswordCredential(self.mechanism, self.user, self.password)
 
 
 class TlsError(Exception):

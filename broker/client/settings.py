@@ -9,6 +9,9 @@ from typing import Final
 from highwater.broker.client.errors import ClientSettingsError
 from highwater.broker.client.security import Sasl, Tls
 from highwater.broker.security.login import LOGIN_MODULES
+from highwater.broker.security.sasl import OAUTHBEARER
+from highwater.broker.security.token_request import TokenSettings
+from highwater.common.bounded_http import source_problem
 from highwater.common.nearest import did_you_mean, nearest
 
 Address = tuple[str, int]
@@ -17,6 +20,7 @@ Address = tuple[str, int]
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SERVERS: Final = ("bootstrap.servers", "metadata.broker.list")
 _MECHANISMS: Final = ("sasl.mechanism", "sasl.mechanisms")
+_TOKENS_OF: Final = "sasl.oauthbearer.token.endpoint.url"
 _CONNECT_TIMEOUT: Final = "socket.connection.setup.timeout.ms"
 _REQUEST_TIMEOUT: Final = "socket.timeout.ms"
 _SWITCHES: Final = {"true": True, "false": False}
@@ -28,6 +32,14 @@ NAMES: Final = frozenset(
         _REQUEST_TIMEOUT,
         "client.id",
         "enable.ssl.certificate.verification",
+        "https.ca.location",
+        "https.ca.pem",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
         "sasl.password",
         "sasl.username",
         "security.protocol",
@@ -42,7 +54,7 @@ NAMES: Final = frozenset(
     }
 )
 """The properties that this client takes."""
-_OF_CONNECTING: Final = ("enable.sasl.", "enable.ssl.", "sasl.", "security.", "ssl.")
+_OF_CONNECTING: Final = ("enable.sasl.", "enable.ssl.", "https.", "sasl.", "security.", "ssl.")
 """How the names of properties begin without which a broker cannot be reached."""
 _SURELY_MEANT: Final = 0.8
 _FIRST_PORT, _LAST_PORT = 1, 65_535
@@ -56,7 +68,7 @@ class ClientSettings:
     bootstrap_servers: tuple[Address, ...]
     client_id: str = "highwater"
     tls: Tls | None = None
-    sasl: Sasl | None = None
+    sasl: Sasl | TokenSettings | None = None
     connect_timeout_s: float = 5.0
     """For TCP, TLS, versions and login together."""
     request_timeout_s: float = 10.0
@@ -142,13 +154,62 @@ def _tls(properties: Mapping[str, str]) -> Tls:
     )
 
 
-def _sasl(properties: Mapping[str, str]) -> Sasl:
-    mechanism = _first(properties, _MECHANISMS) or "GSSAPI"
+def _sasl(properties: Mapping[str, str]) -> Sasl | TokenSettings:
+    mechanism = mechanism_of(properties) or "GSSAPI"
+    if mechanism == OAUTHBEARER:
+        return token_settings_of(properties)
     if mechanism not in LOGIN_MODULES:
         raise ClientSettingsError(
-            f"sasl.mechanism={mechanism} is not supported; supported are {', '.join(LOGIN_MODULES)}"
+            f"sasl.mechanism={mechanism} is not supported; supported are {', '.join((*LOGIN_MODULES, OAUTHBEARER))}"
         )
     for name in ("sasl.username", "sasl.password"):
         if not properties.get(name):
             raise ClientSettingsError(f"{name} is missing; {mechanism} needs it")
     return Sasl(mechanism, properties["sasl.username"], properties["sasl.password"])
+
+
+def mechanism_of(properties: Mapping[str, str]) -> str:
+    """Empty if none is named."""
+    return _first(properties, _MECHANISMS)
+
+
+def token_settings_of(properties: Mapping[str, str]) -> TokenSettings:
+    """Where tokens of OAUTHBEARER come from. Raises ClientSettingsError."""
+
+    def of(name: str) -> str:
+        return properties.get(f"sasl.oauthbearer.{name}", "")
+
+    url = of("token.endpoint.url")
+    if not url:
+        raise ClientSettingsError(
+            f"{_TOKENS_OF} is missing; {OAUTHBEARER} needs the https address of a token server, or file:///PATH of a "
+            "file with a token"
+        )
+    if problem := source_problem(url):
+        raise ClientSettingsError(f"{_TOKENS_OF} {problem}")
+    if (method := of("method") or "oidc") != "oidc":
+        raise ClientSettingsError(f"sasl.oauthbearer.method={method} is not supported; remove it, or write oidc")
+    if not url.startswith("file:"):
+        for name in ("client.id", "client.secret"):
+            if not of(name):
+                raise ClientSettingsError(f"sasl.oauthbearer.{name} is missing; the token server wants to know it")
+    return TokenSettings(
+        url,
+        of("client.id"),
+        of("client.secret"),
+        of("scope"),
+        _extensions(of("extensions")),
+        properties.get("https.ca.location", ""),
+        properties.get("https.ca.pem", ""),
+    )
+
+
+def _extensions(text: str) -> dict[str, str]:
+    found = {}
+    for each in filter(None, text.split(",")):
+        name, _, value = each.partition("=")
+        is_one = name.isascii() and name.isalpha() and name != "auth" and value.isascii() and value.isprintable()
+        if not (is_one and value):
+            raise ClientSettingsError("sasl.oauthbearer.extensions: write NAME=VALUE, several with commas between")
+        found[name] = value
+    return found

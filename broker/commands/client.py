@@ -15,8 +15,11 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # ty
 
 from highwater.broker.client.errors import ClientSettingsError
 from highwater.broker.client.java_names import as_librdkafka_has_it
-from highwater.broker.client.settings import settings_of
+from highwater.broker.client.security import TlsError
+from highwater.broker.client.settings import mechanism_of, settings_of, token_settings_of
 from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.broker.security.login import LoginError
+from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.common import topic_partition
 from highwater.common.nearest import did_you_mean
@@ -60,9 +63,10 @@ class Cluster:
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         # librdkafka also raises its errors as exceptions, so its log lines on the terminal are not needed.
-        self.client_config: dict[str, Any] = {"log_level": 0, **_read(command_config), **(properties or {})}
-        self.client_config["bootstrap.servers"] = bootstrap_servers
+        self._properties = {"log_level": "0", **_read(command_config), **(properties or {})}
+        self._properties["bootstrap.servers"] = bootstrap_servers
         _check_reachable(bootstrap_servers)
+        self.client_config = _with_tokens(self._properties)
         try:
             self.admin = AdminClient(self.client_config)
         except KafkaException as error:
@@ -90,7 +94,7 @@ class Cluster:
         from highwater.broker.client.blocking import BlockingClient  # here, as most commands need no event loop
 
         try:
-            return BlockingClient(settings_of({name: str(value) for name, value in self.client_config.items()}))
+            return BlockingClient(settings_of(self._properties))
         except ClientSettingsError as error:
             raise UsageError(str(error)) from None
 
@@ -209,6 +213,26 @@ def _read(command_config: Path | None) -> dict[str, str]:
         raise UsageError(str(error)) from None
     except ClientSettingsError as error:
         raise UsageError(f"{command_config}: {error}") from None
+
+
+def _with_tokens(properties: Mapping[str, str]) -> dict[str, Any]:
+    """librdkafka's configuration; for OAUTHBEARER with a callback in the place of where tokens come from.
+
+    Raises UsageError if there is no token: librdkafka would say so of a broker, after its time-out.
+    """
+    if mechanism_of(properties) != OAUTHBEARER:
+        return dict(properties)
+    from highwater.broker.client.tokens import librdkafka_callback, token_source
+
+    try:
+        settings = token_settings_of(properties)
+        source = token_source(settings, REQUEST_TIMEOUT_S)
+        source.token()
+    except (ClientSettingsError, TlsError, LoginError) as error:
+        raise UsageError(str(error)) from None
+    ours = ("sasl.oauthbearer.", "https.")
+    theirs: dict[str, Any] = {name: value for name, value in properties.items() if not name.startswith(ours)}
+    return theirs | {"oauth_cb": librdkafka_callback(source, settings.extensions)}
 
 
 def _check_reachable(bootstrap_servers: str) -> None:

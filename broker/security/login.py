@@ -1,19 +1,21 @@
-"""The client's side of SASL: how this broker logs in to other brokers. Challenges in, tokens out."""
+"""The client's side of SASL: how clients, and brokers among each other, log in. Challenges in, tokens out."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from highwater.broker.security.sasl import PLAIN
+from highwater.broker.security.sasl import OAUTHBEARER, PLAIN
 from highwater.broker.security.scram import ScramMechanism, iterations_problem, scram_library
 
 SCRAM_MECHANISMS: Final = tuple(mechanism.text for mechanism in ScramMechanism)
 LOGIN_MODULES: Final = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM_MECHANISMS, "ScramLoginModule")}
-"""The class of the JAAS entry, by mechanism."""
+"""The class of the JAAS entry, by mechanism with a user and a password."""
+_REFUSED: Final = b"\x01"
 
 
 class LoginError(Exception):
-    """The server is not authentic, or violates the mechanism."""
+    """The server is not authentic, or violates the mechanism; or there is no token to log in with."""
 
 
 class Login(Protocol):
@@ -28,8 +30,22 @@ class Login(Protocol):
         """
 
 
-class Credential:
-    """The user and the mechanism with which a broker logs in."""
+class Credential(Protocol):
+    """With which a client logs in, as often as it connects."""
+
+    @property
+    def mechanism(self) -> str: ...
+
+    @property
+    def client_properties(self) -> Mapping[str, str]:
+        """What a client sets to log in so, under librdkafka's names; with the secret."""
+
+    def begin(self) -> Login:
+        """Raises LoginError. May ask a token server, for some seconds: an event loop calls it in a thread."""
+
+
+class PasswordCredential:
+    """A user of PLAIN or SCRAM."""
 
     def __init__(self, mechanism: str, user: str, password: str) -> None:
         self.mechanism = mechanism
@@ -38,13 +54,43 @@ class Credential:
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """What a client sets to log in so, under librdkafka's names; with the password."""
         return {"sasl.mechanism": self.mechanism, "sasl.username": self.user, "sasl.password": self._password}
 
     def begin(self) -> Login:
         if self.mechanism == PLAIN:
             return _PlainLogin(self.user, self._password)
         return _ScramLogin(self.mechanism, self.user, self._password)
+
+
+class TokenCredential:
+    """Whoever the present token says."""
+
+    mechanism = OAUTHBEARER
+
+    def __init__(
+        self, token: Callable[[], str], extensions: Mapping[str, str], client_properties: Mapping[str, str]
+    ) -> None:
+        """`token` returns one that is valid, or raises LoginError."""
+        self._token = token
+        self._extensions = extensions
+        self.client_properties = client_properties
+
+    def begin(self) -> Login:
+        return _TokenLogin(self._token(), self._extensions)
+
+
+class _TokenLogin:
+    """RFC 7628: a challenge that is not empty tells why the token is refused."""
+
+    def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
+        pairs = {"auth": f"Bearer {token}", **extensions}
+        self._first = "n,,\x01{}\x01".format("".join(f"{name}={value}\x01" for name, value in pairs.items()))
+
+    def first(self) -> bytes:
+        return self._first.encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        return _REFUSED if challenge else None
 
 
 class _PlainLogin:

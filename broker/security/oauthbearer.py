@@ -20,7 +20,6 @@ from highwater.broker.security.signed_token import (
     unix_time,
 )
 
-OAUTHBEARER: Final = "OAUTHBEARER"
 MOST_TOKEN_BYTES: Final = 65_536
 _LONGEST_USER: Final = 255
 _REFUSED: Final = b'{"status":"invalid_token"}'

@@ -25,6 +25,7 @@ from highwater.broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL
 from highwater.broker.security.scram import Credentials, ScramMechanism, decoy, scram_library
 
 PLAIN: Final = "PLAIN"
+OAUTHBEARER: Final = "OAUTHBEARER"
 _BARE_TOKENS_UP_TO: Final = 0
 """The version of SaslHandshake after which tokens come without SaslAuthenticate around them."""
 

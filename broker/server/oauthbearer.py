@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import logging
 import ssl
 import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import unquote, urlsplit
 
+from highwater.broker.client.fetching import FetchError, ask, read, shown
 from highwater.broker.security.jaas import LoginEntry, parse_login_entry
 from highwater.broker.security.oauthbearer import (
-    OAUTHBEARER,
     Bearer,
     OAuthBearerExchange,
     TokenRules,
@@ -23,9 +20,10 @@ from highwater.broker.security.oauthbearer import (
     bearer_of_unsecured,
     sentence,
 )
+from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.security.signed_token import Flaw, Keys, Unbelieved, keys_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
-from highwater.common.bounded_http import LARGEST_BYTES, Question, TooLargeError, address_problem, exchange
+from highwater.common.bounded_http import Question, source_problem
 from highwater.common.extras import how_to_install
 
 _logger = logging.getLogger(__name__)
@@ -69,7 +67,7 @@ def oauthbearer_of(config: BrokerConfig, listener: str) -> OAuthBearer:
         str(of("scope.claim.name")),
         str(of("sub.claim.name")),
     )
-    entry = _login_entry(config, listener)
+    entry = token_login_entry(config, listener)
     handler_name = f"listener.name.{listener.lower()}.{_HANDLER}"
     handler = config.callback_handler(listener, OAUTHBEARER)
     url = of("jwks.endpoint.url")
@@ -97,7 +95,7 @@ def oauthbearer_of(config: BrokerConfig, listener: str) -> OAuthBearer:
             "listener %s: tokens for any receiver are taken; set sasl.oauthbearer.expected.audience", listener
         )
     _check_library(listener)
-    keys = PublishedKeys(_fetch_from(str(url), listener, entry), f"listener {listener}: the keys of {_shown(str(url))}")
+    keys = PublishedKeys(_fetch_from(str(url), listener, entry), f"listener {listener}: the keys of {shown(str(url))}")
     for attribute in ("refresh", "retry.backoff", "retry.backoff.max"):
         value = of(f"jwks.endpoint.{attribute}.ms")
         assert isinstance(value, int)
@@ -106,7 +104,7 @@ def oauthbearer_of(config: BrokerConfig, listener: str) -> OAuthBearer:
         try:
             keys.fetch()
         except FetchError as error:
-            raise ConfigError(f"listener {listener}: {_URL}: {_shown(str(url))} {error}") from None
+            raise ConfigError(f"listener {listener}: {_URL}: {shown(str(url))} {error}") from None
 
     def believe(token: str) -> Bearer | str:
         found = bearer_of(token, keys.keys, rules, time.time())
@@ -126,7 +124,7 @@ def _check_library(listener: str) -> None:
         raise ConfigError(f"listener {listener}: OAUTHBEARER needs {error.name}: {how_to_install('oidc')}") from None
 
 
-def _login_entry(config: BrokerConfig, listener: str) -> LoginEntry | None:
+def token_login_entry(config: BrokerConfig, listener: str) -> LoginEntry | None:
     text = config.jaas_config(listener, OAUTHBEARER)
     if text is None:
         return None
@@ -148,23 +146,16 @@ def _login_entry(config: BrokerConfig, listener: str) -> LoginEntry | None:
 # Keys
 
 
-class FetchError(Exception):
-    """Why there are no keys, as a sentence without its subject, the address."""
-
-
 def _fetch_from(url: str, listener: str, entry: LoginEntry | None) -> Callable[[], bytes]:
+    if problem := source_problem(url):
+        raise ConfigError(f"listener {listener}: {_URL}: {shown(url)} {problem}")
     if url.startswith("file:"):
-        parts = urlsplit(url)
-        if parts.netloc not in ("", "localhost") or not parts.path.startswith("/") or parts.query or parts.fragment:
-            raise ConfigError(f"listener {listener}: {_URL}: write a file as file:///PATH")
-        return lambda: _read(Path(unquote(parts.path)))
-    if problem := address_problem(url):
-        raise ConfigError(f"listener {listener}: {_URL}: {_shown(url)} {problem}")
-    tls = _trust(listener, entry)
+        return lambda: read(url)
+    tls = trust(listener, entry)
     return lambda: _ask(url, tls)
 
 
-def _trust(listener: str, entry: LoginEntry | None) -> ssl.SSLContext | None:
+def trust(listener: str, entry: LoginEntry | None) -> ssl.SSLContext | None:
     """Kafka has the authority of the endpoint among the options of the login module."""
     path = None if entry is None else entry.options.get("ssl.truststore.location")
     if path is None:
@@ -178,36 +169,8 @@ def _trust(listener: str, entry: LoginEntry | None) -> ssl.SSLContext | None:
         ) from None
 
 
-def _shown(url: str) -> str:
-    """Without a query or a user, which may be secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _read(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST_BYTES + 1)
-    except OSError as error:
-        raise FetchError(f"cannot be read: {error.strerror}") from None
-    if len(data) > LARGEST_BYTES:
-        raise FetchError(f"has more than {LARGEST_BYTES >> 20} MiB")
-    return data
-
-
 def _ask(url: str, tls: ssl.SSLContext | None) -> bytes:
-    try:
-        answer = exchange(Question(url), tls, _FETCH_TIMEOUT_S, "highwater-broker")
-    except TimeoutError:
-        raise FetchError(f"does not answer within {_FETCH_TIMEOUT_S:g} s") from None
-    except ssl.SSLCertVerificationError as error:
-        raise FetchError(f"has a certificate that is not trusted: {error.verify_message}") from None
-    except OSError as error:
-        raise FetchError(f"cannot be reached: {error.strerror or type(error).__name__}") from None
-    except http.client.HTTPException as error:
-        raise FetchError(f"answers what is not understood ({type(error).__name__})") from None
-    except TooLargeError:
-        raise FetchError(f"answers more than {LARGEST_BYTES >> 20} MiB") from None
+    answer = ask(Question(url), tls, _FETCH_TIMEOUT_S, "highwater-broker")
     if answer.status != HTTPStatus.OK:
         raise FetchError(f"answers with status {answer.status}")
     return answer.body

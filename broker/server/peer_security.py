@@ -7,8 +7,9 @@ from typing import Final
 
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.security.jaas import parse_login_entry
-from highwater.broker.security.login import LOGIN_MODULES, Credential
+from highwater.broker.security.login import LOGIN_MODULES, Credential, PasswordCredential
 from highwater.broker.security.principal import ANONYMOUS
+from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
@@ -46,13 +47,14 @@ class PeerSecurity:
         self.listener, protocol = inter_broker_listener(config)
         self._protocol = protocol
         self._tls_context = self.read_tls() if protocol in ("SSL", "SASL_SSL") else None
+        self._user: str | None = None
         self._credential = self._read_credential() if protocol.startswith("SASL_") else None
 
     @property
     def user(self) -> str | None:
-        """As whom this broker comes to others; None if its certificate says so."""
+        """As whom this broker comes to others; None if its certificate or its token says so."""
         if self._credential is not None:
-            return self._credential.user
+            return self._user
         has_certificate = (
             self._protocol == "SSL" and self._config.of_listener(self.listener, "ssl.client.auth") != "none"
         )
@@ -100,10 +102,14 @@ class PeerSecurity:
     def _read_credential(self) -> Credential:
         config, listener = self._config, self.listener
         mechanism = str(config.value("sasl.mechanism.inter.broker.protocol")).upper()
+        if mechanism == OAUTHBEARER:
+            from highwater.broker.server.peer_tokens import peer_tokens  # here, as most brokers never need it
+
+            return peer_tokens(config, listener)
         if mechanism not in LOGIN_MODULES:
             raise ConfigError(
                 f"sasl.mechanism.inter.broker.protocol: {mechanism} is not supported; "
-                f"the mechanisms are {', '.join(LOGIN_MODULES)}"
+                f"the mechanisms are {', '.join((*LOGIN_MODULES, OAUTHBEARER))}"
             )
         name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         text = config.jaas_config(listener, mechanism)
@@ -119,4 +125,5 @@ class PeerSecurity:
             raise ConfigError(f"{name}: {entry.module} is not {module}")
         if "username" not in entry.options or "password" not in entry.options:
             raise ConfigError(f"{name}: brokers log in to each other with it; add username and password: {example}")
-        return Credential(mechanism, entry.options["username"], entry.options["password"])
+        self._user = entry.options["username"]
+        return PasswordCredential(mechanism, entry.options["username"], entry.options["password"])

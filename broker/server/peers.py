@@ -27,7 +27,7 @@ from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
 from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
 from highwater.broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
-from highwater.broker.security.login import Login, LoginError
+from highwater.broker.security.login import Credential, Login, LoginError
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.settings.config import BrokerConfig
 
@@ -123,7 +123,7 @@ class _SocketPeer:
         self._connecting: asyncio.Task[None] | None = None
         self._connection: _Connection | None = None
         self._login: Login | None = None
-        self._answering: asyncio.Task[None] | None = None
+        self._logging_in: asyncio.Task[None] | None = None
         self._renew_at_s = float("inf")
         self._correlation_id = 0
         self._unsent: deque[_Request] = deque()
@@ -276,6 +276,7 @@ class _SocketPeer:
 
     def _begin_login(self) -> None:
         credential = self._security.credential(self._endpoint)
+        connection = self._connection
 
         def handshaken(body: memoryview | PeerFailure) -> None:
             if isinstance(body, PeerFailure):
@@ -284,11 +285,21 @@ class _SocketPeer:
             if answer.error_code:
                 self._login_failed(f"{credential.mechanism} is not enabled there, but {', '.join(answer.mechanisms)}")
                 return
-            self._login = credential.begin()
-            self._send_token(self._login.first())
+            self._logging_in = self._loop.create_task(self._first_token(credential, connection))
 
         fields = {"mechanism": credential.mechanism}
         self._ask_first(SASL_HANDSHAKE, _HANDSHAKE_VERSION, fields, handshaken)
+
+    async def _first_token(self, credential: Credential, connection: _Connection | None) -> None:
+        try:
+            login = await asyncio.to_thread(credential.begin)
+        except LoginError as error:
+            if self._connection is connection:
+                self._login_failed(str(error))
+            return
+        if self._connection is connection:
+            self._login = login
+            self._send_token(login.first())
 
     def _send_token(self, token: bytes) -> None:
         def challenged(body: memoryview | PeerFailure) -> None:
@@ -301,7 +312,7 @@ class _SocketPeer:
                 self._login_failed(answer.error_message or ErrorCode(answer.error_code).name)
                 return
             lifetime_s = cold.milliseconds(answer.session_lifetime) / 1000
-            self._answering = self._loop.create_task(
+            self._logging_in = self._loop.create_task(
                 self._answer_challenge(self._login, bytes(answer.auth_bytes), lifetime_s)
             )
 

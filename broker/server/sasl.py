@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from highwater.broker.security.jaas import parse_login_entry
-from highwater.broker.security.sasl import PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
+from highwater.broker.security.sasl import OAUTHBEARER, PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
 from highwater.broker.security.scram import Credentials, ScramMechanism
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
@@ -31,7 +31,7 @@ def sasl_of(config: BrokerConfig, listener: str, scram_credentials: ScramCredent
             mechanisms[PLAIN] = partial(PlainExchange, _passwords(config, listener))
         elif mechanism in _SCRAM:
             mechanisms[mechanism] = partial(ScramExchange, _SCRAM[mechanism], scram_credentials)
-        elif mechanism == "OAUTHBEARER":
+        elif mechanism == OAUTHBEARER:
             from highwater.broker.server.oauthbearer import oauthbearer_of  # here, as most brokers never need it
 
             bearer = oauthbearer_of(config, listener)

@@ -183,9 +183,9 @@ class BrokerConfig(_TypedValues):
         value = self._set.get(f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")
         return None if value is None else str(value)
 
-    def callback_handler(self, listener: str, mechanism: str) -> str | None:
-        """The class that judges tokens of a mechanism."""
-        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.server.callback.handler.class"
+    def callback_handler(self, listener: str, mechanism: str, side: str = "server") -> str | None:
+        """The class that judges tokens of a mechanism; with `login` for side, the one that gets them."""
+        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.{side}.callback.handler.class"
         value = self._set.get(name)
         return None if value is None else str(value)
 

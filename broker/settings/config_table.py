@@ -58,6 +58,7 @@ BROKER_PROPERTIES: Final = {
         honoured("sasl.server.max.receive.size", INT, 524_288),
         honoured("connections.max.reauth.ms", LONG, 0),
         honoured("sasl.oauthbearer.jwks.endpoint.url", STRING, None),
+        in_a_cluster("sasl.oauthbearer.token.endpoint.url", STRING, None),
         honoured("sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, 1000),
         honoured("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, 10),
         honoured("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, 10),
@@ -217,7 +218,10 @@ BROKER_PROPERTIES: Final = {
 
 _OF_A_LISTENER: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
 _JAAS: Final = Property("sasl.jaas.config", PASSWORD, None)
-_JUDGE_OF_TOKENS: Final = Property("sasl.server.callback.handler.class", CLASS, None)
+_OF_TOKENS: Final = {
+    f"oauthbearer.{name}": Property(name, CLASS, None)
+    for name in ("sasl.server.callback.handler.class", "sasl.login.callback.handler.class")
+}
 
 
 def property_named(name: str) -> Property | None:
@@ -226,8 +230,8 @@ def property_named(name: str) -> Property | None:
         property_name = name.split(".", 3)[-1]
         if property_name.endswith("." + _JAAS.name):
             return _JAAS
-        if property_name == f"oauthbearer.{_JUDGE_OF_TOKENS.name}":
-            return _JUDGE_OF_TOKENS
+        if (row := _OF_TOKENS.get(property_name)) is not None:
+            return row
         return property_named(property_name) if property_name.startswith(_OF_A_LISTENER) else None
     row = BROKER_PROPERTIES.get(name)
     if row is None:

@@ -125,12 +125,10 @@ UNSERVED_PROPERTIES: Final = (
 
 FAMILIES: Final = {
     "sasl.kerberos.": refused("sasl.kerberos.*", STRING, None, _NO_MECHANISM),
-    "sasl.oauthbearer.": refused(
-        "sasl.oauthbearer.*", STRING, None, "brokers do not log in to each other with OAUTHBEARER; remove it"
-    ),
+    "sasl.oauthbearer.": refused("sasl.oauthbearer.*", STRING, None, "it is of later versions of Kafka; remove it"),
     "sasl.mechanism.": no_effect("sasl.mechanism.*", STRING, None, _KRAFTS),
     "sasl.client.": no_effect("sasl.client.*", CLASS, None, "the broker logs in nowhere"),
-    "sasl.login.": no_effect("sasl.login.*", STRING, None, "the broker logs in nowhere"),
+    "sasl.login.": no_effect("sasl.login.*", STRING, None, "tokens are renewed at 80 % of their life"),
     "password.encoder.": no_effect("password.encoder.*", STRING, None, "passwords are not set while a broker runs"),
     "delegation.token.": refused("delegation.token.*", STRING, None, "there are no delegation tokens; remove it"),
     "remote.log.": refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),

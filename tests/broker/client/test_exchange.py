@@ -15,7 +15,7 @@ from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import API_VERSIONS, APIS, api_of
 from highwater.broker.protocol.frame import RequestHeader, read_request_header
 from highwater.broker.protocol.primitives import Decoder
-from highwater.broker.security.login import Credential
+from highwater.broker.security.login import PasswordCredential
 
 SERVED = [{"api_key": api.key, "min_version": 0, "max_version": api.max_version} for api in APIS.values()]
 
@@ -52,7 +52,7 @@ def is_ready(exchange: Exchange) -> bool:
     return exchange.session is not None
 
 
-def ready(credential: Credential | None = None) -> Exchange:
+def ready(credential: PasswordCredential | None = None) -> Exchange:
     exchange = Exchange("tests", credential)
     header, _ = only(exchange)
     exchange.received(answer(header, api_keys=SERVED))
@@ -94,7 +94,7 @@ def test_requests_on_their_way_at_once_whose_answers_come_in_pieces() -> None:
 
 
 def test_a_login_with_plain() -> None:
-    exchange = ready(Credential("PLAIN", "ann", "geheim"))
+    exchange = ready(PasswordCredential("PLAIN", "ann", "geheim"))
     header, request = only(exchange)
     assert request.mechanism == "PLAIN"
     assert not is_ready(exchange)
@@ -120,7 +120,7 @@ def test_a_login_with_plain() -> None:
     ],
 )
 def test_logins_that_are_refused(refused: dict[str, Any], text: str) -> None:
-    exchange = ready(Credential("PLAIN", "ann", "geheim"))
+    exchange = ready(PasswordCredential("PLAIN", "ann", "geheim"))
     header, _ = only(exchange)
     if "mechanisms" not in refused:
         exchange.received(answer(header, mechanisms=["PLAIN"]))
@@ -131,7 +131,7 @@ def test_logins_that_are_refused(refused: dict[str, Any], text: str) -> None:
 
 
 def test_a_server_that_does_not_know_the_password_either() -> None:
-    exchange = ready(Credential("SCRAM-SHA-256", "ann", "geheim"))
+    exchange = ready(PasswordCredential("SCRAM-SHA-256", "ann", "geheim"))
     header, _ = only(exchange)
     exchange.received(answer(header, mechanisms=["SCRAM-SHA-256"]))
     header, _ = only(exchange)
@@ -142,7 +142,7 @@ def test_a_server_that_does_not_know_the_password_either() -> None:
 
 @pytest.mark.parametrize("count", [1, 4095, 1_000_001, 10_000_000])
 def test_a_server_that_demands_too_few_or_too_many_iterations(count: int) -> None:
-    exchange = ready(Credential("SCRAM-SHA-256", "ann", "geheim"))
+    exchange = ready(PasswordCredential("SCRAM-SHA-256", "ann", "geheim"))
     header, _ = only(exchange)
     exchange.received(answer(header, mechanisms=["SCRAM-SHA-256"]))
     header, request = only(exchange)
@@ -152,7 +152,7 @@ def test_a_server_that_demands_too_few_or_too_many_iterations(count: int) -> Non
 
 
 def test_a_login_where_there_is_none() -> None:
-    exchange = Exchange("tests", Credential("PLAIN", "ann", "geheim"))
+    exchange = Exchange("tests", PasswordCredential("PLAIN", "ann", "geheim"))
     header, _ = only(exchange)
     with pytest.raises(HandshakeError, match=r"^has no login: it does not serve SaslHandshake$"):
         exchange.received(answer(header, api_keys=[{"api_key": 18, "max_version": 3}]))

@@ -46,9 +46,36 @@ def test_a_login_and_stores_of_kafkas_tools() -> None:
     }
 
 
+def test_where_tokens_come_from() -> None:
+    package = "org.apache.kafka.common.security.oauthbearer."
+    url = {"sasl.oauthbearer.token.endpoint.url": "https://idp/token"}
+    wanted = url | {
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "hidden",
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    login = f'{package}OAuthBearerLoginModule required clientId="me" clientSecret="hidden" scope="kafka"'
+    more = ' ssl.truststore.location="/ca.pem" extension_a="1" extension_b="2"'
+    for handler in ("OAuthBearerLoginCallbackHandler", "secured.OAuthBearerLoginCallbackHandler"):
+        named = url | {"sasl.login.callback.handler.class": package + handler}
+        assert as_librdkafka_has_it(named | {"sasl.jaas.config": f"{login};"}) == wanted
+    assert as_librdkafka_has_it(url | {"sasl.jaas.config": f"{login}{more};"}) == wanted | {
+        "https.ca.location": "/ca.pem",
+        "sasl.oauthbearer.extensions": "a=1,b=2",
+    }
+    kafka_4 = {
+        "sasl.oauthbearer.client.credentials.client.id": "me",
+        "sasl.oauthbearer.client.credentials.client.secret": "hidden",
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    assert as_librdkafka_has_it(url | kafka_4) == wanted
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        ({"sasl.jaas.config": 'x.OAuthBearerLoginModule required clientId="a" hidden="b";'}, "clientSecret, scope,"),
+        ({"sasl.login.callback.handler.class": "com.example.Mine"}, "com.example.Mine is of Java: remove it"),
         ({"ssl.truststore.location": "/a.jks", "ssl.truststore.password": "hidden"}, "/a.jks is of type JKS"),
         ({"ssl.truststore.location": "/a.p12", "ssl.truststore.type": "pkcs12"}, "/a.p12 is of type PKCS12"),
         ({"ssl.keystore.location": "/a", "ssl.keystore.type": "JKS"}, "ssl.keystore.type=PEM"),

@@ -9,8 +9,17 @@ import pytest
 from highwater.broker.client.errors import ClientError, ClientSettingsError
 from highwater.broker.client.security import Sasl, Tls
 from highwater.broker.client.settings import ClientSettings, settings_of
+from highwater.broker.security.token_request import TokenSettings
 
 SECRET = "geheim"  # noqa: S105
+URL = "sasl.oauthbearer.token.endpoint.url"
+TOKENS = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    URL: "https://idp.example/token",
+    "sasl.oauthbearer.client.id": "me",
+    "sasl.oauthbearer.client.secret": SECRET,
+}
 
 
 def test_every_property() -> None:
@@ -77,6 +86,15 @@ def test_what_is_not_needed_is_not_read() -> None:
             "enable.ssl.certificate.verification=no is neither true nor false",
         ),
         ({"socket.timeout.ms": "0"}, "socket.timeout.ms=0 is no positive number of milliseconds"),
+        (TOKENS | {URL: ""}, f"{URL} is missing; OAUTHBEARER needs the https address of a token server, or file:///"),
+        (TOKENS | {URL: "http://idp.example/token"}, f"{URL} must be https"),
+        (TOKENS | {URL: f"https://me:{SECRET}@idp.example/token"}, f"{URL} must not contain a user or a password"),
+        (TOKENS | {URL: "file://elsewhere/token"}, f"{URL} cannot be read: write a file as file:///PATH"),
+        (TOKENS | {"sasl.oauthbearer.client.id": ""}, "sasl.oauthbearer.client.id is missing"),
+        (TOKENS | {"sasl.oauthbearer.client.secret": ""}, "sasl.oauthbearer.client.secret is missing"),
+        (TOKENS | {"sasl.oauthbearer.method": "default"}, "sasl.oauthbearer.method=default is not supported"),
+        (TOKENS | {"sasl.oauthbearer.extensions": "auth=x"}, "sasl.oauthbearer.extensions: write NAME=VALUE"),
+        (TOKENS | {"sasl.oauthbearer.extensions": "a=1,b=\x01"}, "sasl.oauthbearer.extensions: write NAME=VALUE"),
     ],
 )
 def test_what_cannot_work(properties: dict[str, str], text: str) -> None:
@@ -84,6 +102,20 @@ def test_what_cannot_work(properties: dict[str, str], text: str) -> None:
         settings_of({"bootstrap.servers": "a:1"} | properties)
     assert text in str(caught.value)
     assert SECRET not in str(caught.value)
+
+
+def test_where_tokens_come_from() -> None:
+    given = TOKENS | {"sasl.oauthbearer.scope": "kafka", "sasl.oauthbearer.extensions": "a=1,b=c d"}
+    settings = settings_of({"bootstrap.servers": "a:1", **given, "https.ca.location": "/ca.pem"})
+    assert settings.sasl == TokenSettings(
+        "https://idp.example/token", "me", SECRET, "kafka", {"a": "1", "b": "c d"}, "/ca.pem"
+    )
+    assert SECRET not in repr(settings)
+    assert settings_of(
+        {"bootstrap.servers": "a:1", "security.protocol": "SASL_SSL", **settings.sasl.client_properties}
+    ) == (settings)
+    of_a_file = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", URL: "file:///run/token"}
+    assert settings_of({"bootstrap.servers": "a:1", **of_a_file}).sasl == TokenSettings("file:///run/token")
 
 
 def test_errors_can_be_sent_to_other_processes() -> None:

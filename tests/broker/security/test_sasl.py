@@ -10,7 +10,7 @@ import scramp
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from highwater.broker.security.login import Credential
+from highwater.broker.security.login import PasswordCredential
 from highwater.broker.security.sasl import (
     MOST_REQUESTS_BEFORE_LOGIN,
     Authentication,
@@ -137,7 +137,7 @@ def test_a_short_salt_of_another_tool() -> None:
     """The library refuses salts below 12 bytes, on both sides; Kafka takes them."""
     known = {"bob": {ScramMechanism.SCRAM_SHA_256: decode_credential(OF_ANOTHER_TOOL)}}
     server = ScramExchange(ScramMechanism.SCRAM_SHA_256, lambda: known)
-    client = Credential("SCRAM-SHA-256", "bob", "secret").begin()
+    client = PasswordCredential("SCRAM-SHA-256", "bob", "secret").begin()
     final = client.answer(server.step(client.first()).challenge)
     assert final is not None
     proven = server.step(final)
