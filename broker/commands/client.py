@@ -99,15 +99,18 @@ class Cluster:
             raise UsageError(str(error)) from None
 
     def brokers_that_listen(self) -> set[int]:
-        """Return the brokers in metadata except those that refuse connections.
+        """Return the brokers in metadata except those that cannot be reached.
 
         Metadata still lists a stopped broker for a while. A host that does not answer at all counts as listening.
         """
-        return {
-            broker.id
-            for broker in self.metadata.brokers.values()
-            if not isinstance(_failure_to_connect(str(broker.host), broker.port), ConnectionRefusedError)
+        return self.metadata.brokers.keys() - self.unreachable_brokers()
+
+    def unreachable_brokers(self) -> dict[int, str]:
+        """Return why brokers in metadata cannot be reached at their addresses, by id."""
+        reasons = {
+            broker.id: why_unreachable(str(broker.host), broker.port) for broker in self.metadata.brokers.values()
         }
+        return {broker_id: reason for broker_id, reason in reasons.items() if reason is not None}
 
     @property
     def topic_names(self) -> list[str]:
@@ -157,6 +160,16 @@ def refusal(what: str, error: KafkaException) -> CommandError:
     text = reason.str().rstrip(".")
     # librdkafka's word for a refusal without a message.
     return CommandError(f"{start}{reason.name()}" if text == "(null)" else f"{start}{text} ({reason.name()})")
+
+
+def why_unreachable(host: str, port: int) -> str | None:
+    """Return a sentence about the address; None if it accepts connections, or does not answer in time."""
+    failure = _failure_to_connect(host, port)
+    if failure is None or isinstance(failure, TimeoutError):
+        return None
+    if isinstance(failure, ConnectionRefusedError):
+        return f"{host}:{port} refuses connections"
+    return f"{host}:{port} cannot be reached: {failure.strerror or failure}"
 
 
 def _failure_to_connect(host: str, port: int) -> OSError | None:

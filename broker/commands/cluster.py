@@ -21,6 +21,7 @@ from highwater.broker.commands.client import (
     CommandConfigOption,
     key_values,
     result_of,
+    why_unreachable,
 )
 from highwater.broker.commands.cluster_status import down_as_json, down_lines, health_of, status
 from highwater.broker.commands.detached import wait_until
@@ -201,6 +202,13 @@ def _await_all(started: local_cluster.LocalCluster) -> None:
                 unknown = ", ".join(f"broker-{each}" for each in sorted(missing)) or "any controller"
                 reason = f"broker-{broker_id} does not know {unknown}"
                 return False
+            for broker in found.brokers:
+                why = why_unreachable(broker.host, broker.port)
+                if why is not None and broker.node_id in started.broker_ports:
+                    raise CommandError(
+                        f"the brokers do not reach broker-{broker.node_id}: {why}. Check its advertised.listeners, "
+                        "and firewalls"
+                    )
         return True
 
     if not wait_until(is_whole, _JOINED_WITHIN_S, "all brokers know of each other"):

@@ -179,13 +179,10 @@ def health_of(
     Raises UsageError when no broker answers.
     """
     metadata = cluster.metadata
-    listening = cluster.brokers_that_listen()
     listed = {broker.id: f"{broker.host}:{broker.port}" for broker in metadata.brokers.values()}
-    reasons = {
-        broker_id: f"{address} refuses connections"
-        for broker_id, address in listed.items()
-        if broker_id not in listening
-    }
+    reasons = cluster.unreachable_brokers()
+    for broker_id in reasons.keys() & set(expected):
+        reasons[broker_id] += "; its process runs: check its advertised.listeners"
     reasons |= {n: "it runs, but it is not in the cluster" for n in expected if n not in listed}
     least = _min_in_sync_replicas(cluster)
     topics = [

@@ -12,6 +12,8 @@ from highwater.broker.server.peer_security import PeerSecurity, inter_broker_lis
 from highwater.broker.settings.config import BrokerConfig
 
 READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
+UNREACHABLE_LINE: Final = re.compile(r"broker (\d+) cannot be reached at (\S+):(\d+) \(listener (\w+)\)")
+"""Of broker/controller/channels.py."""
 _LISTENER_LINE: Final = re.compile(r"listener (\w+) at port (\d+)")
 
 

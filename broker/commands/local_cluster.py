@@ -16,12 +16,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from highwater.broker.commands import zookeeper_process
+from highwater.broker.commands.client import why_unreachable
 from highwater.broker.commands.detached import Detached, last_line, start, wait_until
-from highwater.broker.commands.inside import READY_LINE, Inside, inside_address, inside_properties
+from highwater.broker.commands.inside import READY_LINE, UNREACHABLE_LINE, Inside, inside_address, inside_properties
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting, read_properties_file
 from highwater.common.atomic_files import write_atomically
@@ -133,22 +135,36 @@ class LocalCluster:
             file = self._broker_directory(broker_id) / _PROPERTIES
             if broker_id not in missing and file.read_text("utf-8") != text:
                 raise UsageError(f"broker-{broker_id} runs with other settings: stop it first, with `cluster down`")
-        said_before = {}
+        said_before = {n: len(self._log_text(n)) for n in self.broker_ports}
         for broker_id in missing:
             directory = self._broker_directory(broker_id)
             directory.mkdir(exist_ok=True)
             properties, log = directory / _PROPERTIES, directory / _LOG
             write_atomically(properties, texts[broker_id], mode=_OWNER_ALONE)
-            said_before[broker_id] = log.stat().st_size if log.exists() else 0
             # -P: Python must not import a folder of the current directory that has the name of a package.
             command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--config", str(properties)]
             self._keep(start(f"broker-{broker_id}", command, log))
 
         for broker_id in missing:
-            log = self.processes[f"broker-{broker_id}"].log
-            offset = said_before[broker_id]
-            self._wait(f"broker-{broker_id}", lambda log=log, offset=offset: _is_ready(log, offset))
+            self._wait(f"broker-{broker_id}", partial(self.is_ready, broker_id, said_before))
             yield f"broker-{broker_id}"
+
+    def is_ready(self, broker_id: int, said_before: Mapping[int, int]) -> bool:
+        """`said_before` is the length of each broker's log before the start.
+
+        Raises CommandError when the controller among these brokers does not reach it."""
+        said = {n: self._log_text(n)[offset:] for n, offset in said_before.items()}
+        if READY_LINE.search(said[broker_id]):
+            return True
+        for found in UNREACHABLE_LINE.finditer("\n".join(said.values())):
+            number, host, port, listener = found.groups()
+            # It may have been slow to listen.
+            if int(number) == broker_id and (why := why_unreachable(host, int(port))) is not None:
+                raise CommandError(
+                    f"the brokers do not reach broker-{broker_id}: {why} (listener {listener}). Check its "
+                    "advertised.listeners, and firewalls"
+                )
+        return False
 
     def stop(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, bool]]:
         """Stop the brokers one by one, so that each can hand over its partitions, then ZooKeeper; or these of them.
@@ -355,12 +371,6 @@ def _defaults(brokers: int) -> dict[str, str]:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _is_ready(log: Path, offset: int) -> bool:
-    with log.open("rb") as file:
-        file.seek(offset)
-        return READY_LINE.search(file.read().decode(errors="replace")) is not None
 
 
 @contextmanager

@@ -159,7 +159,7 @@ class Membership:
     async def join(self, bound: Sequence[BoundListener], listen: Callable[[], None]) -> None:
         """Register, `listen`, and come back when the controller has told of the cluster.
 
-        Others take a registered broker that refuses connections for gone, but not at once.
+        A registered broker that refuses connections is reported by the controller, but not at once.
         """
         clustered = self._clustered
         assert clustered is not None, "assemble comes first"
@@ -186,9 +186,10 @@ class Membership:
         self._member.start(clustered.session_parts(), lambda: registered.set_result(None))
         await registered
         listen()
-        await self._hear_of(broker_id, clustered.parts.metadata)
+        inside = next(endpoint for endpoint in endpoints if endpoint.listener_name == self._listener_name)
+        await self._hear_of(broker_id, inside, clustered.parts.metadata)
 
-    async def _hear_of(self, broker_id: int, metadata: MetadataCache) -> None:
+    async def _hear_of(self, broker_id: int, inside: Endpoint, metadata: MetadataCache) -> None:
         heard: asyncio.Future[None] = self._loop.create_future()
 
         def look() -> None:
@@ -198,7 +199,13 @@ class Membership:
         end = metadata.when_changed(look)
         look()
         waiting = self._loop.call_later(
-            _NO_NEWS_MS / 1000, _logger.warning, "the controller has told nothing of the cluster yet; waiting for it"
+            _NO_NEWS_MS / 1000,
+            _logger.warning,
+            "the controller has told nothing of the cluster yet; waiting for it. It must reach this broker at %s:%d "
+            "(listener %s)",
+            inside.host,
+            inside.port,
+            inside.listener_name,
         )
         try:
             await heard

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from highwater.common.ports import free_ports
 from tests.broker.commands.calling import COMMAND, call
 from tests.broker.running import running_broker
 
@@ -35,6 +36,25 @@ def test_the_status_of_any_broker_and_of_one_that_dies_while_it_is_watched(tmp_p
             watch.send_signal(signal.SIGINT)
             _, errors = watch.communicate(timeout=60)
         assert (watch.returncode, errors) == (130, "")
+
+
+@pytest.mark.clients
+@pytest.mark.parametrize(
+    ("address", "says"),
+    [
+        ("127.0.0.1:1", "127.0.0.1:1 refuses connections"),
+        ("nobody.invalid:9092", "nobody.invalid:9092 cannot be reached: "),
+    ],
+)
+def test_a_broker_that_cannot_be_reached_is_reported_with_its_address(tmp_path: Path, address: str, says: str) -> None:
+    (port,) = free_ports(1)
+    properties = [f"advertised.listeners=PLAINTEXT://{address}"]
+    with running_broker(tmp_path / "log", port=port, properties=properties):
+        once = call("cluster", "status", "-b", f"127.0.0.1:{port}")
+        assert once.exit_code == 1
+        answer, *rest = once.output.splitlines()
+        assert answer == "the broker is down"
+        assert any(line.startswith(f"Down: broker 0: {says}") for line in rest), once.output
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ import pytest
 
 from highwater.broker.commands.detached import wait_until
 from highwater.broker.commands.local_cluster import LocalCluster, plan
+from highwater.broker.commands.terminal import CommandError
+from highwater.common.ports import free_ports
 from tests.broker.commands.calling import COMMAND, call
 from tests.broker.server.certificates import Authority
 
@@ -144,6 +146,29 @@ def test_brokers_that_listen_with_tls_and_a_login_alone(directory: Path, tmp_pat
     )
     assert call("cluster", "status", directory, "--command-config", client).exit_code == 0
     assert call("cluster", "down", directory).exit_code == 0
+
+
+def test_a_broker_that_others_cannot_reach_is_reported_with_its_address(directory: Path) -> None:
+    """The others go on; it is not told of the cluster, and would wait for that for ever."""
+    directory.mkdir()
+    cluster = plan(directory, 2, None, "127.0.0.1:1", 0, {})
+    line = "WARNING broker 2 cannot be reached at 127.0.0.1:1 (listener INSIDE): nobody listens there\n"
+    (port,) = free_ports(1)
+    for broker_id, said in ((1, line + line.replace("broker 2", "broker 1")), (2, "")):
+        (directory / f"broker-{broker_id}").mkdir()
+        (directory / f"broker-{broker_id}" / "broker.log").write_text(said)
+    assert not cluster.is_ready(2, {1: 2 * len(line), 2: 0}), "an earlier start said that"
+    with pytest.raises(CommandError) as raised:
+        cluster.is_ready(2, {1: 0, 2: 0})
+    assert str(raised.value) == (
+        "the brokers do not reach broker-2: 127.0.0.1:1 refuses connections (listener INSIDE). Check its "
+        "advertised.listeners, and firewalls"
+    )
+    with socket.create_server(("127.0.0.1", port)):
+        (directory / "broker-1" / "broker.log").write_text(line.replace("127.0.0.1:1 ", f"127.0.0.1:{port} "))
+        assert not cluster.is_ready(2, {1: 0, 2: 0}), "it was slow to listen"
+    (directory / "broker-2" / "broker.log").write_text("ready: listening on 127.0.0.1:9092 (cluster x)\n")
+    assert cluster.is_ready(2, {1: 0, 2: 0})
 
 
 def test_what_started_is_stopped_when_another_does_not_start(directory: Path, tmp_path: Path) -> None:
