@@ -52,8 +52,13 @@ unit: setup-dev ## The tests of `make test` alone
 
 .PHONY: test-slow
 # In the order of their names: by itself xdist begins with the files of many tests, and the long ones have few.
+SLOW := $(PYTEST) --no-loadscope-reorder -m "slow and not compat" --timeout 600 --durations 25
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
-	$(PYTEST) --no-loadscope-reorder -m "slow and not compat" --timeout 600 --durations 25
+	$(SLOW)
+
+.PHONY: test-slow-ci
+test-slow-ci: setup-dev ## The same, as CI runs them: up to three that fail are tried once more
+	.ci/slow-tests $(SLOW)
 
 .PHONY: format
 format: setup-dev ## Let ruff rewrite what it can
