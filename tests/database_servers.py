@@ -22,13 +22,14 @@ import psutil
 from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, run_step
 from highwater.common.ports import free_ports
+from tests.processes import runs
 from tests.waiting import wait_until
 
 PASSWORD: Final = "s3cr3t:p@ss/word"  # noqa: S105 - of a server that lives as long as a test
 """Has every character that a URL has to escape."""
 PASSWORD_IN_URL: Final = "s3cr3t%3Ap%40ss%2Fword"  # noqa: S105
 USER: Final = "writer"
-_START_S: Final = 60.0
+_START_S: Final = 120.0
 _MARIADB: Final = "mariadb-server-core"
 
 
@@ -66,7 +67,7 @@ class Server:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         self._process.wait()
-        wait_until(lambda: not any(map(_runs, processes)), "the end of the server's processes")
+        wait_until(lambda: not any(map(runs, processes)), "the end of the server's processes")
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -74,14 +75,6 @@ class Server:
 
     def _answers(self) -> bool:
         raise NotImplementedError
-
-
-def _runs(process: psutil.Process) -> bool:
-    """False for a zombie, too: its new parent, the first process of a container, may wait for no child."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 class Postgresql(Server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final
@@ -10,6 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from highwater.broker.client.client import Client
+from highwater.broker.client.settings import settings_of
+from highwater.monitor.kafka_source.metadata import ClusterRow, TopicRow, metadata
 from tests.waiting import wait_until
 
 _WITHIN_S: Final = 120.0
@@ -17,19 +21,32 @@ _ONE_TRY_S: Final = 10.0
 
 
 def create_topics(bootstrap: str, topics: Sequence[NewTopic]) -> None:
-    """Create them, and wait until a broker lists all their partitions with leaders: Kafka 4 answers before it does."""
+    """Create them, and wait until each broker lists all their partitions with leaders: they answer before all do."""
     done_by_some_client(bootstrap, "topics", lambda admin: admin.create_topics([*topics], request_timeout=_ONE_TRY_S))
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def is_there() -> bool:
-        found = admin.list_topics(timeout=_WITHIN_S).topics
-        return all(wanted.topic in found and is_led(found[wanted.topic], wanted) for wanted in topics)
+        lists = [{topic.name: topic for topic in told.topics} for told in told_by_each(bootstrap)]
+        return all(is_led(found.get(wanted.topic), wanted) for found in lists for wanted in topics)
 
     wait_until(is_there, f"topics {', '.join(each.topic for each in topics)}", _WITHIN_S)
 
 
-def is_led(topic: Any, wanted: NewTopic) -> bool:
-    led = [each for each in topic.partitions.values() if each.error is None and each.leader >= 0]
+def told_by_each(bootstrap: str) -> list[ClusterRow]:
+    """What each of these brokers says of the whole cluster. Raises ClientError."""
+
+    async def asking() -> list[ClusterRow]:
+        client = Client(settings_of({"bootstrap.servers": bootstrap}))
+        try:
+            addresses = client.settings.bootstrap_servers
+            return [await client.ask(address, metadata(), _WITHIN_S) for address in addresses]
+        finally:
+            await client.close()
+
+    return asyncio.run(asking())
+
+
+def is_led(topic: TopicRow | None, wanted: NewTopic) -> bool:
+    led = [each for each in topic.partitions if each.leader >= 0] if topic is not None else []
     return len(led) >= max(1, wanted.num_partitions)
 
 

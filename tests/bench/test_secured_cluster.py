@@ -111,7 +111,6 @@ def test_it_is_measured_and_no_result_has_its_password(secured: Secured, tmp_pat
 
 
 def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_client, "_TIMEOUT_S", 4.0)
     refused: dict[str, Path | None] = {
         "something listens there: if it wants TLS or a login, give --command-config FILE": None,
         "Invalid username or password": secured.client_properties("a", sasl_username="eve"),
@@ -120,7 +119,12 @@ def test_who_is_not_let_in_is_told_why(secured: Secured, tmp_path: Path, monkeyp
     }
     for reason, file in refused.items():
         options: tuple[str | Path, ...] = ("--command-config", file) if file else ()
-        ended = run(secured, tmp_path / "out", *options)
+        # All of the time is waited for; a busy machine may need more of it.
+        for timeout_s in (4.0, 20.0, 60.0):
+            monkeypatch.setattr(broker_client, "_TIMEOUT_S", timeout_s)
+            ended = run(secured, tmp_path / "out", *options)
+            if reason in ended.stderr:
+                break
         assert ended.exit_code == 2
         assert reason in ended.stderr
         assert ended.stderr.count("\n") == 1

@@ -87,7 +87,7 @@ def consume(broker: RunningBroker, topic: str, count: int, offset: int = OFFSET_
 
 
 def kafka_python_consumer(broker: RunningBroker, topic: str, **options: Any) -> Any:
-    consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None, consumer_timeout_ms=3000, **options)
+    consumer = KafkaConsumer(bootstrap_servers=broker.address, group_id=None, consumer_timeout_ms=60_000, **options)
     consumer.assign([KafkaPythonPartition(topic, 0)])
     return consumer
 
@@ -261,9 +261,9 @@ def test_too_large_a_message_is_refused(broker: RunningBroker, admin: Any) -> No
 def test_acks_all_below_min_insync_replicas_is_refused(broker: RunningBroker, admin: Any) -> None:
     create(admin, "two-replicas", min_insync_replicas="2")
     errors: list[KafkaError | None] = []
-    for acks in ("all", "1"):
+    for acks, timeout_ms in (("all", 1500), ("1", 60_000)):
         producer = Producer(
-            {"log_level": 0, "bootstrap.servers": broker.address, "acks": acks, "message.timeout.ms": 1500}
+            {"log_level": 0, "bootstrap.servers": broker.address, "acks": acks, "message.timeout.ms": timeout_ms}
         )
         producer.produce("two-replicas", b"x", on_delivery=lambda error, _: errors.append(error))
         producer.flush(DEADLINE_S)

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Producer
 
 from tests.broker.running import RunningBroker, start_broker
 from tests.broker.test_stopping import create_topic, read_all
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.clients, pytest.mark.slow]
 
@@ -52,7 +53,7 @@ def send(broker: RunningBroker, value: str, partition: int) -> int | None:
     """The error of the delivery."""
     errors: list[KafkaError | None] = []
     producer = Producer(
-        {"log_level": 0, "bootstrap.servers": broker.address, "acks": "all", "retries": 0, "message.timeout.ms": 5000}
+        {"log_level": 0, "bootstrap.servers": broker.address, "acks": "all", "retries": 0, "message.timeout.ms": 30_000}
     )
     producer.produce("t", value, partition=partition, on_delivery=lambda error, _: errors.append(error))
     assert producer.flush(DEADLINE_S) == 0
@@ -72,7 +73,8 @@ def test_disks_fail_one_by_one(disks: tuple[Path, Path]) -> None:
         (disks[1] / "broken").touch()
         assert send(broker, "lost with its disk", on_b) is not None
         assert send(broker, "after", on_a) is None
-        assert f"the log directory {disks[1]} failed: [Errno 5] Input/output error" in broker.log_text()
+        said = f"the log directory {disks[1]} failed: [Errno 5] Input/output error"
+        wait_until(lambda: said in broker.log_text(), said)
 
         (disks[0] / "broken").touch()
         assert send(broker, "lost with the last disk", on_a) is not None

@@ -23,8 +23,8 @@ kafka_admin: Any = import_module("confluent_kafka.admin")
 
 pytestmark = pytest.mark.clients
 
-DEADLINE_S = 60.0
-TIMEOUT_S = 20.0
+DEADLINE_S = 150.0
+TIMEOUT_S = 60.0
 PROPERTIES = (
     "group.initial.rebalance.delay.ms=0",
     "offsets.topic.num.partitions=3",
@@ -57,6 +57,7 @@ def begun(broker: RunningBroker, transactional_id: str, **options: Any) -> Produ
             "bootstrap.servers": broker.address,
             "transactional.id": transactional_id,
             "linger.ms": 5,
+            "transaction.timeout.ms": 600_000,
             **settings,
         }
     )

@@ -17,7 +17,8 @@ from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.simulation.zookeeper import Ensemble
 
 DEADLINE_S: Final = 60.0
-SESSION_TIMEOUT_MS: Final = 2000
+SESSION_TIMEOUT_MS: Final = 20_000
+"""On a busy machine a session of few seconds would expire by itself."""
 
 
 class Told:

@@ -31,7 +31,7 @@ def make_plan(broker: MockBroker) -> PlanMaker:
             "schedule": OpenSchedule.constant(2000.0),
             "warmup": 0,
             "measure_s": 2,
-            "drain_max_s": 10,
+            "drain_max_s": 45,  # at most: it ends as soon as all is read
             "sizes": FixedSize(100),
             "payload": GeneratedPayload(0.5),
             "seed": 7,

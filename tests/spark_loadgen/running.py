@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -34,6 +36,19 @@ def run_load(
     should_stop: Callable[[], bool] | None = None,
 ) -> LoadResult:
     return supervise(plan, ("127.0.0.1", "127.0.0.1"), run_outcomes, lambda: None, plan.tasks, on_progress, should_stop)
+
+
+def interrupt_once() -> Callable[[Progress], None]:
+    """For `on_progress`: Ctrl-C as soon as records are acknowledged. A second one would end the load at once."""
+    is_done = False
+
+    def interrupt(progress: Progress) -> None:
+        nonlocal is_done
+        if progress.acked and not is_done:
+            is_done = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return interrupt
 
 
 def setup_error(plan: LoadPlan) -> str:

@@ -15,7 +15,7 @@ import pyspark
 from highwater.common.java_properties import format_properties
 from highwater.spark_loadgen.java import find_java
 
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 class StandaloneSpark:

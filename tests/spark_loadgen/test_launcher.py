@@ -14,7 +14,9 @@ import psutil
 import pytest
 
 from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
+from tests.processes import parent_of, words_of
 from tests.spark_loadgen.conftest import PlanMaker
+from tests.spark_loadgen.running import interrupt_once
 
 pytestmark = pytest.mark.spark
 
@@ -71,11 +73,7 @@ def test_an_interrupt_ends_the_load_and_keeps_the_result(local: SparkLauncher, m
     plan = make_plan(measure_s=60)
     handler = signal.getsignal(signal.SIGINT)
 
-    def interrupt(progress: Progress) -> None:
-        if progress.acked:
-            os.kill(os.getpid(), signal.SIGINT)
-
-    result = local.run(plan, on_progress=interrupt)
+    result = local.run(plan, on_progress=interrupt_once())
     assert result.interrupted
     assert 0 < result.delivery.sent == result.delivery.acked == result.delivery.received < 120_000
     assert result.delivery.lost == 0
@@ -86,11 +84,10 @@ def load_workers() -> list[psutil.Process]:
     """Python workers are forked by pyspark.daemon, which Java has started."""
 
     def is_daemon(process: psutil.Process | None) -> bool:
-        return process is not None and "pyspark.daemon" in process.as_dict(["cmdline"], ad_value=[])["cmdline"]
+        return "pyspark.daemon" in words_of(process)
 
-    return [
-        child for child in psutil.Process().children(recursive=True) if is_daemon(child) and is_daemon(child.parent())
-    ]
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if is_daemon(child) and is_daemon(parent_of(child))]
 
 
 def test_a_task_that_is_killed_is_one_sentence(local: SparkLauncher, make_plan: PlanMaker) -> None:
@@ -118,18 +115,11 @@ def test_an_interrupt_while_java_starts_leaves_no_java() -> None:
             java: list[psutil.Process] = []
             deadline_s = time.monotonic() + 60
             while not java and time.monotonic() < deadline_s:
-                java = [child for child in psutil.Process(process.pid).children() if _is_spark(child)]
+                # And not the `java -version` that comes before.
+                java = [child for child in psutil.Process(process.pid).children() if "pyspark-shell" in words_of(child)]
             assert java, "Spark started no process"
             process.send_signal(signal.SIGINT)
             assert process.wait(60) != 0
         finally:
             process.kill()
     assert not psutil.wait_procs(java, timeout=60)[1]
-
-
-def _is_spark(process: psutil.Process) -> bool:
-    """And not the `java -version` that comes before."""
-    try:
-        return "pyspark-shell" in process.cmdline()
-    except psutil.Error:
-        return False

@@ -12,6 +12,7 @@ import pytest
 
 from highwater.spark_loadgen import LoadFailed, LoadSetupError, Progress, SparkLauncher
 from highwater.spark_loadgen.java import find_java
+from tests.processes import words_of
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.standalone import standalone_spark
 
@@ -53,9 +54,7 @@ def test_a_cluster_with_executors_of_its_own(make_plan: PlanMaker, tmp_path: Pat
 def kill_an_executor(progress: Progress) -> None:
     if progress.acked:
         for process in psutil.Process().children(recursive=True):
-            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in (
-                process.as_dict(["cmdline"])["cmdline"] or []
-            ):
+            if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words_of(process):
                 process.kill()
                 return
 

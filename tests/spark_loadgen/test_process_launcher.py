@@ -14,7 +14,9 @@ import psutil
 import pytest
 
 from highwater.spark_loadgen import LoadFailed, LoadSetupError, ProcessLauncher, Progress
+from tests.processes import words_of
 from tests.spark_loadgen.conftest import PlanMaker
+from tests.spark_loadgen.running import interrupt_once
 
 DEADLINE_S = 60
 
@@ -26,10 +28,8 @@ def launcher() -> Iterator[ProcessLauncher]:
 
 
 def workers(process: psutil.Process | None = None) -> list[psutil.Process]:
-    def is_worker(child: psutil.Process) -> bool:
-        return "highwater.spark_loadgen.process_worker" in child.as_dict(["cmdline"], ad_value=[])["cmdline"]
-
-    return [child for child in (process or psutil.Process()).children() if is_worker(child)]
+    children = (process or psutil.Process()).children()
+    return [child for child in children if "highwater.spark_loadgen.process_worker" in words_of(child)]
 
 
 def test_processes_stay_from_one_load_to_the_next(launcher: ProcessLauncher, make_plan: PlanMaker) -> None:
@@ -56,7 +56,8 @@ def test_a_process_that_is_killed_is_one_sentence_and_the_next_load_runs(
 ) -> None:
     def kill_one(progress: Progress) -> None:
         if progress.acked:
-            workers()[0].kill()
+            for worker in workers()[:1]:
+                worker.kill()
 
     # Were the load carried on to its end, the test would not come to its own.
     with pytest.raises(LoadFailed) as caught:
@@ -67,10 +68,7 @@ def test_a_process_that_is_killed_is_one_sentence_and_the_next_load_runs(
 
 
 def test_an_interrupt_ends_the_load_and_keeps_the_result(launcher: ProcessLauncher, make_plan: PlanMaker) -> None:
-    def interrupt(progress: Progress) -> None:
-        if progress.acked:
-            os.kill(os.getpid(), signal.SIGINT)
-
+    interrupt = interrupt_once()
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         result = launcher.run(make_plan(measure_s=60), on_progress=interrupt)

@@ -17,6 +17,7 @@ from highwater.bench.errors import StoppedError, TrialError, UsageError
 from highwater.bench.systems import StartedSystem, SystemProcess
 from highwater.bench.systems.process import listening, ready_line
 from highwater.common.ports import free_ports
+from tests.processes import words_of
 
 READY = "print('ready: listening on 127.0.0.1:4711 (cluster x)', flush=True)"
 WAIT = "import time; time.sleep(600)"
@@ -123,7 +124,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_one_that_is_never_ready_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(TrialError, match="was not ready within"):
         start(tmp_path, WAIT, within_s=0.3)
-    assert not [child for child in psutil.Process().children() if WAIT in " ".join(child.cmdline())]
+    assert not [child for child in psutil.Process().children() if WAIT in " ".join(words_of(child))]
 
 
 def test_the_user_can_stop_the_waiting(tmp_path: Path) -> None:

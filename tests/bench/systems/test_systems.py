@@ -22,6 +22,7 @@ from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.properties import brokers_of, cluster_defaults
 from highwater.bench.workload.system import ClusterUnderTest, SystemUnderTest
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -45,7 +46,8 @@ def serves(system: System, copies: int = 1) -> None:
         producer.produce("t", b"value", partition=number % 4)
     assert producer.flush(60) == 0
     assert client.records_by_partition("t", 4) == [25] * 4
-    assert client.effective_topic_config("t")["retention.ms"] == "60000"
+    # Brokers of a cluster hear of it one by one.
+    wait_until(lambda: client.effective_topic_config("t").get("retention.ms") == "60000", "its setting")
     assert system.problem() is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,10 +54,29 @@ def is_whole(cluster: RunningCluster, topic: str) -> bool:
     return bool(found) and all(sorted(p["in_sync_replicas"]) == sorted(p["replicas"]) for p in found)
 
 
+def told_by_all(cluster: RunningCluster, topic: str) -> list[Result]:
+    """A command asks any one of the brokers, and they hear of changes one by one."""
+    addresses = [f"127.0.0.1:{cluster.ports[broker_id]}" for broker_id in cluster.brokers]
+    return [call("topics", "-b", address, "--describe", "--topic", topic, "--json") for address in addresses]
+
+
 def is_known_to_all(cluster: RunningCluster, topic: str) -> bool:
-    """A command asks any one of them."""
-    asked = [call("topics", "-b", one, "--describe", "--topic", topic) for one in cluster.bootstrap.split(",")]
-    return all(answer.exit_code == 0 for answer in asked)
+    return all(answer.exit_code == 0 for answer in told_by_all(cluster, topic))
+
+
+def replicas_are(cluster: RunningCluster, topic: str, wanted: dict[int, int]) -> bool:
+    """Whether all brokers say that these have so many replicas in sync, and nobody else has any."""
+
+    def held(answer: Result) -> tuple[dict[int, int], bool]:
+        found = answer.json[0]["partitions"] if answer.exit_code == 0 else []
+        whole = all(sorted(each["in_sync_replicas"]) == sorted(each["replicas"]) for each in found)
+        return Counter(broker for each in found for broker in each["replicas"]), whole
+
+    return all(held(answer) == (wanted, True) for answer in told_by_all(cluster, topic))
+
+
+def is_throttled(cluster: RunningCluster, *resource: str) -> bool:
+    return "throttled" in ask(cluster, "configs", "--describe", *resource, "--json").output
 
 
 def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
@@ -72,10 +92,9 @@ def test_a_broker_is_emptied(cluster: RunningCluster, tmp_path: Path) -> None:
     before = {entry["partition"]: entry["replicas"] for entry in executed.json["before"]}
     assert before[0] == [3, 1]
     wait_until(lambda: ask(cluster, "reassign", "--verify", plan).exit_code == 0, "the move is done")
-    assert {broker for p in partitions(cluster, "moved") for broker in p["replicas"]} == {1, 2}
+    wait_until(lambda: replicas_are(cluster, "moved", {1: 3, 2: 3}), "all brokers know where it is")
     assert ask(cluster, "reassign", "--list", "--json").json == []
-    settings = ask(cluster, "configs", "--describe", "--topic", "moved", "--json")
-    assert "throttled" not in settings.output
+    wait_until(lambda: not is_throttled(cluster, "--topic", "moved"), "no throttle")
     assert ask(cluster, "reassign", "--generate", "--topic", "moved", "--brokers", "1,2").errors == (
         "error: nothing needs to move\n"
     )
@@ -90,16 +109,14 @@ def test_a_cluster_is_balanced_in_one_go_and_asked_again_it_has_nothing_to_do(cl
     balanced = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--throttle", "50000000", "--json")
     assert balanced.exit_code == 0, balanced.errors
     assert {entry["topic"] for entry in balanced.json["moved"]} == {"uneven"}
-    held = [broker for p in partitions(cluster, "uneven") for broker in p["replicas"]]
-    assert {broker: held.count(broker) for broker in (1, 2, 3)} == {1: 4, 2: 4, 3: 4}
-    assert is_whole(cluster, "uneven")
+    wait_until(lambda: replicas_are(cluster, "uneven", {1: 4, 2: 4, 3: 4}), "all brokers know where it is")
     for resource in (("--topic", "uneven"), ("--broker", "1")):
-        assert "throttled" not in ask(cluster, "configs", "--describe", *resource, "--json").output
+        wait_until(lambda of=resource: not is_throttled(cluster, *of), f"no throttle of {resource}")  # type: ignore[misc]
     again = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--json")
     assert (again.exit_code, again.json) == (0, {"moved": []})
     emptied = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--without-broker", "3", "--json")
     assert emptied.exit_code == 0, emptied.errors
-    assert {broker for p in partitions(cluster, "uneven") for broker in p["replicas"]} == {1, 2}
+    wait_until(lambda: replicas_are(cluster, "uneven", {1: 6, 2: 6}), "all brokers know where it is")
     too_few = ask(cluster, "reassign", "--balance", "--topic", "uneven", "--brokers", "1")
     assert (too_few.exit_code, too_few.errors) == (
         1,
@@ -128,7 +145,7 @@ def test_what_is_on_the_move_is_planned_by_where_it_will_be(cluster: RunningClus
         assert (wrong.exit_code, "--preserve-throttles" in wrong.errors) == (2, True)
     finally:
         assert ask(cluster, "reassign", "--cancel", plan).exit_code == 0
-    assert "throttled.rate" not in ask(cluster, "configs", "--describe", "--broker", "1", "--json").output
+    wait_until(lambda: not is_throttled(cluster, "--broker", "1"), "no throttle")
 
 
 @pytest.mark.parametrize(
@@ -146,6 +163,7 @@ def test_a_broker_that_was_not_told_yet_is_waited_for(told: list[int], is_untold
 def test_a_dead_broker_is_emptied(cluster: RunningCluster) -> None:
     """Metadata names it for a while after it died, and a throttle cannot be told to it."""
     create(cluster, "orphaned", "1:3,3:2")
+    wait_until(lambda: is_known_to_all(cluster, "orphaned"), "all brokers know it")
     cluster.kill(3)
     try:
         emptied = ask(
@@ -153,7 +171,7 @@ def test_a_dead_broker_is_emptied(cluster: RunningCluster) -> None:
             *("reassign", "--balance", "--topic", "orphaned", "--without-broker", "3", "--throttle", "50000000"),
         )
         assert emptied.exit_code == 0, emptied.errors
-        assert {broker for p in partitions(cluster, "orphaned") for broker in p["replicas"]} == {1, 2}
+        wait_until(lambda: replicas_are(cluster, "orphaned", {1: 2, 2: 2}), "all brokers know where it is")
     finally:
         cluster.start(3)
 
@@ -177,7 +195,7 @@ def test_preferred_leaders_lead_again(cluster: RunningCluster) -> None:
     cluster.start(1)
     wait_until(lambda: is_whole(cluster, "led"), "all are in sync again")
     assert ask(cluster, "elect", "--preferred", "--topic", "led").output == "Elected leaders of 1 partitions.\n"
-    assert first(cluster, "led")["leader"] == 1
+    wait_until(lambda: first(cluster, "led")["leader"] == 1, "the preferred one leads")
     assert ask(cluster, "elect", "--preferred", "--topic", "led").output == "No election was needed.\n"
 
 
@@ -192,8 +210,13 @@ def test_a_leader_that_was_not_in_sync_is_elected_only_when_asked_for(cluster: R
     assert len(found[0]["partitions"]) == 1
     cluster.start(3)
     wait_until(lambda: first(cluster, "lost")["leader"] is None, "the other does not lead")
-    elected = ask(cluster, "elect", "--unclean", "--topic", "lost:0")
-    assert (elected.exit_code, elected.output) == (0, "Elected leaders of 1 partitions.\n"), elected.errors
-    assert first(cluster, "lost")["leader"] == 3
+
+    def is_elected() -> bool:
+        """Refused as long as the controller has not heard that the other is back."""
+        elected = ask(cluster, "elect", "--unclean", "--topic", "lost:0")
+        return (elected.exit_code, elected.output) == (0, "Elected leaders of 1 partitions.\n")
+
+    wait_until(is_elected, "the election")
+    wait_until(lambda: first(cluster, "lost")["leader"] == 3, "it leads")
     cluster.start(2)
     wait_until(lambda: is_whole(cluster, "lost"), "both are in sync again")

@@ -39,7 +39,7 @@ class Client:
         if own is not None:
             context.load_cert_chain(own)
         self._socket = context.wrap_socket(
-            socket.create_connection(("127.0.0.1", port), 20), server_hostname="127.0.0.1"
+            socket.create_connection(("127.0.0.1", port), 60), server_hostname="127.0.0.1"
         )
 
     def is_answered(self) -> bool:
@@ -69,11 +69,11 @@ def serial_seen_by_openssl(port: int) -> int:
         ["openssl", "s_client", "-connect", f"127.0.0.1:{port}"],
         input=b"",
         capture_output=True,
-        timeout=30,
+        timeout=60,
         check=False,
     ).stdout
     read = ["openssl", "x509", "-noout", "-serial"]
-    text = subprocess.run(read, input=shown, capture_output=True, timeout=30, check=True).stdout.decode()
+    text = subprocess.run(read, input=shown, capture_output=True, timeout=60, check=True).stdout.decode()
     return int(text.strip().removeprefix("serial="), 16)
 
 

@@ -27,7 +27,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureZooKeepe
 
 
 def settings_of(connect: str, properties: dict[str, str]) -> ZooKeeperSettings:
-    named = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": "6000", **properties}
+    # A ZooKeeper on a busy machine takes its time for the first connection with TLS; nothing else waits for that time.
+    times = {"zookeeper.session.timeout.ms": "6000", "zookeeper.connection.timeout.ms": "60000"}
+    named = {"zookeeper.connect": connect, **times, **properties}
     return ZooKeeperSettings.of(BrokerConfig(Setting("test", *item) for item in named.items()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from highwater.broker.client.settings import settings_of
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.actions.cluster import ActionCluster
-from highwater.monitor.actions.plan import ActionError, Plan
+from highwater.monitor.actions.plan import Plan
 from highwater.monitor.kafka_source.metadata import PartitionRow
 from highwater.monitor.users import Role, User
 from tests.compat.apache_kafka.case import succeed
@@ -38,13 +38,6 @@ class Acting:
             return cluster.partitions(topic, ())
         finally:
             cluster.close()
-
-    def is_there(self) -> bool:
-        """Whether a broker answers that knows of the cluster."""
-        try:
-            return bool(self.row("orders"))
-        except ActionError:
-            return False
 
     def node_ids(self) -> list[int]:
         cluster = ActionCluster(settings_of({"bootstrap.servers": self.bootstrap}))

@@ -21,9 +21,9 @@ from tests.broker.server.certificates import Authority
 from tests.monitor.alerts.receivers import mail_server, web_server
 from tests.waiting import wait_until
 
-HASTE = Patience(timeout_s=2.0, first_wait_s=0.01, longest_wait_s=0.05, gives_up_after_s=0.3)
+HASTE = Patience(timeout_s=20.0, first_wait_s=0.01, longest_wait_s=0.05, gives_up_after_s=0.3)
 # On a busy machine the first try alone may take longer than haste allows.
-PATIENCE = replace(HASTE, timeout_s=20.0, gives_up_after_s=60.0)
+PATIENCE = replace(HASTE, gives_up_after_s=60.0)
 TOLD = Message("shop: error opened: größter Lag", "one line\nand – another\n", {"cluster": "shop", "alerts": []})
 HIDDEN = "hunter2"
 

@@ -12,7 +12,7 @@ from confluent_kafka.admin import ScramMechanism  # type: ignore[attr-defined]
 
 from highwater.broker.client.settings import settings_of
 from highwater.monitor.kafka_source.source import KafkaSource
-from highwater.monitor.model import GroupState
+from highwater.monitor.model import GroupState, Snapshot
 from tests.broker.running import running_broker
 from tests.broker.running_cluster import RunningCluster, running_cluster
 from tests.broker.server.secured import PASSWORD, running_secured
@@ -26,8 +26,8 @@ def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
     with running_broker(tmp_path / "log", properties=["group.initial.rebalance.delay.ms=0"]) as broker:
         properties = {"bootstrap.servers": broker.address}
         admin = fill(broker.address, 1)
-        open_transaction = Producer(properties | {"transactional.id": "tx"})
-        open_transaction.init_transactions(30)
+        open_transaction = Producer(properties | {"transactional.id": "tx", "transaction.timeout.ms": 600_000})
+        open_transaction.init_transactions(60)
         open_transaction.begin_transaction()
         open_transaction.produce("empty", b"x", partition=1)
         open_transaction.flush(60)
@@ -52,7 +52,7 @@ def test_a_broker_that_runs_alone(tmp_path: Path) -> None:
             assert directory.total_bytes is not None
         finally:
             consumer.close()
-            open_transaction.abort_transaction(30)
+            open_transaction.abort_transaction(60)
 
 
 def test_a_cluster_with_tls_and_a_login(tmp_path: Path) -> None:
@@ -85,22 +85,27 @@ def test_three_brokers_of_which_one_dies(cluster: RunningCluster) -> None:
         assert sorted(partition.size_bytes) == [1, 2, 3]
         assert set(partition.follower_lag.values()) == {0}
 
+    def is_over(last: Snapshot) -> bool:
+        """Brokers hear one by one of who is gone, who leads, who is in sync, and which groups they coordinate."""
+        return (
+            not last.brokers[2].is_alive
+            and all(part.end_offset is not None for topic in last.topics.values() for part in topic.partitions)
+            and {part.in_sync_replicas for part in last.topics["orders"].partitions} <= {(1, 3), (3, 1)}
+            and last.groups["idle"].state is GroupState.EMPTY
+        )
+
     async def losing_one() -> None:
         source = KafkaSource("c", settings_of(properties), 4.0)
         try:
             await source.snapshot(0)
             cluster.kill(2)
             number, last = 0, await source.snapshot(1)
-            while last.brokers[2].is_alive or any(
-                partition.end_offset is None for topic in last.topics.values() for partition in topic.partitions
-            ):
+            while not is_over(last):
                 number += 1
                 assert number < 600, last
                 assert sorted(last.brokers) == [1, 2, 3]
                 await asyncio.sleep(0.1)
                 last = await source.snapshot(number)
-            assert {partition.in_sync_replicas for partition in last.topics["orders"].partitions} <= {(1, 3), (3, 1)}
-            assert last.groups["idle"].state is GroupState.EMPTY
         finally:
             await source.close()
 

@@ -51,7 +51,7 @@ def seen(database: Database) -> Seen:
 
 @contextmanager
 def consumer(topics: Topics, topic: str, database: Database, **more: Any) -> Iterator[Consumer]:
-    settings = {"bootstrap.servers": topics.address, "session.timeout.ms": 6000, "log_level": 0}
+    settings = {"bootstrap.servers": topics.address, "session.timeout.ms": 30_000, "log_level": 0}
     with Consumer(settings, [topic], database.url, **{"name": topic, **more}) as opened:
         yield opened
 

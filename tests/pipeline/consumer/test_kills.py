@@ -58,7 +58,7 @@ def test_kills_and_rebalances(topics: Topics, database: Database, tmp_path: Path
         wait_until(has_rows(database, RECORDS), "all records", within_s=200)
         stop_file.touch()
         for member in members:
-            assert member.wait(60) == 0, (tmp_path / "members.log").read_text("utf-8")[-3000:]
+            assert member.wait(180) == 0, (tmp_path / "members.log").read_text("utf-8")[-3000:]
     finally:
         for member in members:
             if member.poll() is None:

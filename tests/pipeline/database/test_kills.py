@@ -15,6 +15,7 @@ from tests.pipeline.database.tables import Database, batch, ten, write
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.slow
+DEADLINE_S = 180
 PLACES = [
     CrashPoint.SINK_BEGINS,
     CrashPoint.SINK_BEGUN,
@@ -32,7 +33,7 @@ def start(database: Database, number: int, key: list[str], crashes: Path | None 
 
 
 def answer(driver: subprocess.Popen[str]) -> str:
-    return driver.communicate(timeout=90)[0].strip()
+    return driver.communicate(timeout=180)[0].strip()
 
 
 def replay(database: Database, number: int, key: list[str]) -> str:
@@ -52,7 +53,7 @@ def test_a_driver_that_is_killed(database: Database, tmp_path: Path, key: list[s
         crashes.mkdir()
         (crashes / f"{place.value}{ARMED}").touch()
         driver = start(database, number, key, crashes)
-        wait_until(lambda crashes=crashes: bool(reached(crashes)), place.value)  # type: ignore[misc]
+        wait_until(lambda crashes=crashes: bool(reached(crashes)), place.value, DEADLINE_S)  # type: ignore[misc]
         driver.kill()
         driver.wait()
         expected = "skip" if place is CrashPoint.SINK_COMMITTED else "write"
@@ -70,7 +71,7 @@ def test_a_server_that_is_killed(database: Database, tmp_path: Path, key: list[s
         crashes.mkdir()
         (crashes / f"{place.value}{ARMED}").touch()
         driver = start(database, number, key, crashes)
-        wait_until(lambda crashes=crashes: bool(reached(crashes)), place.value)  # type: ignore[misc]
+        wait_until(lambda crashes=crashes: bool(reached(crashes)), place.value, DEADLINE_S)  # type: ignore[misc]
         database.server.kill()
         reached(crashes)[0].unlink()
         said = answer(driver)
@@ -96,7 +97,7 @@ def test_a_server_that_is_killed_in_the_commit(database: Database, tmp_path: Pat
         crashes.mkdir()
         (crashes / f"{CrashPoint.SINK_BEFORE_COMMIT.value}{ARMED}").touch()
         driver = start(database, number, [], crashes)
-        wait_until(lambda crashes=crashes: bool(reached(crashes)), "the commit")  # type: ignore[misc]
+        wait_until(lambda crashes=crashes: bool(reached(crashes)), "the commit", DEADLINE_S)  # type: ignore[misc]
         reached(crashes)[0].unlink()
         time.sleep(number * 0.003)  # the driver looks for its release every 10 ms
         database.server.kill()

@@ -321,12 +321,12 @@ def test_a_value_that_the_table_does_not_take(database: Database) -> None:
 def test_a_limit_for_statements_is_none_for_the_rows_of_a_batch(postgresql: Server) -> None:
     """All rows are one COPY, which lasts as long as the job that computes them."""
     Database(postgresql.url).clear()
-    database = Database(f"{postgresql.url}?options=-c%20statement_timeout%3D500")
+    database = Database(f"{postgresql.url}?options=-c%20statement_timeout%3D2000")
 
     def slowly() -> Iterator[pa.RecordBatch]:
         for piece in pieces(ten(0)):
             yield piece
-            time.sleep(0.4)
+            time.sleep(0.8)
 
     assert database.writer().write(batch(0), COLUMNS, slowly()) is Decision.WRITE
     assert database.rows() == sorted(ten(0), key=repr)

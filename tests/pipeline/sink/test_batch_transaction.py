@@ -43,7 +43,7 @@ class Copy:
         topics.create(self.target, partitions)
 
     def sink(self, **options: str) -> Sink:
-        given = {"kafka.bootstrap.servers": self.topics.address, "kafka.default.api.timeout.ms": "10000"}
+        given = {"kafka.bootstrap.servers": self.topics.address, "kafka.default.api.timeout.ms": "30000"}
         return Sink(
             {**given, **{key.replace("__", "."): each for key, each in options.items()}}, self.name, self.target
         )
@@ -259,17 +259,17 @@ def test_wrong_rows_are_one_line_and_nothing_is_written(
 
 def test_a_null_topic_and_an_unknown_topic(copy: Copy) -> None:
     copy.fill(5)
-    given = {"kafka.bootstrap.servers": copy.topics.address, "kafka.default.api.timeout.ms": "2000"}
-    sink = Sink(given, copy.name, marker_topic=copy.target)
 
-    def to(topic: str | None) -> Write:
+    def to(topic: str | None, timeout_ms: int = 60_000) -> Write:
+        given = {"kafka.bootstrap.servers": copy.topics.address, "kafka.default.api.timeout.ms": str(timeout_ms)}
+        sink = Sink(given, copy.name, marker_topic=copy.target)
         return lambda frame, number: sink.write(frame.withColumn("topic", F.lit(topic).cast("string")), number)
 
     assert "a row has no topic: its column topic is null, and the option topic is not set" in failure(
         lambda: copy.run(to(None))
     )
     unknown = "topic none-such: UNKNOWN_TOPIC_OR_PARTITION (3); a sink creates no topic, so create it first"
-    assert unknown in failure(lambda: copy.run(to("none-such")))
+    assert unknown in failure(lambda: copy.run(to("none-such", 2000)))
     copy.run(to(copy.target))
     copy.check()
 
