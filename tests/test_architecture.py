@@ -150,6 +150,7 @@ SANS_IO = (
     "broker/settings/topic_properties.py",
     "broker/settings/unserved_properties.py",
     "broker/topics",
+    "broker/tree",
     "broker/txn",
     "monitor/events.py",
     "monitor/actions/plan.py",
@@ -270,7 +271,11 @@ SANS_IO = (
     "tuning/three_way.py",
 )
 EDGE_MODULES = {"asyncio", "os", "pathlib", "selectors", "shutil", "socket", "subprocess", "threading", "uvloop"}
-SANS_IO_EXCEPTIONS = {"broker/clock.py": {"time"}, "broker/alone/store.py": {"pathlib"}}
+SANS_IO_EXCEPTIONS = {
+    "broker/clock.py": {"time"},
+    "broker/alone/store.py": {"pathlib"},
+    "broker/tree/journal.py": {"pathlib"},
+}
 
 
 def imported_modules(path: Path) -> Iterator[str]:

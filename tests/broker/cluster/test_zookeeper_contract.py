@@ -1,4 +1,4 @@
-"""What broker/cluster/zookeeper.py promises, of a real ZooKeeper through kazoo and of the simulated one alike."""
+"""The contract of broker/cluster/zookeeper.py: ZooKeeper and our tree through kazoo, the simulated one."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
 )
 from tests.broker.handlers.harness import ManualScheduler
+from tests.broker.running_tree import running_tree
 from tests.broker.simulation.zookeeper import Ensemble
 from tests.broker.zookeeper_clients import Client, RealClient, SimulatedClient, ask
 from tests.broker.zookeeper_server import running_zookeeper
@@ -39,10 +40,17 @@ def real_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield ensemble.connect
 
 
+@pytest.fixture(scope="module")
+def tree_connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with running_tree(tmp_path_factory.mktemp("tree") / "metadata") as tree:
+        yield tree.connect
+        assert tree.failures == []
+
+
 _chroots = count()
 
 
-@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.slow), "simulated"])
+@pytest.fixture(params=[pytest.param("real", marks=pytest.mark.slow), "tree", "simulated"])
 def make_client(request: pytest.FixtureRequest) -> Iterator[MakeClient]:
     made: list[Client] = []
     scheduler = ManualScheduler()
@@ -50,10 +58,10 @@ def make_client(request: pytest.FixtureRequest) -> Iterator[MakeClient]:
     chroot = f"/deep/{next(_chroots)}"
 
     def make() -> Client:
-        if request.param == "real":
-            made.append(RealClient(request.getfixturevalue("real_connect"), chroot))
-        else:
+        if request.param == "simulated":
             made.append(SimulatedClient(ensemble, scheduler))
+        else:
+            made.append(RealClient(request.getfixturevalue(f"{request.param}_connect"), chroot))
         client = made[-1]
         client.wait(lambda: bool(client.told.events))
         assert client.told.taken() == ["began"]

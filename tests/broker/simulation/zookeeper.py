@@ -8,53 +8,22 @@ of a connection that breaks may or may not be carried out, and is asked again in
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from highwater.broker.clock import Clock, Scheduler, Timer
-from highwater.broker.cluster.zookeeper import (
-    ANY_VERSION,
-    Check,
-    Children,
-    Create,
-    Created,
-    Delete,
-    Exists,
-    Get,
-    Node,
-    Request,
-    Session,
-    Set,
-    Stat,
-    Transaction,
-    WatchEvent,
-    ZooKeeperError,
-)
+from highwater.broker.cluster.zookeeper import Create, Request, Session, Set, Stat, WatchEvent, ZooKeeperError
+from highwater.broker.tree.tree import Tree
+from highwater.broker.tree.watches import Watches
 from tests.broker.simulation.link import Delay, Link
-
-_FIRST_SESSION_ID: Final = 0x1000000
-
-
-class _Znode:
-    __slots__ = ("children", "data", "next_sequence", "stat")
-
-    def __init__(self, data: bytes, stat: Stat) -> None:
-        self.data = data
-        self.stat = stat
-        self.children: dict[str, None] = {}
-        self.next_sequence = 0
 
 
 class _ServerSession:
     def __init__(self, session_id: int, timeout_ms: int) -> None:
         self.session_id = session_id
         self.timeout_ms = timeout_ms
-        self.ephemerals: dict[str, None] = {}
-        self.data_watches: set[str] = set()
-        self.child_watches: set[str] = set()
         self.expiry: Timer | None = None
         self.tell: Callable[[str, WatchEvent], None] = lambda path, event: None
         self.expired: Callable[[], None] = lambda: None
@@ -65,15 +34,14 @@ class Ensemble:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.zxid = 0
         self.is_up = True
         self.clock: Clock | None = None
         """Tells when nodes were made, if that matters."""
         self.changed: Callable[[str, bytes | None], None] = lambda path, data: None
         """Told of every node that was created or set, with what it holds, or that went (None)."""
-        self._nodes: dict[str, _Znode] = {"/": _Znode(b"", Stat(0, 0, 0))}
+        self._tree = Tree(self._fired)
         self._sessions: dict[int, _ServerSession] = {}
-        self._session_ids = itertools.count(_FIRST_SESSION_ID)
+        self._watches: Watches[int] = Watches()
         self._clients: list[SimulatedZooKeeper] = []
 
     def client(
@@ -90,21 +58,26 @@ class Ensemble:
         self._clients.append(client)
         return client
 
+    @property
+    def zxid(self) -> int:
+        return self._tree.zxid
+
     # The hand of an administrator: at once, outside of all sessions
 
     def do(self, request: Request) -> Any:
         return self.execute(None, request)
 
     def data(self, path: str) -> bytes | None:
-        node = self._nodes.get(path)
+        node = self._tree.nodes.get(path)
         return None if node is None else node.data
 
     def stat(self, path: str) -> Stat | None:
-        node = self._nodes.get(path)
+        node = self._tree.nodes.get(path)
         return None if node is None else node.stat
 
     def children(self, path: str) -> list[str]:
-        return sorted(self._nodes[path].children) if path in self._nodes else []
+        node = self._tree.nodes.get(path)
+        return [] if node is None else sorted(node.children)
 
     def make(self, path: str, data: bytes = b"") -> None:
         """Create a node with its parents, or set it."""
@@ -121,9 +94,8 @@ class Ensemble:
             return
         if session.expiry is not None:
             session.expiry.cancel()
-        self.zxid += 1
-        for path in list(session.ephemerals):
-            self._delete(path)
+        self._watches.remove(session_id)
+        self._tree.close_session(session_id, self._now_ms)
         session.expired()
 
     def stop(self) -> None:
@@ -141,9 +113,9 @@ class Ensemble:
     # For clients
 
     def open_session(self, timeout_ms: int) -> _ServerSession:
-        self.zxid += 1
-        session = _ServerSession(next(self._session_ids), timeout_ms)
+        session = _ServerSession(self._tree.open_session(b"", timeout_ms, self._now_ms), timeout_ms)
         self._sessions[session.session_id] = session
+        self._watches.add(session.session_id)
         return session
 
     def is_open(self, session: _ServerSession) -> bool:
@@ -166,138 +138,20 @@ class Ensemble:
             self.heard_from(session, False)
 
     def execute(self, session: _ServerSession | None, request: Request) -> Any:
-        match request:
-            case Get(path, watch):
-                node = self._nodes.get(path)
-                if node is None:
-                    return ZooKeeperError.NO_NODE
-                if watch and session is not None:
-                    session.data_watches.add(path)
-                return Node(node.data, node.stat)
-            case Exists(path, watch):
-                if watch and session is not None:
-                    session.data_watches.add(path)
-                node = self._nodes.get(path)
-                return ZooKeeperError.NO_NODE if node is None else node.stat
-            case Children(path, watch):
-                node = self._nodes.get(path)
-                if node is None:
-                    return ZooKeeperError.NO_NODE
-                if watch and session is not None:
-                    session.child_watches.add(path)
-                return list(node.children)
-            case Transaction(requests):
-                return self._transact(session, requests)
-        error = self._problem(request)
-        if error is not None:
-            return error
-        self.zxid += 1
-        return self._apply(session, request)
+        result = self._tree.execute(0 if session is None else session.session_id, request, self._now_ms)
+        if session is not None:
+            self._watches.note(session.session_id, request, result)
+        return result
 
-    def _transact(self, session: _ServerSession | None, requests: Sequence[Create | Set | Delete | Check]) -> list[Any]:
-        # What the requests before it in the transaction did counts for each, so they are tried on copies.
-        tried: dict[str, _Znode | None] = {}
-        for number, request in enumerate(requests):
-            error = self._problem(request, tried)
-            if error is not None:
-                rolled_back: list[Any] = [ZooKeeperError.ROLLED_BACK] * len(requests)
-                rolled_back[number] = error
-                return rolled_back
-            self._try(request, tried)
-        self.zxid += 1
-        return [self._apply(session, request) for request in requests]
+    @property
+    def _now_ms(self) -> int:
+        return 0 if self.clock is None else self.clock.now_ms()
 
-    def _try(self, request: Create | Set | Delete | Check, tried: dict[str, _Znode | None]) -> None:
-        def copy_of(path: str) -> _Znode:
-            node = self._look(path, tried)
-            assert node is not None
-            copy = _Znode(node.data, node.stat)
-            copy.children = dict(node.children)
-            tried[path] = copy
-            return copy
-
-        match request:
-            case Create(path, data):
-                copy_of(_parent(path)).children[_name(path)] = None
-                tried[path] = _Znode(data, Stat(0, 0, 0))
-            case Set(path):
-                copy = copy_of(path)
-                copy.stat = copy.stat._replace(version=copy.stat.version + 1)
-            case Delete(path):
-                copy_of(_parent(path)).children.pop(_name(path))
-                tried[path] = None
-
-    def _look(self, path: str, tried: dict[str, _Znode | None]) -> _Znode | None:
-        return tried[path] if path in tried else self._nodes.get(path)
-
-    def _problem(
-        self, request: Create | Set | Delete | Check, tried: dict[str, _Znode | None] | None = None
-    ) -> ZooKeeperError | None:
-        tried = {} if tried is None else tried
-        node = self._look(request.path, tried)
-        if isinstance(request, Create):
-            parent = self._look(_parent(request.path), tried)
-            if parent is None:
-                return ZooKeeperError.NO_NODE
-            if parent.stat.ephemeral_owner:
-                return ZooKeeperError.REFUSED
-            return ZooKeeperError.NODE_EXISTS if node is not None and not request.is_sequential else None
-        if node is None:
-            return ZooKeeperError.NO_NODE
-        if request.version not in (ANY_VERSION, node.stat.version):
-            return ZooKeeperError.BAD_VERSION
-        return ZooKeeperError.NOT_EMPTY if isinstance(request, Delete) and node.children else None
-
-    def _apply(self, session: _ServerSession | None, request: Create | Set | Delete | Check) -> Any:
-        match request:
-            case Create(path, data, is_ephemeral, is_sequential):
-                parent = self._nodes[_parent(path)]
-                if is_sequential:
-                    path += f"{parent.next_sequence:010d}"
-                parent.next_sequence += 1
-                assert session is not None or not is_ephemeral, "only a session makes ephemeral nodes"
-                owner = session.session_id if is_ephemeral and session is not None else 0
-                stat = Stat(0, self.zxid, owner, 0 if self.clock is None else self.clock.now_ms(), self.zxid)
-                self._nodes[path] = _Znode(data, stat)
-                parent.children[_name(path)] = None
-                if is_ephemeral and session is not None:
-                    session.ephemerals[path] = None
-                self.changed(path, data)
-                self._fire(path, WatchEvent.CREATED)
-                self._fire(_parent(path), WatchEvent.CHILDREN)
-                return Created(path, stat)
-            case Set(path, data):
-                node = self._nodes[path]
-                node.data = data
-                node.stat = node.stat._replace(version=node.stat.version + 1, mzxid=self.zxid)
-                self.changed(path, data)
-                self._fire(path, WatchEvent.CHANGED)
-                return node.stat
-            case Delete(path):
-                self._delete(path)
-        return None
-
-    def _delete(self, path: str) -> None:
-        node = self._nodes.pop(path)
-        del self._nodes[_parent(path)].children[_name(path)]
-        owner = self._sessions.get(node.stat.ephemeral_owner)
-        if owner is not None:
-            owner.ephemerals.pop(path, None)
-        self.changed(path, None)
-        self._fire(path, WatchEvent.DELETED)
-        self._fire(_parent(path), WatchEvent.CHILDREN)
-
-    def _fire(self, path: str, event: WatchEvent) -> None:
-        for session in self._sessions.values():
-            is_watched = False
-            if event is not WatchEvent.CHILDREN and path in session.data_watches:
-                session.data_watches.discard(path)
-                is_watched = True
-            if event in (WatchEvent.CHILDREN, WatchEvent.DELETED) and path in session.child_watches:
-                session.child_watches.discard(path)
-                is_watched = True
-            if is_watched:
-                session.tell(path, event)
+    def _fired(self, path: str, event: WatchEvent) -> None:
+        if event is not WatchEvent.CHILDREN:
+            self.changed(path, self.data(path))
+        for session_id in self._watches.fire(path, event):
+            self._sessions[session_id].tell(path, event)
 
 
 class _Call:
@@ -525,11 +379,3 @@ class SimulatedZooKeeper:
 
     def _tell_watch(self) -> None:
         self._told.watch_fired(*self._fired.popleft())
-
-
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0] or "/"
-
-
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
