@@ -107,6 +107,10 @@ class FrameReceiver:
         self._start = end = start + LENGTH_BYTES + length
         return self._view[start + LENGTH_BYTES : end]
 
+    def head(self, most_bytes: int) -> bytes:
+        """The first bytes of what was not taken yet."""
+        return bytes(self._view[self._start : min(self._end, self._start + most_bytes)])
+
     def shrink(self) -> None:
         """Give the buffer back; for the caller to call on idle connections."""
         if self._start == self._end and self._buffer:

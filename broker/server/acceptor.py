@@ -148,9 +148,14 @@ class Acceptor:
         listening: socket.socket,
         limits: ConnectionLimits,
         make: Callable[[OnLost], Connection],
-        tls: Tls | None = None,
+        tls: Tls | None,
+        refused: Callable[[str, Exception], None],
     ) -> None:
-        """`make` makes the connection, which calls back when it is lost."""
+        """`make` makes the connection, which calls back when it is lost.
+
+        `refused` is told of each failed handshake: the client's host:port, and why it failed.
+        """
+        self._refused = refused
         self._tls = tls
         self._handshakes: set[asyncio.Task[None]] = set()
         self._loop = loop
@@ -180,21 +185,21 @@ class Acceptor:
             pause_ms = self._limits.pause_ms(time.monotonic_ns() // 1_000_000)
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
-            await self._take(client, plain_address(str(address[0])))
+            await self._take(client, plain_address(str(address[0])), address[1])
 
-    async def _take(self, client: socket.socket, host: str) -> None:
+    async def _take(self, client: socket.socket, host: str, port: int) -> None:
         if not self._limits.admit(host):
             client.close()
             return
         if self._tls is None:
-            await self._connect(client, host)
+            await self._connect(client, host, port)
             return
         # Others are accepted while this one shakes hands, however long it takes.
-        handshake = self._loop.create_task(self._connect(client, host))
+        handshake = self._loop.create_task(self._connect(client, host, port))
         self._handshakes.add(handshake)
         handshake.add_done_callback(self._handshakes.discard)
 
-    async def _connect(self, client: socket.socket, host: str) -> None:
+    async def _connect(self, client: socket.socket, host: str, port: int) -> None:
         is_counted = True
 
         def release(_: Connection | None = None) -> None:
@@ -214,4 +219,4 @@ class Acceptor:
         except Exception as error:
             client.close()
             release()  # A handshake that fails is no connection that is lost.
-            _logger.warning("cannot accept a connection from %s: %s", host, error or type(error).__name__)
+            self._refused(f"{host}:{port}", error)

@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -43,6 +44,7 @@ from highwater.broker.server.opening import Opened, open_alone, open_in_cluster
 from highwater.broker.server.process_metrics import ProcessMetrics
 from highwater.broker.server.renewal import Renewable, Renewal
 from highwater.broker.server.start_check import checked, security_of
+from highwater.broker.server.strangers import Strangers
 from highwater.broker.server.systemd import READY, notify, status
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
@@ -159,14 +161,16 @@ class _Broker:
         limits = ConnectionLimits(Limits.of(self._config), self._node.counters, WindowedRate(*windows))
         self._config.when_changed.append(lambda: limits.change(Limits.of(self._config)))
         acceptors: list[Acceptor] = []
+        strangers = Strangers()
         for bound in self._bound:
             for begin in () if bound.sasl is None else bound.sasl.to_begin:
                 await asyncio.to_thread(begin)
 
         def accept() -> None:
             for bound in self._bound:
-                make, tls = self._connection_factory(dispatcher, bound), bound.tls
-                acceptors.extend(Acceptor(loop, listening, limits, make, tls) for listening in bound.sockets)
+                make, tls = self._connection_factory(dispatcher, bound, strangers), bound.tls
+                refused = partial(strangers.handshake_failed, bound.listener, bound.sasl is not None)
+                acceptors.extend(Acceptor(loop, listening, limits, make, tls, refused) for listening in bound.sockets)
 
         metrics = await self._serve_metrics()
         housekeeping.start()
@@ -231,7 +235,9 @@ class _Broker:
         self._membership.stop_asking()
         return exit_code
 
-    def _connection_factory(self, dispatcher: Dispatcher, bound: BoundListener) -> Callable[[OnLost], Connection]:
+    def _connection_factory(
+        self, dispatcher: Dispatcher, bound: BoundListener, strangers: Strangers
+    ) -> Callable[[OnLost], Connection]:
         max_frame_bytes = self._config.integer("socket.request.max.bytes")
         # Where there is SASL too, that says who the client is.
         principal_of_certificate = bound.tls.principal_of_certificate if bound.tls and not bound.sasl else None
@@ -245,6 +251,7 @@ class _Broker:
                 dispatcher,
                 bound.listener,
                 self._loop,
+                strangers=strangers,
                 max_frame_bytes=max_frame_bytes,
                 sasl=bound.sasl,
                 principal_of_certificate=principal_of_certificate,

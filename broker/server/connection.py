@@ -21,10 +21,12 @@ from typing import Final, cast
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Listener
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.protocol.foreign import HEAD_BYTES
 from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
 from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.security.authorizer import java_address
 from highwater.broker.security.sasl import Authentication, SaslSettings
+from highwater.broker.server.strangers import Strangers, not_kafka
 
 _logger = logging.getLogger(__name__)
 
@@ -83,6 +85,7 @@ class Connection(asyncio.BufferedProtocol):
         "_received_ns",
         "_slots",
         "_stopping",
+        "_strangers",
         "_transport",
         "_writing_paused",
         "idle_since_ms",
@@ -96,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
         listener: Listener,
         loop: asyncio.AbstractEventLoop,
         *,
+        strangers: Strangers,
         max_frame_bytes: int,
         sasl: SaslSettings | None = None,
         principal_of_certificate: Callable[[bytes | None], str] | None = None,
@@ -108,6 +112,7 @@ class Connection(asyncio.BufferedProtocol):
             authentication=None if sasl is None else Authentication(sasl),
         )
         self._principal_of_certificate = principal_of_certificate
+        self._strangers = strangers
         self._loop = loop
         self._on_made = on_made
         self._on_lost = on_lost
@@ -209,7 +214,10 @@ class Connection(asyncio.BufferedProtocol):
                 else:
                     self._put(answer)
         except MalformedRequestError as error:
-            self._hang_up(f"malformed request: {error}")
+            listener, has_sasl = self._client.listener, self._client.authentication is not None
+            reason = not_kafka(self._frames.head(HEAD_BYTES), listener, has_sasl=has_sasl)
+            self._strangers.tell(self.peer, reason or f"malformed request: {error}", self._received_ns // 1_000_000)
+            self._abort()
         except CloseConnection as order:
             self._hang_up(str(order))
         except Exception:

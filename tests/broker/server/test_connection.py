@@ -17,6 +17,7 @@ from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.security.sasl import PlainExchange, SaslSettings
 from highwater.broker.server.connection import LOGIN_TIMEOUT_MS, MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
+from highwater.broker.server.strangers import Strangers
 from tests.broker.handlers.harness import LISTENER, ManualScheduler
 
 
@@ -97,6 +98,7 @@ class Client:
             cast(Any, self.echo),
             LISTENER,
             cast(Any, self.loop),
+            strangers=Strangers(),
             max_frame_bytes=1000,
             sasl=sasl,
             on_made=lambda _: None,

@@ -19,6 +19,7 @@ import uvloop
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.connection import Connection
+from highwater.broker.server.strangers import Strangers
 from tests.broker.handlers.harness import LISTENER
 from tests.broker.server.certificates import Authority
 
@@ -65,7 +66,13 @@ def test_nothing_waits_for_the_collector(
             dispatcher = Silent()
             made.append(weakref.ref(dispatcher))
             return Connection(
-                cast(Any, dispatcher), LISTENER, loop, max_frame_bytes=1000, on_made=live.add, on_lost=lost
+                cast(Any, dispatcher),
+                LISTENER,
+                loop,
+                strangers=Strangers(),
+                max_frame_bytes=1000,
+                on_made=live.add,
+                on_lost=lost,
             )
 
         with socket.socket() as listening:
@@ -74,7 +81,7 @@ def test_nothing_waits_for_the_collector(
             listening.setblocking(False)
             tls = None if context is None else cast(Any, SimpleNamespace(context=context))
             limits = ConnectionLimits(Limits(100, 100, {}), BrokerCounters())
-            acceptor = Acceptor(loop, listening, limits, make, tls)
+            acceptor = Acceptor(loop, listening, limits, make, tls, lambda peer, error: None)
             for _ in range(3):
                 _, writer = await asyncio.open_connection(
                     *listening.getsockname(), ssl=trusting if has_tls and shakes_hands else None
