@@ -10,7 +10,7 @@ from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural, wait_text
 from highwater.monitor.figures.lag import lag_of
 from highwater.monitor.figures.lag_time import catch_up_ms, lag_time
-from highwater.monitor.figures.memory import UNKNOWN, Memory, has_unknown
+from highwater.monitor.figures.memory import UNKNOWN, Memory
 from highwater.monitor.figures.rates import Rates
 from highwater.monitor.figures.retention import deleted_per_s, loss_eta_ms
 from highwater.monitor.figures.rows import (
@@ -85,8 +85,8 @@ class GroupRows:
         else:
             memory = self._memory
             number = memory.topic_series(key[0])[key[1]]
-            ends = memory.ends[number].tolist()
-            has_gaps = has_unknown(memory.ends[number])
+            ends = memory.ends(number)
+            has_gaps = UNKNOWN in ends
             time = self._lag_time(commit.offset, number, ends, has_gaps=has_gaps)
             catch_up = catch_up_ms(lag.lag, consumed, produced)
             start = partition.log_start_offset
@@ -130,13 +130,13 @@ class GroupRows:
     def _judge(
         self, group: Group, ends: Sequence[int], series: int, readers: Readers, owner: Member, *, has_gaps: bool
     ) -> Judgement:
-        commits = self._memory.commits[series]
-        if has_gaps or has_unknown(commits):
+        commits = self._memory.commits(series)
+        if has_gaps or UNKNOWN in commits:
             seen = zip(self._times_ms, ends, commits, strict=True)
             known = [each for each in seen if each[1] != UNKNOWN and each[2] != UNKNOWN]
             judgement = judge(Track(*map(list, zip(*known, strict=True))), readers, owner.client_id)
         else:
-            judgement = judge(Track(self._times_ms, ends, commits.tolist()), readers, owner.client_id, self._paces)
+            judgement = judge(Track(self._times_ms, ends, commits), readers, owner.client_id, self._paces)
         rewind = judgement.rewind
         if rewind is not None and self._memory.was_memberless(group.name, rewind.from_ms, rewind.to_ms):
             return judgement._replace(reason=Sentence(_was_reset, (judgement.reason,)))
@@ -158,7 +158,7 @@ class GroupRows:
         number = self._memory.partition_series(key)
         if number is None or series is None:
             return None
-        seen = zip(self._times_ms, self._memory.ends[number], self._memory.commits[series], strict=True)
+        seen = zip(self._times_ms, self._memory.ends(number), self._memory.commits(series), strict=True)
         known = [each for each in seen if each[1] != UNKNOWN and each[2] != UNKNOWN]
         if not known or known[-1][0] != self._times_ms[-1]:
             return None

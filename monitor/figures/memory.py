@@ -1,16 +1,17 @@
 """What figures remember of the last half hour: offsets of partitions and commits, in few bytes.
 
-A series is a partition's, or that of a group on a partition: an array with one offset for each tick, as figures look at
-one series after the other. A series ends where offsets of different meaning would meet: a topic is made again under its
-name, or the end offset drops.
+A series is a partition's, or that of a group on a partition. A tick has one array with the offsets of all series: small
+arrays that live for half an hour, one for each series, would lie between what lives for one tick, and most of that
+memory could not be used again. A series ends where offsets of different meaning would meet: a topic is made again under
+its name, or the end offset drops.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from highwater.common.host_answer import HostAnswer
@@ -25,8 +26,10 @@ SPARSE_MS: Final = 60 * 1000
 HOST_SPAN_MS: Final = 60 * 1000
 # Retention moves log start offsets by whole segments.
 STARTS_MS: Final = 5 * 60 * 1000
+RATE_SPAN_MS: Final = 60 * 1000
+"""Rates are those of the last minute: short enough to follow a load, long enough that bursts do not rule."""
 UNKNOWN: Final = -1
-_UNKNOWN_BYTES: Final = array("q", [UNKNOWN]).tobytes()
+_NO_DELAYS: Final = array("h")
 _SPARE_SERIES: Final = 1000
 # What four bytes hold: only a made-up source is further from its tick.
 _LONGEST_DELAY_MS: Final = 2**31 - 1
@@ -40,9 +43,14 @@ class Tick:
     """The arrays are indexed by series, and know nothing of series that began later."""
 
     at_ms: int
+    ends: array[int]
+    """End offsets of partitions; UNKNOWN where there was no answer."""
     end_delays: array[int]
     """Milliseconds from `at_ms` to the answer with the end offset."""
+    commits: array[int]
+    """Offsets that groups committed on partitions, likewise."""
     commit_delays: array[int]
+    """Empty if the tick is older than RATE_SPAN_MS, as rates alone need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +92,7 @@ class Memory:
         self._newest: Snapshot | None = None
         self._serial = _Serial()
         self.ticks: list[Tick] = []
-        self.ends: list[array[int]] = []
-        """By series of a partition: its end offset at each tick; UNKNOWN where there was no answer."""
-        self.commits: list[array[int]] = []
-        """By series of a group on a partition, likewise."""
+        """The oldest first."""
         self.starts: list[Starts] = []
         """The oldest first."""
         self.undecided = UndecidedPartitions()
@@ -135,6 +140,14 @@ class Memory:
     def commit_series(self, group: str) -> Mapping[TopicPartition, int]:
         return self._serial.by_group.get(group, {})
 
+    def ends(self, series: int) -> list[int]:
+        """The end offset of a partition's series at each tick; UNKNOWN where there was no answer."""
+        return _row([tick.ends for tick in self.ticks], series)
+
+    def commits(self, series: int) -> list[int]:
+        """What a group committed on a partition at each tick, by its series; UNKNOWN where there was no answer."""
+        return _row([tick.commits for tick in self.ticks], series)
+
     def has_moved(self, series: int) -> bool:
         """True if a series of commits was seen to rise since this memory began."""
         return bool(self._serial.has_moved[series])
@@ -153,14 +166,14 @@ class Memory:
     def _add_series(self, snapshot: Snapshot) -> None:
         if self._newest is not None:
             self._end_series_of_new_topics(self._newest.topics, snapshot.topics)
-        at_ms, ends, by_topic, last_ends = snapshot.at_ms, self.ends, self._serial.by_topic, self._serial.last_ends
-        before = array("q", [UNKNOWN]) * len(self.ticks)
+        at_ms, by_topic, last_ends = snapshot.at_ms, self._serial.by_topic, self._serial.last_ends
+        ends = array("q", [UNKNOWN]) * len(last_ends)
         delays = array("i", [0]) * len(ends)
         is_due = not self.starts or at_ms - self.starts[-1].at_ms >= STARTS_MS
         starts = array("q", [UNKNOWN]) * len(ends) if is_due else None
 
         def begun() -> int:
-            ends.append(before[:])
+            ends.append(UNKNOWN)
             last_ends.append(UNKNOWN)
             delays.append(0)
             if starts is not None:
@@ -175,29 +188,27 @@ class Memory:
                 if place == len(numbers):
                     numbers.append(begun())
                 number, end = numbers[place], partition.end_offset
-                if end is None:
-                    ends[number].append(UNKNOWN)
-                else:
+                if end is not None:
                     if end < last_ends[number]:
                         number = numbers[place] = begun()
-                    last_ends[number] = end
-                    ends[number].append(end)
+                    last_ends[number] = ends[number] = end
                 answered_at_ms = partition.offsets_at_ms
                 if answered_at_ms is not None:
                     delays[number] = _delay_ms(answered_at_ms, at_ms)
                 if starts is not None and partition.log_start_offset is not None:
                     starts[number] = partition.log_start_offset
-        commit_delays = self._add_commits(snapshot, before)
+        commits, commit_delays = self._add_commits(snapshot)
         if starts is not None:
             self.starts.append(Starts(at_ms, starts))
-        self.ticks.append(Tick(at_ms, delays, commit_delays))
-        for table in (ends, self.commits):
-            _pad(table, len(self.ticks))
+        self.ticks.append(Tick(at_ms, ends, _narrow(delays), commits, _narrow(commit_delays)))
 
-    def _add_commits(self, snapshot: Snapshot, before: array[int]) -> array[int]:
-        """Return the delays of the commits."""
-        serial, at_ms, commits = self._serial, snapshot.at_ms, self.commits
+    def _add_commits(self, snapshot: Snapshot) -> tuple[array[int], array[int]]:
+        """Return the commits and their delays."""
+        serial, at_ms = self._serial, snapshot.at_ms
+        commits = array("q", [UNKNOWN]) * len(serial.partition_of_commit)
         delays = array("i", [0]) * len(commits)
+        before = self.ticks[-1].commits if self.ticks else ()
+        known_before = len(before)
         for group in snapshot.groups.values():
             numbers = serial.by_group.setdefault(group.name, {})
             for key, commit in group.commits.items():
@@ -205,16 +216,15 @@ class Memory:
                 number = numbers.get(key)
                 if number is None or serial.partition_of_commit[number] != partition:
                     number = numbers[key] = len(commits)
-                    commits.append(before[:])
+                    commits.append(UNKNOWN)
                     serial.partition_of_commit.append(partition)
                     serial.has_moved.append(0)
                     delays.append(0)
-                series = commits[number]
-                if before and UNKNOWN < series[-1] < commit.offset:
+                if number < known_before and UNKNOWN < before[number] < commit.offset:
                     serial.has_moved[number] = 1
-                series.append(commit.offset)
+                commits[number] = commit.offset
                 delays[number] = _delay_ms(commit.at_ms, at_ms)
-        return delays
+        return commits, delays
 
     def _end_series_of_new_topics(self, old: Mapping[str, Topic], new: Mapping[str, Topic]) -> None:
         for name, topic in new.items():
@@ -258,10 +268,14 @@ class Memory:
     def _forget(self) -> None:
         now_ms = self.ticks[-1].at_ms
         oldest_ms = now_ms - WINDOW_MS
-        self._drop(0, self.first_tick_since(oldest_ms))
+        ticks = self.ticks
+        del ticks[: self.first_tick_since(oldest_ms)]
         newest_sparse = self.first_tick_since(now_ms - FULL_MS) - 1
-        if newest_sparse > 0 and self.ticks[newest_sparse].at_ms - self.ticks[newest_sparse - 1].at_ms < SPARSE_MS:
-            self._drop(newest_sparse, newest_sparse + 1)
+        if newest_sparse > 0 and ticks[newest_sparse].at_ms - ticks[newest_sparse - 1].at_ms < SPARSE_MS:
+            del ticks[newest_sparse]
+        without_rates = self.first_tick_since(now_ms - RATE_SPAN_MS) - 1
+        if without_rates >= 0:
+            ticks[without_rates] = replace(ticks[without_rates], commit_delays=_NO_DELAYS)
         while self.starts[0].at_ms < oldest_ms:
             del self.starts[0]
         for table in (self.usable_bytes, self.counters):
@@ -271,23 +285,16 @@ class Memory:
             self._memberless.popleft()
         commits = sum(len(group.commits) for group in self.newest.groups.values())
         partitions = sum(len(topic.partitions) for topic in self.newest.topics.values())
-        if len(self.ends) > 2 * partitions + _SPARE_SERIES or len(self.commits) > 2 * commits + _SPARE_SERIES:
+        newest = ticks[-1]
+        if len(newest.ends) > 2 * partitions + _SPARE_SERIES or len(newest.commits) > 2 * commits + _SPARE_SERIES:
             self._pack()
-
-    def _drop(self, first: int, end: int) -> None:
-        """Forget the ticks from index `first` to before `end`."""
-        if first < end:
-            del self.ticks[first:end]
-            for table in (self.ends, self.commits):
-                for series in table:
-                    del series[first:end]
 
     def _pack(self) -> None:
         """Forget the series that ended, and those of which no tick knows anything more."""
         old, new = self._serial, _Serial()
         kept: list[int] = []
         for topic, numbers in old.by_topic.items():
-            if any(_is_known(self.ends[number]) for number in numbers):
+            if any(_is_known(self.ends(number)) for number in numbers):
                 new.by_topic[topic] = list(range(len(kept), len(kept) + len(numbers)))
                 kept += numbers
         new.last_ends = array("q", [old.last_ends[number] for number in kept])
@@ -295,17 +302,21 @@ class Memory:
         kept_commits: list[int] = []
         for group, series in old.by_group.items():
             for key, number in series.items():
-                if _is_known(self.commits[number]):
+                if _is_known(self.commits(number)):
                     new.by_group.setdefault(group, {})[key] = len(kept_commits)
                     partition = old.partition_of_commit[number]
                     new.partition_of_commit.append(None if partition is None else numbers_now.get(partition))
                     new.has_moved.append(old.has_moved[number])
                     kept_commits.append(number)
-        self.ends = [self.ends[number] for number in kept]
-        self.commits = [self.commits[number] for number in kept_commits]
         self.starts = [Starts(each.at_ms, _picked(each.offsets, kept)) for each in self.starts]
         self.ticks = [
-            Tick(tick.at_ms, _picked(tick.end_delays, kept), _picked(tick.commit_delays, kept_commits))
+            Tick(
+                tick.at_ms,
+                _picked(tick.ends, kept),
+                _picked(tick.end_delays, kept),
+                _picked(tick.commits, kept_commits),
+                _picked(tick.commit_delays, kept_commits) if tick.commit_delays else _NO_DELAYS,
+            )
             for tick in self.ticks
         ]
         self._serial = new
@@ -320,23 +331,26 @@ def _delay_ms(at_ms: int, tick_at_ms: int) -> int:
     return delay_ms if -_LONGEST_DELAY_MS < delay_ms < _LONGEST_DELAY_MS else 0
 
 
-def _is_known(series: array[int]) -> bool:
-    return any(offset > UNKNOWN for offset in series)
+def _narrow(delays: array[int]) -> array[int]:
+    """In half the bytes if these can hold them: mostly an answer is there within half a minute."""
+    if not delays or (min(delays) >= -(2**15) and max(delays) < 2**15):
+        return array("h", delays)
+    return delays
 
 
-def has_unknown(series: array[int]) -> bool:
-    """True if some tick had no answer. An offset is never negative, so only UNKNOWN has eight bytes of ones."""
-    return _UNKNOWN_BYTES in series.tobytes()
+def _row(columns: Sequence[array[int]], series: int) -> list[int]:
+    """What the columns have at one place."""
+    if columns and series < len(columns[0]):
+        return [column[series] for column in columns]
+    return [column[series] if series < len(column) else UNKNOWN for column in columns]
 
 
-def _pad(table: Iterable[array[int]], length: int) -> None:
-    for series in table:
-        if len(series) < length:
-            series.append(UNKNOWN)
+def _is_known(offsets: Sequence[int]) -> bool:
+    return any(offset > UNKNOWN for offset in offsets)
 
 
 def _picked(column: array[int], numbers: Sequence[int]) -> array[int]:
-    """Series that began after the column was made stay out of it."""
+    """The column of the series with these numbers; it has nothing of those that began later."""
     known = len(column)
     return array(column.typecode, [column[number] if number < known else UNKNOWN for number in numbers])
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from highwater.monitor.figures.memory import UNKNOWN, Memory, Points
-
-# A few ticks: short enough to follow a load, long enough that bursts between two ticks do not rule.
-SPAN_MS: Final = 60_000
+from highwater.monitor.figures.memory import RATE_SPAN_MS, UNKNOWN, Memory, Points
 
 Rates = Sequence[float | None]
 """By the number of a series. None until it has two answers, or while the newest one is missing."""
@@ -16,27 +12,31 @@ Rates = Sequence[float | None]
 
 def produced_per_s(memory: Memory) -> Rates:
     """Rates of end offsets. Never negative, as a series ends where the end offset drops."""
-    return _rates(memory, memory.ends, [tick.end_delays for tick in memory.ticks])
+    ticks = memory.ticks
+    return _rates(memory, [tick.ends for tick in ticks], [tick.end_delays for tick in ticks])
 
 
 def consumed_per_s(memory: Memory) -> Rates:
     """Rates of committed offsets; None if the group went back meanwhile."""
-    return _rates(memory, memory.commits, [tick.commit_delays for tick in memory.ticks])
+    ticks = memory.ticks
+    return _rates(memory, [tick.commits for tick in ticks], [tick.commit_delays for tick in ticks])
 
 
-def _rates(memory: Memory, table: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rates:
-    times_ms = [tick.at_ms for tick in memory.ticks]
-    last = len(times_ms) - 1
-    at_ms = times_ms[last]
-    earlier = range(memory.first_tick_since(at_ms - SPAN_MS), last)
+def _rates(memory: Memory, offsets: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rates:
+    """From the offsets of each tick, and the delays of the answers with them."""
+    at_ms = memory.ticks[-1].at_ms
+    first = memory.first_tick_since(at_ms - RATE_SPAN_MS)
+    earlier = [
+        (tick.at_ms, offsets[index], delays[index], len(offsets[index]))
+        for index, tick in enumerate(memory.ticks[first:-1], first)
+    ]
     rates: list[float | None] = []
-    for number, (series, delay) in enumerate(zip(table, delays[last], strict=True)):
-        newest, rate = series[last], None
+    for number, (newest, delay) in enumerate(zip(offsets[-1], delays[-1], strict=True)):
+        rate = None
         if newest != UNKNOWN:
-            for index in earlier:
-                old = series[index]
-                if old != UNKNOWN:
-                    span_ms = at_ms + delay - times_ms[index] - delays[index][number]
+            for then_ms, old_offsets, old_delays, count in earlier:
+                if number < count and (old := old_offsets[number]) != UNKNOWN:
+                    span_ms = at_ms + delay - then_ms - old_delays[number]
                     if span_ms > 0 and newest >= old:
                         rate = (newest - old) * 1000 / span_ms
                     break
@@ -50,6 +50,6 @@ def counter_per_s(points: Points | None, read_ms: int) -> float | None:
         return None
     last_ms, last = points[-1]
     for then_ms, then in points:
-        if last_ms > then_ms >= last_ms - SPAN_MS:
+        if last_ms > then_ms >= last_ms - RATE_SPAN_MS:
             return (last - then) * 1000 / (last_ms - then_ms)
     return None
