@@ -9,19 +9,23 @@ from collections.abc import Callable
 from typing import Final, Self
 
 _PAUSE_SHARE: Final = 0.001
+# Of glibc's malloc.h.
+_M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
-"""Of glibc's malloc.h."""
+_LARGE_BYTES: Final = 128 * 1024
 
 
-def share_one_arena() -> None:
-    """Let all threads of the process take their memory from one arena, from now on.
+def hold_less_memory() -> None:
+    """Let all threads of the process take memory from one arena, and large blocks from the kernel, from now on.
 
     By default glibc gives threads arenas of their own: one holds what a thread of the last tick freed, while a thread
-    of this tick takes new memory. Another C library has no arenas, and nothing to set.
+    of this tick takes new memory. And it raises the size from which the kernel gets blocks back when they are freed:
+    what small objects between large blocks keep is not used again. Another C library has nothing to set.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, 1)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def let_go(parts: list[object]) -> None:

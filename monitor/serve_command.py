@@ -19,7 +19,7 @@ from highwater.monitor.alerts.delivery import Deliverer
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.config import MonitorConfig, WebConfig
 from highwater.monitor.errors import SettingsError
-from highwater.monitor.garbage import share_one_arena
+from highwater.monitor.garbage import hold_less_memory
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.writer import HistoryWriter
@@ -73,7 +73,7 @@ async def serve_from(
     listening: Callable[[str], None] | None = None,
 ) -> None:
     """The same with snapshots from `source`, whatever addresses `config` names."""
-    share_one_arena()
+    hold_less_memory()
     with ExitStack() as stack:
         await _run(_parts(config, source, environment, stack), listening)
 

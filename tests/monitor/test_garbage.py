@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import weakref
@@ -64,9 +65,9 @@ def test_a_cycle_is_freed_when_the_next_collection_is_due() -> None:
 
 COUNT_ARENAS = """
 import ctypes, sys, threading
-from highwater.monitor.garbage import share_one_arena
+from highwater.monitor.garbage import hold_less_memory
 if sys.argv[1] == "one":
-    share_one_arena()
+    hold_less_memory()
 held = threading.Barrier(5)
 def use():
     ctypes.CDLL(None).malloc(1000)
@@ -81,6 +82,32 @@ libc.malloc_info(0, told)
 libc.fflush(told)
 held.wait()
 """
+
+
+TELL_MAPPED = """
+import ctypes, sys
+from highwater.monitor.garbage import hold_less_memory
+if sys.argv[1] == "little":
+    hold_less_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = libc.fdopen.restype = ctypes.c_void_p
+for _ in range(3):
+    block = ctypes.c_void_p(libc.malloc(1 << 20))
+    libc.free(block)
+block = libc.malloc(1 << 20)
+told = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, told)
+libc.fflush(told)
+"""
+
+
+@pytest.mark.parametrize("wanted", ["little", "many"])
+def test_large_blocks_go_back_to_the_kernel(wanted: str) -> None:
+    """glibc tells what it has from the kernel block by block; once one is freed, it keeps such blocks for itself."""
+    told = subprocess.run([sys.executable, "-c", TELL_MAPPED, wanted], capture_output=True, text=True, check=True)
+    mapped = re.search(r'<total type="mmap" count="\d+" size="(\d+)"', told.stdout)
+    assert mapped is not None, told.stdout
+    assert (int(mapped[1]) >= 1 << 20) == (wanted == "little"), told.stdout
 
 
 @pytest.mark.parametrize("wanted", ["one", "many"])
