@@ -14,6 +14,7 @@ from typing import Final
 from highwater.bench.errors import UsageError, text_of
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
+from highwater.common.bounded_http import address_problem
 from highwater.common.java_properties import MalformedEscape, Property, parse_properties
 
 _PROTOCOL: Final = "security.protocol"
@@ -27,12 +28,35 @@ _ALSO: Final = ("client.dns.lookup", "broker.address.family")
 _PATH: Final = (".location", ".file")
 # librdkafka's word for the certificates of the operating system.
 _FIND_IT: Final = "probe"
-_RENAMED: Final = {"sasl.mechanisms": _MECHANISM}
-_OF_TOKENS: Final = {"sasl.oauthbearer.method", "enable.sasl.oauthbearer.unsecure.jwt"}
+_OAUTH: Final = "sasl.oauthbearer."
+_METHOD: Final = f"{_OAUTH}method"
+_TOKEN_SERVER: Final = f"{_OAUTH}token.endpoint.url"
+_RENAMED: Final = {
+    "sasl.mechanisms": _MECHANISM,
+    # Kafka 4.1 and later (KIP-1139).
+    f"{_OAUTH}client.credentials.client.id": f"{_OAUTH}client.id",
+    f"{_OAUTH}client.credentials.client.secret": f"{_OAUTH}client.secret",
+}
+_OF_TOKENS: Final = {_METHOD, "enable.sasl.oauthbearer.unsecure.jwt"}
+_HANDLER: Final = "sasl.login.callback.handler.class"
+_KAFKAS_HANDLER: Final = re.compile(
+    r"org\.apache\.kafka\.common\.security\.oauthbearer\.(secured\.)?OAuthBearerLoginCallbackHandler"
+)
 _IN_CAPITALS: Final = (_PROTOCOL, _MECHANISM)
 _NAME: Final = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 # `org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";`
-_LOGIN: Final = re.compile(r"\s*\S+\.(?:Plain|Scram)LoginModule\s+(?i:required)(?P<options>.*?)\s*;\s*", re.DOTALL)
+_LOGIN: Final = re.compile(
+    r"\s*\S+\.(?P<kind>Plain|Scram|OAuthBearer)LoginModule\s+(?i:required)(?P<options>.*?)\s*;\s*", re.DOTALL
+)
+_OF_A_LOGIN: Final = {
+    "username": "sasl.username",
+    "password": "sasl.password",
+    "clientId": f"{_OAUTH}client.id",
+    "clientSecret": f"{_OAUTH}client.secret",
+    "scope": f"{_OAUTH}scope",
+}
+_BY_PASSWORD: Final = {"username", "password"}
+_BY_TOKEN: Final = {"clientId", "clientSecret"}
 _OPTION: Final = re.compile(
     r"""\s+(?P<name>\w+)\s*=\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<bare>[^\s"';\\]+))(?=\s|$)"""
 )
@@ -109,6 +133,12 @@ def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:
         )
     if name == _JAAS:
         return _login(value, place)
+    if name == _HANDLER:
+        if _KAFKAS_HANDLER.fullmatch(value.strip()):
+            return {}
+        raise UsageError(f"{place}: {name}: is a class of Java clients, and not the one of Kafka's own; remove it")
+    if name == _TOKEN_SERVER:
+        return {name: value.strip(), _METHOD: "oidc"}
     if not name.endswith("password"):
         value = value.strip()
     if name == "ssl.endpoint.identification.algorithm" and not value:
@@ -124,12 +154,14 @@ def _login(value: str, place: str) -> dict[str, str]:
         quoted = option["double"] if option["double"] is not None else option["single"]
         options[option["name"]] = option["bare"] if quoted is None else re.sub(r"\\(.)", r"\1", quoted)
         rest = rest[option.end() :]
-    if rest.strip() or options.keys() != {"username", "password"}:
+    is_of_tokens = module is not None and module["kind"] == "OAuthBearer"
+    if rest.strip() or options.keys() not in ((_BY_TOKEN, _BY_TOKEN | {"scope"}) if is_of_tokens else (_BY_PASSWORD,)):
         raise UsageError(
             f"{place}: {_JAAS}: is not a login with user and password (PlainLoginModule or ScramLoginModule required "
-            'username="…" password="…";); use librdkafka\'s sasl. properties'
+            'username="…" password="…";) nor one of a program (OAuthBearerLoginModule required clientId="…" '
+            'clientSecret="…" scope="…";); use librdkafka\'s sasl. properties'
         )
-    return {"sasl.username": options["username"], "sasl.password": options["password"]}
+    return {_OF_A_LOGIN[name]: option for name, option in options.items()}
 
 
 def _absolute(path: str, folder: Path, place: str) -> str:
@@ -155,7 +187,9 @@ def _check_whole(properties: Mapping[str, str]) -> None:
         if mechanism == "GSSAPI":
             raise PropertyError(None, f"{_MECHANISM}: GSSAPI (Kerberos) is not in the librdkafka that comes from PyPI")
         if mechanism == "OAUTHBEARER" and not properties.keys() & _OF_TOKENS:
-            raise PropertyError(None, f"{_MECHANISM}: OAUTHBEARER needs sasl.oauthbearer.method=oidc to get tokens")
+            raise PropertyError(None, f"{_MECHANISM}: OAUTHBEARER needs {_TOKEN_SERVER} to get tokens")
+    if (server := properties.get(_TOKEN_SERVER)) is not None and (problem := address_problem(server)):
+        raise PropertyError(_TOKEN_SERVER, f"{problem} (librdkafka, which generates the load, reads no file)")
     for name in properties:
         if (name.startswith("sasl.") and not protocol.startswith("SASL_")) or (
             name.startswith("ssl.") and not protocol.endswith("SSL")

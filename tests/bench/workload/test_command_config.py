@@ -14,6 +14,7 @@ from tests.bench.fakes import MINIMAL
 from tests.broker.server.certificates import Authority
 
 SECRET = "ge,h= eim"  # noqa: S105
+TOKENS = "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\nsasl.oauthbearer.token.endpoint.url"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PLAIN = f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=bench\nsasl.password={SECRET}\n"
 
@@ -49,6 +50,31 @@ def test_what_kafkas_own_clients_are_given(tmp_path: Path, module: str, mechanis
     assert (found["sasl.username"], found["sasl.password"]) == ("bench", 'a, "b; c')
     found = read(tmp_path, "security.protocol=SSL\nssl.endpoint.identification.algorithm=\n")
     assert found["ssl.endpoint.identification.algorithm"] == "none"
+
+
+def test_where_tokens_come_from(tmp_path: Path) -> None:
+    package = "org.apache.kafka.common.security.oauthbearer."
+    server = "http://127.0.0.1:9/token"
+    found = read(
+        tmp_path,
+        f"{TOKENS}={server}\n"
+        f"sasl.login.callback.handler.class={package}secured.OAuthBearerLoginCallbackHandler\n"
+        f"sasl.jaas.config={package}OAuthBearerLoginModule required "
+        f'clientId="bench" clientSecret="{SECRET}" scope="kafka";\n',
+    )
+    wanted = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.endpoint.url": server,
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "bench",
+        "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.scope": "kafka",
+    }
+    assert found == wanted
+    assert told_of(found) == {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+    kafka_4 = f"client.credentials.client.id=bench\nsasl.oauthbearer.client.credentials.client.secret={SECRET}"
+    assert read(tmp_path, f"{TOKENS}={server}\nsasl.oauthbearer.{kafka_4}\nsasl.oauthbearer.scope=kafka") == wanted
 
 
 @pytest.mark.parametrize(
@@ -87,7 +113,11 @@ def test_a_file_of_windows_and_a_plain_connection(tmp_path: Path) -> None:
         ("# nothing\n", None, "needs a known security.protocol"),
         ("security.protocol=SASL_SSL", None, "needs a sasl.mechanism"),
         ("security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI", None, "GSSAPI (Kerberos) is not in the librdkafka"),
-        ("security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER", None, "OAUTHBEARER needs sasl.oauthbearer.method"),
+        (
+            "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER",
+            None,
+            "OAUTHBEARER needs sasl.oauthbearer.token",
+        ),
         ("security.protocol=SSL\n\\\n\nssl.ca.location=no.pem", 4, "no.pem: no such file"),
         ("security.protocol=SSL\nssl.ca.location=", 2, "ssl.ca.location: names no file"),
         ("security.protocol=SSL\nssl.ca.location=~nobody-of-that-name/a", 2, "no such user"),
@@ -108,6 +138,10 @@ def test_a_file_of_windows_and_a_plain_connection(tmp_path: Path) -> None:
             1,
             "ssl.truststore.location: is a setting of Java clients; librdkafka, which generates the",
         ),
+        (f"{TOKENS}=http://idp.example/token", 3, "must be https: what crosses the network by http can be read"),
+        (f"{TOKENS}=file:///run/token", 3, "is no https address (librdkafka, which generates the load, reads no file)"),
+        (f"sasl.jaas.config=a.OAuthBearerLoginModule required clientId={SECRET};", 1, "nor one of a program"),
+        (f"sasl.login.callback.handler.class={SECRET}", 1, "class: is a class of Java clients, and not"),
         (f"sasl.jaas.config=Krb5LoginModule required keyTab={SECRET};", 1, "is not a login with user and password"),
         (f"sasl.jaas.config={LOGIN} username=u password={SECRET};", 1, "is not a login with user and password"),
         (
