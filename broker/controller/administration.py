@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -32,8 +33,9 @@ from highwater.broker.cluster.zookeeper import (
 from highwater.broker.cluster.zookeeper import (
     Node as Znode,
 )
-from highwater.broker.controller.assignment import assign_replicas
+from highwater.broker.controller.assignment import assign_replicas, check_assignment
 from highwater.broker.controller.context import ControllerContext
+from highwater.broker.controller.departures import when_departed
 from highwater.broker.controller.storage import ControllerMoved, Rounds, ask, children, write
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
@@ -98,6 +100,17 @@ class ClusterAdministration:
         timeout_ms: int,
         validate_only: bool = False,
     ) -> None:
+        submit = partial(self._submit_creation, wanted, then, validate_only)
+        names = {topic.name for topic in wanted}
+        when_departed(names, lambda: self._controller.context, self._scheduler, timeout_ms, submit)
+
+    def _submit_creation(
+        self,
+        wanted: Sequence[NewTopic],
+        then: Callable[[list[CreatedTopic | Problem]], None],
+        validate_only: bool,
+        timeout_ms: int,
+    ) -> None:
         def written(results: list[CreatedTopic | Problem]) -> None:
             made = [result for result in results if isinstance(result, CreatedTopic) and result.topic_id is not None]
 
@@ -160,7 +173,7 @@ class ClusterAdministration:
 
     def _assign(self, wanted: NewTopic) -> Problem | dict[int, list[int]]:
         if wanted.assignment:
-            return _check_assignment(wanted.assignment)
+            return check_assignment(wanted.assignment)
         count, replication_factor = wanted.counts(self._config)
         if count > MAX_PARTITIONS_PER_REQUEST:
             return too_many_partitions(count)
@@ -477,20 +490,3 @@ def _zookeeper_refused(error: ZooKeeperError) -> Problem:
 
 def _listed(brokers: Iterable[int]) -> str:
     return ", ".join(map(str, brokers))
-
-
-def _check_assignment(assignment: Mapping[int, list[int]]) -> Problem | dict[int, list[int]]:
-    """Check like AdminZkClient.validateTopicCreate, which does not check whether the brokers are alive."""
-    if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
-        return too_many_partitions(len(assignment))
-    if len(set(map(len, assignment.values()))) != 1:
-        reason = "All partitions should have the same number of replicas"
-    elif any(len(set(replicas)) < len(replicas) for replicas in assignment.values()):
-        reason = f"Duplicate replica assignment found: {dict(assignment)}"
-    elif sorted(assignment) != list(range(len(assignment))):
-        reason = "partitions should be a consecutive 0-based integer sequence"
-    elif any(broker < 0 for replicas in assignment.values() for broker in replicas) or [] in assignment.values():
-        reason = f"No brokers are named: {dict(assignment)}"
-    else:
-        return dict(sorted(assignment.items()))
-    return Problem(ErrorCode.invalid_replica_assignment, reason)

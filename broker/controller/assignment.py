@@ -16,6 +16,7 @@ from random import Random
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.problem import Problem
+from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, too_many_partitions
 
 Racks = Mapping[int, str | None]
 """The brokers that live, by id, each with its rack."""
@@ -89,3 +90,20 @@ def alternate_racks(racks: Mapping[int, str]) -> list[int]:
         by_rack.setdefault(racks[broker], []).append(broker)
     rounds = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
     return [broker for brokers in rounds for broker in brokers if broker is not None]
+
+
+def check_assignment(assignment: Mapping[int, list[int]]) -> Problem | dict[int, list[int]]:
+    """Check the assignment of a client, as AdminZkClient.validateTopicCreate does: brokers need not be alive."""
+    if len(assignment) > MAX_PARTITIONS_PER_REQUEST:
+        return too_many_partitions(len(assignment))
+    if len(set(map(len, assignment.values()))) != 1:
+        reason = "All partitions should have the same number of replicas"
+    elif any(len(set(replicas)) < len(replicas) for replicas in assignment.values()):
+        reason = f"Duplicate replica assignment found: {dict(assignment)}"
+    elif sorted(assignment) != list(range(len(assignment))):
+        reason = "partitions should be a consecutive 0-based integer sequence"
+    elif any(broker < 0 for replicas in assignment.values() for broker in replicas) or [] in assignment.values():
+        reason = f"No brokers are named: {dict(assignment)}"
+    else:
+        return dict(sorted(assignment.items()))
+    return Problem(ErrorCode.invalid_replica_assignment, reason)

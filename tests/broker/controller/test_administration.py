@@ -274,6 +274,43 @@ def test_who_asks_again_while_a_topic_goes_waits_with_the_first() -> None:
     assert error_of(first[0][0]) is error_of(second[0][0]) is ErrorCode.request_timed_out
 
 
+def test_who_creates_a_topic_that_clients_know_no_more_gets_it() -> None:
+    """Its replicas are still being deleted: it exists in ZooKeeper, and does not for clients."""
+    cluster = AdministeredCluster()
+    assert create(cluster, NewTopic("t", assignment={0: [2, 3]})) == [NONE]
+    former = cluster.cache.topic("t")
+    cluster.brokers[3].stop()
+    (results,) = delete(cluster, "t")
+    assert [error_of(result) for result in results] == [NONE]
+    assert cluster.cache.topic("t") is None
+    assert cluster.ensemble.children(metadata_tree.TOPICS) == ["t"]
+    answers = ask_create(cluster, NewTopic("t", 1, 1), NewTopic("u", 1, 1))
+    assert answers == []
+    cluster.brokers[3].go_on()
+    cluster.run(1000)
+    ((created, _),) = answers
+    assert isinstance(created, CreatedTopic)
+    topic = cluster.cache.topic("t")
+    assert topic is not None
+    assert former is not None
+    assert topic.topic_id == created.topic_id != former.topic_id
+
+
+def test_who_creates_a_topic_whose_deletion_does_not_end_is_told_so_in_time() -> None:
+    cluster = AdministeredCluster()
+    assert create(cluster, NewTopic("t", assignment={0: [2, 3]})) == [NONE]
+    cluster.brokers[3].stop()
+    delete(cluster, "t")
+    answers = ask_create(cluster, NewTopic("t", 1, 1), timeout_ms=1000)
+    assert answers == []
+    cluster.run(2000)
+    ((problem,),) = answers
+    assert error_of(problem) is ErrorCode.topic_already_exists
+    assert create(cluster, NewTopic("t", 1, 1), timeout_ms=0) == [ErrorCode.topic_already_exists]
+    cluster.end_session(3)
+    assert create(cluster, NewTopic("t", 1, 1)) == [ErrorCode.topic_already_exists], "it would wait for a broker"
+
+
 def test_deletion_can_be_disabled() -> None:
     cluster = AdministeredCluster(delete_topic_enable="false")
     assert create(cluster, NewTopic("t", 1, 1)) == [NONE]
