@@ -200,7 +200,7 @@ class Memory:
         commits, commit_delays = self._add_commits(snapshot)
         if starts is not None:
             self.starts.append(Starts(at_ms, starts))
-        self.ticks.append(Tick(at_ms, ends, _narrow(delays), commits, _narrow(commit_delays)))
+        self.ticks.append(Tick(at_ms, *map(_narrow, (ends, delays, commits, commit_delays))))
 
     def _add_commits(self, snapshot: Snapshot) -> tuple[array[int], array[int]]:
         """Return the commits and their delays."""
@@ -331,11 +331,14 @@ def _delay_ms(at_ms: int, tick_at_ms: int) -> int:
     return delay_ms if -_LONGEST_DELAY_MS < delay_ms < _LONGEST_DELAY_MS else 0
 
 
-def _narrow(delays: array[int]) -> array[int]:
-    """In half the bytes if these can hold them: mostly an answer is there within half a minute."""
-    if not delays or (min(delays) >= -(2**15) and max(delays) < 2**15):
-        return array("h", delays)
-    return delays
+def _narrow(numbers: array[int]) -> array[int]:
+    """In as few bytes for each as can hold all: most offsets need four, and most delays two."""
+    lowest, highest = (min(numbers), max(numbers)) if numbers else (0, 0)
+    for typecode in ("h", "i"):
+        limit = 1 << (8 * array(typecode).itemsize - 1)
+        if -limit <= lowest and highest < limit:
+            return array(typecode, numbers)
+    return numbers
 
 
 def _row(columns: Sequence[array[int]], series: int) -> list[int]:
@@ -350,7 +353,7 @@ def _is_known(offsets: Sequence[int]) -> bool:
 
 
 def _picked(column: array[int], numbers: Sequence[int]) -> array[int]:
-    """The column of the series with these numbers; it has nothing of those that began later."""
+    """The column of the series with these numbers; UNKNOWN for those that began later."""
     known = len(column)
     return array(column.typecode, [column[number] if number < known else UNKNOWN for number in numbers])
 

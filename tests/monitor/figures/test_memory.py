@@ -145,6 +145,23 @@ def test_a_series_that_is_younger_than_a_tick_is_not_known_there() -> None:
     assert consumed_per_s(memory)[memory.commit_series("g")["late", 2]] is None
 
 
+@pytest.mark.parametrize("end", [2**15, 2**31 - 1, 2**31, 2**62])
+def test_offsets_of_any_size_are_remembered(end: int) -> None:
+    """A tick takes as many bytes as its largest offset needs."""
+    memory = filled(tick(0, end - 150, commit=5), tick(1, end, commit=end))
+    series = memory.partition_series(KEY)
+    assert series is not None
+    assert memory.ends(series) == [end - 150, end]
+    assert memory.commits(memory.commit_series("g")[KEY]) == [5, end]
+    assert produced(memory) == 10
+
+
+@pytest.mark.parametrize("late_ms", [0, 32_767, 32_768, 10**7])
+def test_delays_of_any_length_are_remembered(late_ms: int) -> None:
+    late = snapshot(number=1, topics=[topic("t", partition("t", end=1_000, at_ms=TICK_MS + late_ms))])
+    assert produced(filled(tick(0, 0), late)) == pytest.approx(1_000 * 1000 / (TICK_MS + late_ms))
+
+
 def test_a_snapshot_of_the_past_is_refused() -> None:
     memory = filled(tick(5, 100))
     with pytest.raises(ValueError, match="tick 4 is older than tick 5"):
