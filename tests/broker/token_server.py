@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.server
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -51,7 +52,8 @@ class TokenServer:
 
 
 @contextmanager
-def running_token_server() -> Iterator[TokenServer]:
+def running_token_server(certificate: Path | None = None) -> Iterator[TokenServer]:
+    """With TLS, if there is a certificate with its key."""
     found = TokenServer()
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -68,9 +70,14 @@ def running_token_server() -> Iterator[TokenServer]:
             """Quiet."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        found.url = f"http://127.0.0.1:{server.server_port}/token?tenant=hidden"
+        scheme = "http" if certificate is None else "https"
+        found.url = f"{scheme}://127.0.0.1:{server.server_port}/token?tenant=hidden"
         try:
             yield found
         finally:

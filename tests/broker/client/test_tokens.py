@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ import pytest
 from highwater.broker.client.client import Client
 from highwater.broker.client.errors import ClientError
 from highwater.broker.client.request import cold_request
+from highwater.broker.client.security import TlsError
 from highwater.broker.client.settings import settings_of
-from highwater.broker.client.tokens import TokenSource
+from highwater.broker.client.tokens import TokenSource, token_source
 from highwater.broker.security.login import LoginError
 from highwater.broker.security.token_request import TokenSettings
 from highwater.common.ports import free_ports
 from tests.broker.commands.calling import call
 from tests.broker.running import RunningBroker, running_broker
+from tests.broker.server.certificates import Authority
 from tests.broker.token_server import (
     CLIENT,
     SECRET,
@@ -108,6 +111,19 @@ def test_a_server_that_is_not_there() -> None:
     tokens = TokenSource(TokenSettings(f"http://127.0.0.1:{port}/token", CLIENT, SECRET), None)
     with pytest.raises(LoginError, match="/token cannot be reached: Connection refused"):
         tokens.token()
+
+
+def test_a_server_must_have_a_certificate_that_is_trusted(tmp_path: Path) -> None:
+    authority = Authority()
+    (tmp_path / "ca.pem").write_text(authority.pem)
+    with running_token_server(authority.certify("idp").write_pem(tmp_path / "idp.pem")) as server:
+        settings = TokenSettings(server.url, CLIENT, SECRET)
+        with pytest.raises(LoginError, match="/token has a certificate that is not trusted: "):
+            token_source(settings, 10).token()
+        assert token_source(replace(settings, ca_file=str(tmp_path / "ca.pem")), 10).text()
+        assert token_source(replace(settings, ca_pem=authority.pem), 10).text()
+    with pytest.raises(TlsError, match=r"no\.pem cannot be used: No such file"):
+        token_source(replace(settings, ca_file=str(tmp_path / "no.pem")), 10)
 
 
 def test_a_file_is_read_at_each_login(tmp_path: Path) -> None:

@@ -18,8 +18,16 @@ from urllib.parse import parse_qs, urljoin, urlsplit
 import httpx2
 
 from highwater.common.ports import free_ports
+from tests.compat.openid.own_cases import (
+    our_brokers_get_tokens_for_each_other,
+    our_commands_bench_and_monitor_get_tokens,
+)
 from tests.compat.openid.providers import SECRET, oidc_provider, oidc_provider_mock
-from tests.compat.openid.token_cases import kafka_python_brings_tokens, librdkafka_gets_its_own_tokens
+from tests.compat.openid.token_cases import (
+    apache_kafkas_clients_get_their_own_tokens,
+    kafka_python_brings_tokens,
+    librdkafka_gets_its_own_tokens,
+)
 
 Start = Callable[[int, str, Path], AbstractContextManager[str]]
 _CONFIG: Final = """
@@ -191,6 +199,9 @@ CASES: Final[dict[str, Callable[[], None]]] = {
     "oidc-provider: turning back, and a wrong secret": _turning_back_and_a_wrong_secret,
     "oidc-provider: tokens for librdkafka": librdkafka_gets_its_own_tokens,
     "oidc-provider: tokens for kafka-python": kafka_python_brings_tokens,
+    "oidc-provider: tokens for Apache Kafka's clients": apache_kafkas_clients_get_their_own_tokens,
+    "oidc-provider: tokens for our commands, bench and monitor": our_commands_bench_and_monitor_get_tokens,
+    "oidc-provider: tokens for our brokers among each other": our_brokers_get_tokens_for_each_other,
     "oidc-provider-mock: people get their roles": lambda: _people_get_their_roles(oidc_provider_mock, ""),
     "oidc-provider-mock: away, back, and with new keys": _a_provider_that_was_away_and_new_keys,
 }

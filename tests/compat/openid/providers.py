@@ -40,13 +40,12 @@ def oidc_provider(port: int, redirect: str, log: Path) -> Iterator[str]:
 
 
 @contextmanager
-def token_server(port: int, log: Path) -> Iterator[str]:
+def token_server(port: int, log: Path, life_s: int = 60) -> Iterator[str]:
     """Gives access tokens to the programs `loader` and `stranger`. Yields the issuer."""
     node = need("node", "nodejs", "runs oidc-provider")
     folder = cached(f"oidc-provider-{OIDC_PROVIDER}", f"oidc-provider {OIDC_PROVIDER}: fetched", _fetch_oidc_provider)
-    with _running(
-        [node, str(_SCRIPT.with_name("token_server.mjs")), str(port), PLAIN_SECRET], folder, log, port
-    ) as issuer:
+    script = _SCRIPT.with_name("token_server.mjs")
+    with _running([node, str(script), str(port), PLAIN_SECRET, str(life_s)], folder, log, port) as issuer:
         yield issuer
 
 
