@@ -8,6 +8,7 @@ the directory failed or does not report them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -32,19 +33,31 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             for entry in request.topics
             if (topic := node.partitions.topic(entry.topic)) is not None
         ]
-    return {"results": [_describe_directory(node, directory, wanted) for directory in node.storage.log_directories.all]}
+    directories = node.storage.log_directories
+    results = [_describe_directory(node, directory, wanted) for directory in directories.all]
+    return {"results": results + [_failed(path) for path in directories.lacking]}
+
+
+def _failed(path: Path) -> Answer:
+    return {
+        "error_code": ErrorCode.kafka_storage_error,
+        "log_dir": str(path),
+        "topics": [],
+        "total_bytes": _UNKNOWN[0],
+        "usable_bytes": _UNKNOWN[1],
+    }
 
 
 def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[Topic, list[int]]]) -> Answer:
-    has_failed = directory not in node.storage.log_directories.live
+    if directory not in node.storage.log_directories.live:
+        return _failed(directory.path)
     here = [
         (topic, [index for index in indexes if _is_in(node, directory, (topic.name, index))])
         for topic, indexes in wanted
-        if not has_failed
     ]
-    total_bytes, usable_bytes = _UNKNOWN if has_failed else _volume(directory)
+    total_bytes, usable_bytes = _volume(directory)
     return {
-        "error_code": ErrorCode.kafka_storage_error if has_failed else ErrorCode.none,
+        "error_code": ErrorCode.none,
         "log_dir": str(directory.path),
         "topics": [_describe(node, directory, topic, indexes) for topic, indexes in here if indexes],
         "total_bytes": total_bytes,

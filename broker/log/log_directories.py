@@ -1,6 +1,8 @@
 """The log directories of a broker: each partition is in one, and each can fail without the others.
 
-All of them must be there at the start. Without one, the broker would take its partitions for new, empty ones.
+A broker that runs alone needs all of them at the start: without one, it would take its partitions for new, empty ones.
+In a cluster the controller says which partitions are new, so a member starts without the directories that fail, and
+their partitions wait until the directory is repaired and the broker restarted.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.common.topic_partition import TopicPartition, partition_name
@@ -20,8 +22,14 @@ _logger = logging.getLogger(__name__)
 
 
 class LogDirectories:
-    def __init__(self, directories: Sequence[LogDirectory]) -> None:
+    def __init__(
+        self, directories: Sequence[LogDirectory], lacking: Sequence[Path] = (), *, may_lack_some: bool = False
+    ) -> None:
+        """`lacking` could not be opened. With `may_lack_some` others may fail in `load`, but not all."""
         self.all = tuple(directories)
+        self.lacking = list(lacking)
+        """The directories that could not be used at the start."""
+        self._may_lack_some = may_lack_some
         self._failed: set[LogDirectory] = set()
         self.interrupted_moves: list[tuple[TopicPartition, LogDirectory]] = []
         """(partition, destination) of the moves that the end of the last run interrupted; they begin again."""
@@ -31,8 +39,13 @@ class LogDirectories:
         return [directory for directory in self.all if directory not in self._failed]
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all logs are within reach."""
+        return not (self._failed or self.lacking)
+
+    @property
     def home(self) -> Path:
-        """The first directory: it has the files of the broker that belong to no partition."""
+        """The first directory that can be used: it has the files of the broker that belong to no partition."""
         return self.all[0].path
 
     def set_defaults(self, defaults: LogConfig) -> None:
@@ -40,10 +53,10 @@ class LogDirectories:
             directory.defaults = defaults
 
     def load(self, config_of: Callable[[str], LogConfig], progress: Callable[[int, int], None]) -> None:
-        """Load every partition of every directory. If one directory fails, all are closed again."""
+        """Load every partition of every directory. If one directory fails that must be there, all are closed again."""
         try:
             for directory in self.all:
-                directory.load(config_of, progress)
+                self._load(directory, config_of, progress)
             if len(self.all) > 1:
                 self._finish_moves()
         except LogDirectoryError:
@@ -52,6 +65,18 @@ class LogDirectories:
         except OSError as error:
             self.close(clean=False)
             raise LogDirectoryError(f"{error.filename} cannot be used: {error.strerror}") from error
+
+    def _load(
+        self, directory: LogDirectory, config_of: Callable[[str], LogConfig], progress: Callable[[int, int], None]
+    ) -> None:
+        try:
+            directory.load(config_of, progress)
+        except LogDirectoryFailed as error:
+            if not self._may_lack_some or len(self.all) == 1:
+                raise
+            self.all = tuple(other for other in self.all if other is not directory)
+            self.lacking.append(directory.path)
+            tell_of_lacking(directory.path, error)
 
     def _finish_moves(self) -> None:
         """Finish or undo the moves between directories that a crash interrupted."""
@@ -69,7 +94,8 @@ class LogDirectories:
                 old, places[key] = (other, directory) if directory.has_moved_here(key) else (directory, other)
                 old.delete_partition(*key)
         for key, directory in places.items():
-            if directory.has_moved_here(key):
+            # The former folder may be in a directory that is lacking now, and is there again at the next start.
+            if self.is_complete and directory.has_moved_here(key):
                 directory.forget_move(directory.logs[key].directory)
         for directory in self.all:
             for key, future in directory.futures:
@@ -129,3 +155,12 @@ class LogDirectories:
                 failure = error
         if failure is not None:
             raise failure
+
+
+def tell_of_lacking(path: Path, error: LogDirectoryFailed) -> None:
+    _logger.critical(
+        "%s. The broker starts without %s: partitions there are offline on this broker until you repair the directory "
+        "and restart the broker",
+        error,
+        path,
+    )

@@ -37,7 +37,7 @@ from highwater.broker.log.checkpoint import (
 )
 from highwater.broker.log.closing import close_logs
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
@@ -128,7 +128,7 @@ class LogDirectory:
                 files.sync_directory(self.path.parent)
             lock = files.lock(self.path / _LOCK)
         except OSError as error:
-            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror}") from error
+            raise LogDirectoryFailed(f"log directory {self.path} cannot be used: {error.strerror}") from error
         if lock is None:
             raise LogDirectoryError(f"log directory {self.path} is in use by another broker; stop it or choose another")
         self._lock: int | None = lock
@@ -136,7 +136,7 @@ class LogDirectory:
             self.cluster_id = self._identify(cluster_id)
         except OSError as error:
             self._unlock()
-            raise LogDirectoryError(f"log directory {self.path} cannot be used: {error.strerror}") from error
+            raise LogDirectoryFailed(f"log directory {self.path} cannot be used: {error.strerror}") from error
         except LogDirectoryError:
             self._unlock()
             raise
@@ -160,7 +160,7 @@ class LogDirectory:
             raise
         except OSError as error:
             self.close(clean=False)
-            raise LogDirectoryError(
+            raise LogDirectoryFailed(
                 f"{error.filename or self.path} cannot be used: {error.strerror}; mend that and start again"
             ) from error
 

@@ -14,9 +14,9 @@ from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.clock import SystemClock
 from highwater.broker.dynamic_settings.following import take_up_broker_settings, usable_topic_settings
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.files import FileOperations
-from highwater.broker.log.log_directories import LogDirectories
+from highwater.broker.log.log_directories import LogDirectories, tell_of_lacking
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
 from highwater.broker.runtime import Runtime
@@ -53,7 +53,7 @@ class Opened:
 
 def open_alone(opened: Opened, config: BrokerConfig, files: FileOperations, paths: list[Path]) -> None:
     opened.broker_id = max(broker_id_of(config), 0)
-    opened.log_directories = _open_directories(config, files, paths, opened.broker_id)
+    opened.log_directories = open_directories(config, files, paths, opened.broker_id)
     opened.store = store = EmbeddedMetadataStore(files, paths[0], opened.log_directories.all[0].cluster_id)
     take_up_broker_settings(config, opened.broker_id, store)
     log_configs = log_configs_of(config, store.topics())
@@ -69,7 +69,7 @@ async def open_in_cluster(
     opened.store = store = await membership.connect()
     broker_id = broker_id_of(config)
     opened.broker_id = await membership.broker_id(paths) if broker_id < 0 else broker_id
-    opened.log_directories = _open_directories(config, files, paths, opened.broker_id, store.cluster_id)
+    opened.log_directories = open_directories(config, files, paths, opened.broker_id, store.cluster_id)
     _refuse_lone_directories(opened.log_directories)
     await membership.own(opened.log_directories.home)
     take_up_broker_settings(config, opened.broker_id, store)
@@ -94,29 +94,41 @@ def _refuse_lone_directories(log_directories: LogDirectories) -> None:
             )
 
 
-def _open_directories(
+def open_directories(
     config: BrokerConfig, files: FileOperations, paths: list[Path], broker_id: int, cluster_id: str | None = None
 ) -> LogDirectories:
-    """Take the lock of each; all belong to this cluster, or to that of the first."""
+    """Take the lock of each; all belong to this cluster, or to that of the first.
+
+    A member of a cluster (`cluster_id`) goes without those whose disks fail, if one is left.
+    """
     opened: list[LogDirectory] = []
+    lacking: dict[Path, LogDirectoryFailed] = {}
+    may_lack_some = cluster_id is not None
     try:
         for path in paths:
-            opened.append(
-                LogDirectory(
-                    files,
-                    path,
-                    log_config_of(TopicConfig(config, {})),
-                    broker_id=broker_id,
-                    cluster_id=opened[0].cluster_id if opened else cluster_id,
-                    clock=SystemClock(),
-                    producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+            try:
+                opened.append(
+                    LogDirectory(
+                        files,
+                        path,
+                        log_config_of(TopicConfig(config, {})),
+                        broker_id=broker_id,
+                        cluster_id=opened[0].cluster_id if opened else cluster_id,
+                        clock=SystemClock(),
+                        producer_expiration_ms=config.integer("producer.id.expiration.ms"),
+                    )
                 )
-            )
+            except LogDirectoryFailed as error:
+                lacking[path.absolute()] = error
+                if not may_lack_some or len(lacking) == len(paths):
+                    raise
     except LogDirectoryError:
         for directory in opened:
             directory.close(clean=False)
         raise
-    return LogDirectories(opened)
+    for path, failure in lacking.items():
+        tell_of_lacking(path, failure)
+    return LogDirectories(opened, list(lacking), may_lack_some=may_lack_some)
 
 
 class _RecoveryProgress:

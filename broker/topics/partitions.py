@@ -134,8 +134,8 @@ class Partitions:
             record = TopicRecord(name, topic_id, {}, overrides)
             topic = Topic(record, TopicConfig(self._config, overrides), self._counters.topic(name))
         directories = self.log_directories
-        if not is_new and directories.get((name, index)) is None and len(directories.live) < len(directories.all):
-            # Its log may be in the one that failed.
+        if not is_new and directories.get((name, index)) is None and not directories.is_complete:
+            # Its log may be in one that failed.
             return ErrorCode.kafka_storage_error
         try:
             log = self._open_log(topic, index, log_config_of(topic.config))
@@ -214,7 +214,8 @@ class Partitions:
         key = partition.topic, partition.index
         destination = next((known for known in self.log_directories.all if str(known.path) == path), None)
         if destination is None:
-            return ErrorCode.log_dir_not_found
+            is_lacking = path in map(str, self.log_directories.lacking)
+            return ErrorCode.kafka_storage_error if is_lacking else ErrorCode.log_dir_not_found
         if partition.has_failed or destination not in self.log_directories.live:
             return ErrorCode.kafka_storage_error
         if has_too_long_future_name(*key):

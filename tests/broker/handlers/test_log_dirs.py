@@ -84,6 +84,16 @@ def test_new_partitions_go_where_the_fewest_are(node: NodeHarness, tmp_path: Pat
     again.close()
 
 
+def test_one_that_was_left_out_at_the_start_is_described_as_failed(node: NodeHarness, tmp_path: Path) -> None:
+    node.log_directories.lacking.append(tmp_path / "c")
+    told = partitions_of(node)
+    assert {name: error for name, (error, _) in told.items()} == {
+        "a": ErrorCode.none,
+        "b": ErrorCode.none,
+        "c": ErrorCode.kafka_storage_error,
+    }
+
+
 def test_a_disk_that_breaks_takes_only_its_partitions_along(
     node: NodeHarness, files: BreakingFiles, tmp_path: Path
 ) -> None:

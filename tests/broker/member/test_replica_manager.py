@@ -291,6 +291,16 @@ class TestFailedDirectory:
         assert broker.tell(leader=0, leader_epoch=1, partition=1) is ErrorCode.none
         # One that is not new may have its log in the directory that failed.
         assert broker.tell(leader=0, leader_epoch=1, partition=2) is ErrorCode.kafka_storage_error
+
+    def test_no_empty_log_takes_the_place_of_one_in_a_directory_that_lacks_since_the_start(self, make: Make) -> None:
+        broker = make()
+        broker.tell(leader=1, leader_epoch=0)
+        broker.log_directories.lacking.append(Path("/lost"))
+        assert broker.tell(leader=0, leader_epoch=1) is ErrorCode.none
+        assert broker.tell(leader=0, leader_epoch=1, partition=1) is ErrorCode.kafka_storage_error
+        partitions = broker.node.partitions
+        assert partitions.move_log(broker.replica(), "/lost") is ErrorCode.kafka_storage_error
+        assert partitions.move_log(broker.replica(), "/nowhere") is ErrorCode.log_dir_not_found
         assert broker.tell(leader=0, leader_epoch=1, partition=3, is_new=True) is ErrorCode.none
 
     def test_a_cut_that_fails_takes_the_directory_along(self) -> None:
