@@ -21,6 +21,7 @@ from highwater.broker.settings.metadata_tree import (
     BROKER_CONFIGS,
     CLIENT_CONFIGS,
     DELETE_TOPICS,
+    IP_CONFIGS,
     PRODUCER_ID_BLOCK,
     TOPIC_CONFIGS,
     TOPICS,
@@ -39,7 +40,6 @@ BROKER_SEQUENCE: Final = "/brokers/seqid"
 CONSUMERS: Final = "/consumers"
 FEATURE: Final = "/feature"
 CONFIG_CHANGES: Final = "/config/changes"
-IP_CONFIGS: Final = "/config/ips"
 REASSIGN_PARTITIONS: Final = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION: Final = "/admin/preferred_replica_election"
 ISR_CHANGE_NOTIFICATIONS: Final = "/isr_change_notification"

@@ -1,10 +1,10 @@
 """AlterClientQuotas: v0-v1 (key 49)
 
 Behaviour (KIP-546):
-* Each entity succeeds or fails by itself, as a whole. An entity is a user, a client id, or both; a null name is the
-  default of its type.
-* producer_byte_rate and consumer_byte_rate are whole numbers above 0. Kafka's other quotas are not enforced here, so
-  they are refused: INVALID_REQUEST.
+* Each entity succeeds or fails by itself, as a whole. An entity is a user, a client id, both, or an address (KIP-612);
+  a null name is the default of its type. Host names are no addresses here: INVALID_REQUEST.
+* producer_byte_rate and consumer_byte_rate are whole numbers above 0, connection_creation_rate of addresses is one from
+  0 on. Kafka's other quotas are not enforced here, so they are refused: INVALID_REQUEST.
 * In force from the next request on; the recent traffic of a client counts against the new limits.
 """
 
@@ -20,10 +20,18 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
-from highwater.broker.settings.quota_entities import DEFAULT, HONOURED, Entity, Name
+from highwater.broker.settings.property_row import INT32_MAX
+from highwater.broker.settings.quota_entities import (
+    CONNECTION_CREATION_RATE,
+    DEFAULT,
+    HONOURED,
+    Entity,
+    Name,
+    plain_ip,
+)
 from highwater.broker.settings.store import ConfigChange
 
-_NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate", "connection_creation_rate")
+_NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate")
 _EPSILON: Final = 1e-6
 """The largest difference of a number from a whole one, as in ZkAdminManager."""
 _MOST: Final = 2**63 - 1
@@ -64,12 +72,14 @@ def _take(entry: Any, changes: dict[Entity, ConfigChange]) -> Entity | Problem:
         key, value = operation.key, operation.value
         if key in _NOT_ENFORCED:
             return Problem(ErrorCode.invalid_request, f"This broker does not enforce {key}.")
-        if key not in HONOURED:
+        if key not in (HONOURED if entity.ip is None else (CONNECTION_CREATION_RATE,)):
             return Problem(ErrorCode.invalid_request, f"Invalid configuration key {key}.")
         if operation.remove:
             limits[key] = None
             continue
-        if not 1 <= value <= _MOST:
+        if key == CONNECTION_CREATION_RATE and not 0 <= value <= INT32_MAX:
+            return Problem(ErrorCode.invalid_request, f"Quota {key} must be at least 0 and at most {INT32_MAX}.")
+        if key != CONNECTION_CREATION_RATE and not 1 <= value <= _MOST:
             return Problem(ErrorCode.invalid_request, f"Quota {key} must be greater than 0 and at most {_MOST}.")
         if abs(value - int(value + _EPSILON)) > _EPSILON:
             return Problem(ErrorCode.invalid_request, f"Configuration {key} must be a whole number.")
@@ -92,8 +102,14 @@ def _entity(parts: Any) -> Entity | Problem:
         if part.entity_name == "":
             return Problem(ErrorCode.invalid_request, f"Empty {kind} not supported.")
         names[kind] = DEFAULT if part.entity_name is None else part.entity_name
-    if IP in names:
-        return Problem(ErrorCode.invalid_request, "This broker has no quotas of addresses.")
+    if IP in names and len(names) > 1:
+        return Problem(ErrorCode.invalid_request, "Invalid client quota entity: ip goes with no other.")
     if not names:
         return Problem(ErrorCode.invalid_request, "Invalid empty client quota entity.")
-    return Entity(names.get(USER), names.get(CLIENT_ID))
+    ip = names.get(IP)
+    if isinstance(ip, str):
+        try:
+            ip = plain_ip(ip)
+        except ValueError:
+            return Problem(ErrorCode.invalid_request, f"{ip} is not an IP address.")
+    return Entity(names.get(USER), names.get(CLIENT_ID), ip)

@@ -3,7 +3,7 @@
 Behaviour (KIP-546):
 * A component matches quotas by their user or client id: one by its name (match type 0), the default (1), or any (2).
 * Quotas with a component that the filter does not name are returned too, unless the filter is strict.
-* An unknown entity type is UNSUPPORTED_VERSION, as in Kafka. There are no quotas of addresses.
+* An unknown entity type is UNSUPPORTED_VERSION, as in Kafka. An address (ip) goes with no user and no client id.
 """
 
 from __future__ import annotations
@@ -35,18 +35,16 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         ):
             return _problem(ErrorCode.invalid_request, f"Match type {component.match_type} does not fit its match.")
         filters[kind] = component
-    if IP in filters:
-        if len(filters) > 1:
-            return _problem(
-                ErrorCode.invalid_request, "Invalid entity filter component combination: ip goes with no other."
-            )
-        return {"entries": []}
+    if IP in filters and len(filters) > 1:
+        return _problem(
+            ErrorCode.invalid_request, "Invalid entity filter component combination: ip goes with no other."
+        )
     return {
         "entries": [
             {
                 "entity": [
                     {"entity_type": kind, "entity_name": None if name is DEFAULT else name}
-                    for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id))
+                    for kind, name in ((USER, entity.user), (CLIENT_ID, entity.client_id), (IP, entity.ip))
                     if name is not None
                 ],
                 "values": [{"key": key, "value": limit} for key, limit in sorted(limits.items())],
@@ -62,9 +60,8 @@ def _problem(error_code: ErrorCode, message: str) -> dict[str, Any]:
 
 
 def _matches(entity: Entity, filters: dict[str, Any], *, strict: bool) -> bool:
-    return _side_matches(entity.user, filters.get(USER), strict) and _side_matches(
-        entity.client_id, filters.get(CLIENT_ID), strict
-    )
+    sides = (entity.user, USER), (entity.client_id, CLIENT_ID), (entity.ip, IP)
+    return all(_side_matches(name, filters.get(kind), strict) for name, kind in sides)
 
 
 def _side_matches(name: Name, component: Any, strict: bool) -> bool:

@@ -8,7 +8,6 @@ the directory failed or does not report them.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -35,13 +34,13 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         ]
     directories = node.storage.log_directories
     results = [_describe_directory(node, directory, wanted) for directory in directories.all]
-    return {"results": results + [_failed(path) for path in directories.lacking]}
+    return {"results": results + [_failed(str(path)) for path in directories.lacking]}
 
 
-def _failed(path: Path) -> Answer:
+def _failed(path: str) -> Answer:
     return {
         "error_code": ErrorCode.kafka_storage_error,
-        "log_dir": str(path),
+        "log_dir": path,
         "topics": [],
         "total_bytes": _UNKNOWN[0],
         "usable_bytes": _UNKNOWN[1],
@@ -50,7 +49,7 @@ def _failed(path: Path) -> Answer:
 
 def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[Topic, list[int]]]) -> Answer:
     if directory not in node.storage.log_directories.live:
-        return _failed(directory.path)
+        return _failed(str(directory.path))
     here = [
         (topic, [index for index in indexes if _is_in(node, directory, (topic.name, index))])
         for topic, indexes in wanted

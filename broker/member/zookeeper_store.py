@@ -124,6 +124,7 @@ class ZooKeeperStore:
             metadata_tree.BROKER_CONFIGS,
             metadata_tree.CLIENT_CONFIGS,
             metadata_tree.USER_CONFIGS,
+            metadata_tree.IP_CONFIGS,
         )
         paths = yield from _children_of(parents)
         users = [f"{path}/clients" for path in paths if path.startswith(f"{metadata_tree.USER_CONFIGS}/")]

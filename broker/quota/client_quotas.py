@@ -1,11 +1,14 @@
-"""Limits the produce and fetch bandwidth of clients to their quotas (KIP-13, KIP-219). Pure.
+"""Limits the bandwidth of clients and the connections of addresses to their quotas. Pure (KIP-13, KIP-612).
 
 The time is an argument. Bytes are counted after they were moved. When the rate of a client is above its limit, the
-answer has the throttle time after which the rate is at the limit again, and the connection is muted for that time.
+answer has the throttle time after which the rate is at the limit again, and the connection is muted for that time
+(KIP-219).
 
 A fetch above the limit is answered without records, and its bytes are not counted: they were not sent. A client that
 got nothing in all windows gets its bytes despite the limit; otherwise it could never read a batch that is larger than
 the limit of all windows.
+
+A connection above the rate of its address is not counted: it is closed, after a delay of one window at most.
 """
 
 from __future__ import annotations
@@ -15,7 +18,14 @@ from typing import Final
 
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.settings.config import BrokerConfig
-from highwater.broker.settings.quota_entities import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Quotas, limit_of
+from highwater.broker.settings.quota_entities import (
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    Quotas,
+    connection_rate_of,
+    limit_of,
+)
 
 MAX_METERS: Final = 10_000
 """The most clients whose rates are stored: a client may use any number of client ids."""
@@ -48,7 +58,8 @@ class ClientQuotas:
         """Replace the limits; bytes already counted stay counted."""
         self._quotas = quotas
         self._meter_of_client.clear()
-        self.is_active = bool(quotas)
+        self.is_active = any(entity.ip is None for entity in quotas)
+        self._limits_addresses = any(entity.ip is not None for entity in quotas)
 
     def produced(self, user: str, client_id: str | None, size_bytes: int, now_ms: int) -> int:
         """Count the bytes that a client produced. Returns its throttle time in ms."""
@@ -67,6 +78,25 @@ class ClientQuotas:
         if throttle_ms:
             meter.rate.record(-size_bytes, now_ms)
         return throttle_ms
+
+    def connected(self, host: str, now_ms: int) -> int:
+        """Count a new connection of an address. Returns 0, or after how many ms it is to be closed, unused."""
+        limit = connection_rate_of(self._quotas, host) if self._limits_addresses else None
+        if limit is None:
+            return 0
+        key = CONNECTION_CREATION_RATE, host
+        meter = self._meters.get(key)
+        if meter is None:
+            if len(self._meters) >= MAX_METERS:
+                self._forget(now_ms)
+            meter = self._meters[key] = _Meter(WindowedRate(self._window_count, self._window_size_ms), limit)
+        meter.limit = limit
+        meter.rate.record(1, now_ms)
+        if meter.rate.per_second(now_ms) <= limit:
+            return 0
+        excess_ms = meter.throttle_ms(now_ms) if limit > 0 else self._window_size_ms
+        meter.rate.record(-1, now_ms)
+        return min(max(excess_ms, 1), self._window_size_ms)
 
     def most_fetch_bytes(self, user: str, client_id: str | None, now_ms: int) -> int | None:
         """Return the largest answer to a fetch that the limit of a client allows; None without a limit."""

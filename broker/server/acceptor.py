@@ -56,8 +56,15 @@ class Limits(NamedTuple):
 class ConnectionLimits:
     """The connections there are, counted against the limits."""
 
-    def __init__(self, limits: Limits, counters: BrokerCounters, rate: WindowedRate | None = None) -> None:
-        """`rate` measures how fast connections come."""
+    def __init__(
+        self,
+        limits: Limits,
+        counters: BrokerCounters,
+        rate: WindowedRate | None = None,
+        throttle_ms: Callable[[str, int], int] = lambda host, now_ms: 0,
+    ) -> None:
+        """`rate` measures how fast connections come. `throttle_ms` counts those of an address (ClientQuotas)."""
+        self._throttle_ms = throttle_ms
         self._rate = rate or WindowedRate(count=11, size_ms=1000)
         self._counters = counters
         self._by_host: dict[str, int] = {}
@@ -85,6 +92,13 @@ class ConnectionLimits:
         self._rate.record(1, now_ms)
         excess = self._rate.per_second(now_ms) - most
         return math.ceil(excess / max(most, 1) * self._rate.span_ms(now_ms)) if excess > 0 else 0
+
+    def throttle_ms(self, host: str, now_ms: int) -> int:
+        """0 for a connection that may be used; otherwise after how many ms it is to be closed."""
+        throttle_ms = self._throttle_ms(host, now_ms)
+        if throttle_ms:
+            self._counters.connections_refused += 1
+        return throttle_ms
 
     def admit(self, host: str) -> bool:
         """Count a connection in, unless its host has as many as it may."""
@@ -188,6 +202,11 @@ class Acceptor:
             await self._take(client, plain_address(str(address[0])), address[1])
 
     async def _take(self, client: socket.socket, host: str, port: int) -> None:
+        throttle_ms = self._limits.throttle_ms(host, time.monotonic_ns() // 1_000_000)
+        if throttle_ms:
+            # A client that is closed at once would come again at once.
+            self._loop.call_later(throttle_ms / 1000, client.close)
+            return
         if not self._limits.admit(host):
             client.close()
             return

@@ -158,7 +158,8 @@ class _Broker:
         await housekeeping.flush_what_is_due()
         await self._flusher.idle()
         windows = self._config.integer("quota.window.num"), self._config.integer("quota.window.size.seconds") * 1000
-        limits = ConnectionLimits(Limits.of(self._config), self._node.counters, WindowedRate(*windows))
+        counters, rate = self._node.counters, WindowedRate(*windows)
+        limits = ConnectionLimits(Limits.of(self._config), counters, rate, self._node.quotas.connected)
         self._config.when_changed.append(lambda: limits.change(Limits.of(self._config)))
         acceptors: list[Acceptor] = []
         strangers = Strangers()

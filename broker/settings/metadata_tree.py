@@ -23,6 +23,7 @@ TOPIC_CONFIGS: Final = "/config/topics"
 BROKER_CONFIGS: Final = "/config/brokers"
 CLIENT_CONFIGS: Final = "/config/clients"
 USER_CONFIGS: Final = "/config/users"
+IP_CONFIGS: Final = "/config/ips"
 DEFAULT_ENTITY: Final = "<default>"
 """The name under which settings of all brokers are kept, or of all clients."""
 DELETE_TOPICS: Final = "/admin/delete_topics"
@@ -120,7 +121,9 @@ def parse_config(value: object) -> dict[str, str]:
 
 
 def quota_path(entity: Entity) -> str:
-    """Where the quotas of users and clients stand: /config/users/U, /config/users/U/clients/C, /config/clients/C."""
+    """Where quotas stand: /config/users/U, /config/users/U/clients/C, /config/clients/C, /config/ips/I."""
+    if entity.ip is not None:
+        return f"{IP_CONFIGS}/{_quota_name(entity.ip)}"
     client = "" if entity.client_id is None else f"/clients/{_quota_name(entity.client_id)}"
     return f"/config{client}" if entity.user is None else f"{USER_CONFIGS}/{_quota_name(entity.user)}{client}"
 
@@ -130,6 +133,8 @@ def parse_quota_path(path: str) -> Entity | None:
     match path.removeprefix("/config/").split("/") if path.startswith("/config/") else ():
         case ["clients", client]:
             return Entity(None, _parse_quota_name(client))
+        case ["ips", ip]:
+            return Entity(ip=_parse_quota_name(ip))
         case ["users", user]:
             return Entity(_parse_quota_name(user), None)
         case ["users", user, "clients", client]:

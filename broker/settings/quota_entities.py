@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 
@@ -19,13 +20,18 @@ Name = str | Default | None
 
 
 class Entity(NamedTuple):
+    """A user, a client id, both; or an address that clients connect from, alone."""
+
     user: Name = None
     client_id: Name = None
+    ip: Name = None
 
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 HONOURED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+"""Of users and clients."""
 
 Quotas = Mapping[Entity, Mapping[str, float]]
 """Limits by quota name, by entity."""
@@ -59,3 +65,19 @@ def limit_of(quotas: Quotas, name: str, user: str, client_id: str) -> tuple[Enti
 
 def _sharers(entity: Entity, user: str, client_id: str) -> Entity:
     return Entity(None if entity.user is None else user, None if entity.client_id is None else client_id)
+
+
+def connection_rate_of(quotas: Quotas, host: str) -> float | None:
+    """Return how many connections in a second an address may make; None without a limit (KIP-612)."""
+    for entity in (Entity(ip=host), Entity(ip=DEFAULT)):
+        limit = quotas.get(entity, {}).get(CONNECTION_CREATION_RATE)
+        if limit is not None:
+            return limit
+    return None
+
+
+def plain_ip(text: str) -> str:
+    """An address as the broker sees clients have it. Raises ValueError for anything else, host names included."""
+    address = ip_address(text)
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)

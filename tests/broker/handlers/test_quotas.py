@@ -124,7 +124,13 @@ def test_bad_filters(node: NodeHarness, components: list[tuple[str, int, str | N
         ({}, {"producer_byte_rate": 1.0}, "empty client quota entity"),
         ({"client_id": ""}, {"producer_byte_rate": 1.0}, "Empty client-id"),
         ({"shoe_size": "44"}, {"producer_byte_rate": 1.0}, "shoe-size"),
-        ({"ip": "192.0.2.1"}, {"connection_creation_rate": 1.0}, "addresses"),
+        ({"ip": "192.0.2.1"}, {"producer_byte_rate": 1.0}, "Invalid configuration key producer_byte_rate"),
+        ({"ip": "192.0.2.1"}, {"connection_creation_rate": -1.0}, "at least 0"),
+        ({"ip": "192.0.2.1"}, {"connection_creation_rate": 2.0**31}, "at most 2147483647"),
+        ({"ip": "192.0.2.1"}, {"connection_creation_rate": 1.5}, "whole number"),
+        ({"ip": "no address"}, {"connection_creation_rate": 1.0}, "no address is not an IP address"),
+        ({"ip": "192.0.2.1", "user": "u"}, {"connection_creation_rate": 1.0}, "ip goes with no other"),
+        ({"client_id": "a"}, {"connection_creation_rate": 1.0}, "Invalid configuration key connection_creation_rate"),
         ({"client_id": "a"}, {"producer_byte_rate": -1.0}, "greater than 0"),
         ({"client_id": "a"}, {"producer_byte_rate": 1.5}, "whole number"),
         ({"client_id": "a"}, {"producer_byte_rate": float("nan")}, "greater than 0"),
@@ -140,6 +146,33 @@ def test_bad_changes_change_nothing(
     assert answer.error_code == ErrorCode.invalid_request
     assert said in answer.error_message
     assert describe(node) == {}
+
+
+def test_addresses_have_quotas_of_their_own(make_node: Callable[..., NodeHarness]) -> None:
+    node = make_node()
+    for ip, rate in (("192.0.2.1", 5.0), ("2001:DB8::0:1", 0.0), ("::ffff:192.0.2.7", 7.0), (None, 100.0)):
+        assert not alter(node, {"ip": ip}, connection_creation_rate=rate).error_code
+    assert not node.node.quotas.is_active, "nothing of a client's requests is limited"
+    told = {
+        (("ip", "192.0.2.1"),): {"connection_creation_rate": 5.0},
+        (("ip", "2001:db8::1"),): {"connection_creation_rate": 0.0},
+        (("ip", "192.0.2.7"),): {"connection_creation_rate": 7.0},
+        (("ip", None),): {"connection_creation_rate": 100.0},
+    }
+    assert describe(node) == describe(node, ("ip", 2, None)) == describe(node, ("ip", 2, None), strict=True) == told
+    assert describe(node, ("ip", 1, None)) == {(("ip", None),): {"connection_creation_rate": 100.0}}
+    assert describe(node, ("ip", 0, "192.0.2.1")) == {(("ip", "192.0.2.1"),): {"connection_creation_rate": 5.0}}
+    assert describe(node, ("user", 2, None)) == describe(node, strict=True) == {}
+    tree = json.loads((node.log_directory.path / "embedded-metadata.json").read_text())
+    assert tree["/config/ips/2001%3Adb8%3A%3A1"] == {"version": 1, "config": {"connection_creation_rate": "0"}}
+    again = type(node.store)(node.store._files, node.log_directory.path, node.store.cluster_id)
+    assert dict(again.client_quotas()) == dict(node.store.client_quotas())
+    quotas = node.node.quotas
+    assert [quotas.connected("2001:db8::1", 0), quotas.connected("192.0.2.1", 0)] == [1000, 0]
+    for ip in ("192.0.2.1", "2001:db8::1", "192.0.2.7", None):
+        assert not alter(node, {"ip": ip}, connection_creation_rate=None).error_code
+    assert describe(node) == {}
+    assert quotas.connected("2001:db8::1", 0) == 0
 
 
 def test_a_dry_run_changes_nothing(node: NodeHarness) -> None:

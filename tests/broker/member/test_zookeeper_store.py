@@ -112,6 +112,18 @@ def test_quotas_and_credentials_of_a_user_stand_side_by_side(world: World) -> No
     assert world.ensemble.data("/config/users/bob") == b""
 
 
+def test_quotas_of_addresses_stand_where_kafka_has_them(world: World) -> None:
+    one, other = world.broker(), world.broker()
+    one.change(metadata_tree.quota_path(Entity(ip="2001:db8::1")), connection_creation_rate="6")
+    one.change(metadata_tree.quota_path(Entity(ip=DEFAULT)), connection_creation_rate="7")
+    for broker in (one, other, world.broker()):
+        assert broker.store.client_quotas() == {
+            Entity(ip="2001:db8::1"): {"connection_creation_rate": 6.0},
+            Entity(ip=DEFAULT): {"connection_creation_rate": 7.0},
+        }
+    assert sorted(world.ensemble.children("/config/ips")) == ["2001%3Adb8%3A%3A1", "<default>"]
+
+
 def test_a_client_without_limits_is_forgotten(world: World) -> None:
     one, other = world.broker(), world.broker()
     path = metadata_tree.quota_path(Entity(None, "c"))

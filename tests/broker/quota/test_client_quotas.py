@@ -112,3 +112,27 @@ def test_users_who_authenticated_have_their_own_limits() -> None:
     assert limited.produced("alice", "a", 20_000, 0) == 10_000
     assert limited.produced(ANONYMOUS, "a", 20_000, 0) == 0
     assert limited.produced("bob", "a", 20_000, 0) == 0
+
+
+def test_an_address_makes_its_connections_and_each_above_is_closed_later() -> None:
+    """KIP-612: those above are not counted, so that the next one may be used when its time has come."""
+    quotas = ClientQuotas(11, 1000, {Entity(ip="192.0.2.1"): {"connection_creation_rate": 2.0}})
+    taken = [quotas.connected("192.0.2.1", 0) for _ in range(20)]
+    assert taken == [0] * 20, "what ten silent seconds left"
+    assert [quotas.connected("192.0.2.1", 0) for _ in range(3)] == [500] * 3
+    assert quotas.connected("192.0.2.2", 0) == 0
+    assert quotas.connected("192.0.2.1", 400) == 100
+    assert quotas.connected("192.0.2.1", 500) == 0
+    assert quotas.connected("192.0.2.1", 11_000) == 0
+    quotas.change({Entity(ip=DEFAULT): {"connection_creation_rate": 0.0}, Entity(ip="192.0.2.1"): {}})
+    assert quotas.connected("192.0.2.9", 11_000) == 1000
+    quotas.change({})
+    assert quotas.connected("192.0.2.9", 11_000) == 0
+    assert not quotas.is_active
+
+
+def test_addresses_without_end_are_forgotten() -> None:
+    quotas = ClientQuotas(11, 1000, {Entity(ip=DEFAULT): {"connection_creation_rate": 1.0}})
+    for number in range(3 * MAX_METERS):
+        quotas.connected(f"192.0.{number}", number)
+    assert len(quotas._meters) <= MAX_METERS

@@ -115,6 +115,25 @@ def test_connections_above_the_limit_of_an_address_are_closed(tmp_path: Path) ->
             pass
 
 
+def test_connections_above_the_rate_of_an_address_are_closed_unused(tmp_path: Path) -> None:
+    def limit(client: socket.socket, rate: float | None) -> None:
+        operation = {"key": "connection_creation_rate", "value": rate or 0.0, "remove": rate is None}
+        entry = {"entity": [{"entity_type": "ip", "entity_name": "127.0.0.1"}], "ops": [operation]}
+        frame = request_frame("alter_client_quotas", 1, entries=[entry], validate_only=False)
+        client.sendall(struct.pack(">i", len(frame)) + frame)
+        (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
+        client.recv(size, socket.MSG_WAITALL)
+
+    with running_broker(tmp_path / "log") as broker, connect(broker) as first:
+        limit(first, 0.0)
+        for _ in range(3):
+            with connect(broker) as other:
+                assert not is_served(other)
+        limit(first, None)
+        with connect(broker) as other:
+            assert is_served(other)
+
+
 def test_connections_above_the_limit_of_the_broker_wait_their_turn(tmp_path: Path) -> None:
     with running_broker(tmp_path / "log", properties=["max.connections=2"]) as broker, ExitStack() as stack:
         first, second, third = (stack.enter_context(connect(broker)) for _ in range(3))

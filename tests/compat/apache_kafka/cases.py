@@ -107,6 +107,19 @@ def client_quotas(broker: RunningBroker) -> None:
 
 
 @case
+def quotas_of_addresses(broker: RunningBroker) -> None:
+    tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address)
+    for whose, rate in (("--entity-name", "192.0.2.1"), 20), (("--entity-default",), 100):
+        limit = f"connection_creation_rate={rate}"
+        succeed(*tool, "--alter", "--entity-type", "ips", *whose, "--add-config", limit)
+    output = succeed(*tool, "--describe", "--entity-type", "ips")
+    assert "ip '192.0.2.1' are connection_creation_rate=20.0" in output, output
+    assert "the default ip are connection_creation_rate=100.0" in output, output
+    succeed(*tool, "--alter", "--entity-type", "ips", "--entity-default", "--delete-config", "connection_creation_rate")
+    assert "default" not in succeed(*tool, "--describe", "--entity-type", "ips")
+
+
+@case
 def elect_leaders(broker: RunningBroker) -> None:
     create_topic(broker, "elected", 2)
     output = succeed(
