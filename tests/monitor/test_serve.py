@@ -242,7 +242,7 @@ def test_a_monitor_may_start_before_its_cluster(tmp_path: Path) -> None:
         browser.post("/login", "/login", name="ada", password=PASSWORD)
         wait_until(lambda: address in browser.get("/"), "a page that names it")
         with running_broker(tmp_path / "broker", port=port):
-            wait_until(lambda: browser.json("/api/v1/cluster").get("brokers_alive") == 1, "the broker", 60)
+            wait_until(lambda: browser.json("/api/v1/cluster").get("brokers_alive") == 1, "the broker", 180)
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:

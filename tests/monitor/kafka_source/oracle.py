@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -20,10 +20,13 @@ from highwater.monitor.model import GroupState, Snapshot
 from tests.topics import create_topics
 from tests.waiting import wait_until
 
+PATIENT_TICK_S: Final = 240.0
+"""A broker has a quarter of a tick to answer, which a busy machine may need."""
+
 
 def snapshot_of(properties: dict[str, Any], ticks: int = 1) -> Snapshot:
     async def collecting() -> Snapshot:
-        source = KafkaSource("c", settings_of(properties))
+        source = KafkaSource("c", settings_of(properties), PATIENT_TICK_S)
         try:
             return [await source.snapshot(number) for number in range(ticks)][-1]
         finally:

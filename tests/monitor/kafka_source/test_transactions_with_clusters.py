@@ -34,7 +34,7 @@ from tests.compat.apache_kafka.golden import Connection
 from tests.compat.apache_kafka.scripts import pasted
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
-from tests.monitor.kafka_source.oracle import is_committed
+from tests.monitor.kafka_source.oracle import PATIENT_TICK_S, is_committed
 from tests.pipeline.kafka.brokers import SYSTEMS, bootstrap_of
 from tests.topics import create_topics, done_by_some_client
 from tests.waiting import wait_until
@@ -92,7 +92,7 @@ def hang(bootstrap: str) -> None:
 
 def taken(bootstrap: str) -> list[Snapshot]:
     async def collecting() -> list[Snapshot]:
-        source = KafkaSource("c", settings_of({"bootstrap.servers": bootstrap}), standing_ms=0)
+        source = KafkaSource("c", settings_of({"bootstrap.servers": bootstrap}), PATIENT_TICK_S, standing_ms=0)
         try:
             return [await source.snapshot(number) for number in range(2)]
         finally:

@@ -53,7 +53,7 @@ class Cluster:
             capture_output=True,
             text=True,
             check=False,
-            timeout=540,
+            timeout=1200,
         )
 
 

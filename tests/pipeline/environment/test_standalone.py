@@ -13,7 +13,7 @@ import pytest
 from highwater.pipeline.environment.packing import pack
 from tests.pipeline.environment.cluster import PASSWORD, RECORDS, SECRET, Cluster, secured_cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
 SUBMIT = Path(pyspark.__file__).parent / "bin/spark-submit"
 SMALL = {"spark.executor.memory": "512m", "spark.driver.memory": "512m", "spark.sql.shuffle.partitions": "1"}
