@@ -119,9 +119,8 @@ class Namespaces:
         whom = ", ".join(self._hosts[other] for other in others)
         rule = f"tcp dport {port} ip saddr {{ {whom} }} reject with tcp reset"
         self._rejecting.add(one)
-        load_rules(
-            self.prefix(one), f"table ip drill {{ chain input {{ type filter hook input priority 0; {rule}; }} }}"
-        )
+        chain = f"chain input {{\n type filter hook input priority 0;\n {rule}\n }}"
+        load_rules(self.prefix(one), f"table ip drill {{\n {chain}\n}}\n")
 
     def heal(self) -> None:
         while self._cuts:
