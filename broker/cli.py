@@ -90,6 +90,15 @@ def start(
     properties: Annotated[
         list[str] | None, typer.Option("--property", metavar="NAME=VALUE", help="One property; may be repeated.")
     ] = None,
+    processes: Annotated[
+        str | None,
+        typer.Option(
+            "--processes",
+            metavar="N|auto",
+            help="Run in so many processes; auto: one for each core.",
+            show_default="one",
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Log more.")] = False,
 ) -> None:
     """Start a broker and run it until SIGTERM or SIGINT; another, a second later, stops it at once.
@@ -118,7 +127,15 @@ def start(
             bracketed = f"[{address}]" if ":" in address else address
             listener = f"PLAINTEXT://{bracketed}:{9092 if port is None else port}"
             settings.append(Setting("--host and --port", "listeners", listener))
-        exit_code = broker.run(BrokerConfig(settings))
+        if processes is not None:
+            settings.append(Setting("--processes", "highwater.processes", processes))
+        checked = BrokerConfig(settings)
+        if checked.is_set("highwater.processes"):
+            from highwater.broker.server import parent  # only who starts several pays for it
+
+            exit_code = parent.run(settings)
+        else:
+            exit_code = broker.run(checked)
     except SETUP_ERRORS as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(ending.EXIT_USAGE) from None

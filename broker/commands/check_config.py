@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from highwater.broker.commands.terminal import UsageError, reporting
+from highwater.broker.server.process_plan import PROCESSES, ProcessPlan
 from highwater.broker.server.start_check import SETUP_ERRORS, check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 
@@ -22,8 +23,12 @@ def check_config(
     """
     with reporting():
         try:
-            settings = BrokerConfig(read_properties_file(config))
-            check(settings)
+            lines = read_properties_file(config)
+            settings = BrokerConfig(lines)
+            if settings.is_set(PROCESSES):
+                ProcessPlan.of(lines)
+            else:
+                check(settings)
         except SETUP_ERRORS as error:
             raise UsageError(str(error)) from None
         for warning in settings.warnings:

@@ -14,11 +14,13 @@ import gc
 import logging
 import resource
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import uvloop
@@ -59,8 +61,16 @@ FINISH_TIMEOUT_MS: Final = 10_000
 """How long a stopping broker waits for clients to take answers that are under way."""
 
 
-def run(config: BrokerConfig) -> int:
-    """Run a broker until it is told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start."""
+def run(
+    config: BrokerConfig,
+    shared: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
+    metrics: BoundListener | None = None,
+) -> int:
+    """Run a broker until it is told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start.
+
+    `shared` are sockets that other processes accept from too, by listener; `metrics` is where to serve metrics if the
+    configuration does not say.
+    """
     started_ns = time.monotonic_ns()
     _allow_many_files()
     for warning in config.warnings:
@@ -68,13 +78,13 @@ def run(config: BrokerConfig) -> int:
     paths, endpoints, advertised, metrics_endpoint, audit_path = checked(config)
     files = RealFiles()
     bound: list[BoundListener] = []
-    metrics: BoundListener | None = None
     opened = Opened()
     try:
         # Before the recovery, which may take long, and before anything is written: a taken port should be told at once
         # and leave nothing behind.
         for endpoint in endpoints:
             listener = bind(endpoint, advertised.get(endpoint.name), config)
+            listener.sockets.extend(shared.get(endpoint.name, ()))
             bound.append(listener)
             tls, sasl = security_of(endpoint, config, lambda: opened.store.scram_credentials())
             bound[-1] = listener._replace(tls=tls, sasl=sasl)

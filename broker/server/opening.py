@@ -20,6 +20,7 @@ from highwater.broker.log.log_directories import LogDirectories, tell_of_lacking
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
 from highwater.broker.runtime import Runtime
+from highwater.broker.server.process_marker import refuse_directories_of_processes
 from highwater.broker.server.start_check import broker_id_of
 from highwater.broker.server.systemd import more_time, notify, status
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
@@ -101,6 +102,7 @@ def open_directories(
 
     A member of a cluster (`cluster_id`) goes without those whose disks fail, if one is left.
     """
+    refuse_directories_of_processes(files, paths)
     opened: list[LogDirectory] = []
     lacking: dict[Path, LogDirectoryFailed] = {}
     may_lack_some = cluster_id is not None

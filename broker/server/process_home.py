@@ -1,0 +1,127 @@
+"""The log directories of a host's processes: their lock, their number, the journal of the metadata.
+
+DIR/.lock             held by the parent
+DIR/processes.json    how many processes there were, and the broker id of the first
+DIR/metadata/         the journal, in one of the directories
+DIR/process-N/        the log directory of a process, with its own lock
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.broker.log.checkpoint import META_PROPERTIES
+from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import FileOperations
+from highwater.broker.server.process_marker import read_marker, write_marker
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.store import MetadataError
+from highwater.broker.tree.journal import Journal
+from highwater.broker.tree.tree import Tree
+
+JOURNAL_DIRECTORY: Final = "metadata"
+_LOCK: Final = ".lock"
+_MOST_NAMES: Final = 3
+
+
+class ProcessHome:
+    journal: Journal
+    """From `open_journal` on."""
+
+    def __init__(self, files: FileOperations, paths: Sequence[Path], base_id: int) -> None:
+        """Lock the directories, and make those that are missing. Raises LogDirectoryError.
+
+        It refuses directories of another kind of broker, and of processes with other broker ids.
+        """
+        self._files = files
+        self._paths = [path.absolute() for path in paths]
+        self._base_id = base_id
+        self._locks: list[int] = []
+        self.count_before = 0
+        """How many processes there were in the last run; 0 if there was none."""
+        try:
+            for path in self._paths:
+                self._take(path)
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self, path: Path) -> None:
+        try:
+            if not self._files.exists(path):
+                self._files.make_directory(path)
+                self._files.sync_directory(path.parent)
+            if self._files.exists(path / META_PROPERTIES):
+                raise LogDirectoryError(
+                    f"{path} was used by a broker that is one process ({META_PROPERTIES}), and cannot be divided: "
+                    "choose an empty directory, and copy the topics with `highwater broker mirror`"
+                )
+            lock = self._files.lock(path / _LOCK)
+            if lock is None:
+                raise LogDirectoryError(f"log directory {path} is in use by another broker; stop it or choose another")
+            self._locks.append(lock)
+            count, base_id = read_marker(self._files, path)
+        except OSError as error:
+            raise LogDirectoryError(f"log directory {path} cannot be used: {error.strerror}") from error
+        if count and base_id != self._base_id:
+            raise LogDirectoryError(
+                f"{path} belongs to processes whose first broker.id is {base_id}, not {self._base_id}: set "
+                f"broker.id={base_id}, or choose another directory"
+            )
+        self.count_before = max(self.count_before, count)
+
+    def open_journal(self, count: int) -> Journal:
+        """Recover the tree of the processes, of which there will be so many, and note that.
+
+        Raises MetadataError, and LogDirectoryError when fewer processes would leave replicas behind.
+        """
+        at = [path for path in self._paths if self._files.exists(path / JOURNAL_DIRECTORY)]
+        if not at and self.count_before:
+            raise MetadataError(
+                f"none of the log directories has {JOURNAL_DIRECTORY}/, the metadata of the {self.count_before} "
+                "processes: name all of them in log.dirs, or restore it from a copy"
+            )
+        directory = (at or self._paths)[0] / JOURNAL_DIRECTORY
+        try:
+            self.journal = Journal(self._files, directory)
+            self._refuse_to_leave_replicas(self.journal.tree, count)
+            for path in self._paths:
+                write_marker(self._files, path, count, self._base_id)
+        except OSError as error:
+            raise MetadataError(f"{directory} cannot be used: {error.strerror}") from None
+        return self.journal
+
+    def _refuse_to_leave_replicas(self, tree: Tree, count: int) -> None:
+        staying = range(self._base_id, self._base_id + count)
+        left: list[str] = []
+        ids: set[int] = set()
+        for path, node in tree.nodes.items():
+            parent, _, topic = path.rpartition("/")
+            if parent != metadata_tree.TOPICS:
+                continue
+            try:
+                _, assignment = metadata_tree.parse_topic(json.loads(node.data))
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise MetadataError(f"the metadata of topic {topic} cannot be understood: {error}") from None
+            for partition, replicas in assignment.items():
+                if leaving := [replica for replica in replicas if replica not in staying]:
+                    ids.update(leaving)
+                    left.append(f"{topic}-{partition}")
+        if left:
+            self.journal.close()
+            more = f", … ({len(left)} in all)" if len(left) > _MOST_NAMES else ""
+            options = " ".join(f"--without-broker {broker_id}" for broker_id in sorted(ids))
+            raise LogDirectoryError(
+                f"{count} processes are too few: those that would go have replicas of "
+                f"{', '.join(left[:_MOST_NAMES])}{more}; start {self.count_before} again and move them with "
+                f"`highwater broker reassign --balance {options}`"
+            )
+
+    def close(self) -> None:
+        """Release the locks."""
+        for lock in self._locks:
+            self._files.close(lock)
+        self._locks.clear()
