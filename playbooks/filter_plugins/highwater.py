@@ -12,6 +12,8 @@ _DEFAULT_PORTS = {_OURS: 9092, "reference_kafka_instances": 19092}
 _ADDRESSES = {_OURS: "broker_address", "reference_kafka_instances": "reference_kafka_address"}
 _ZOOKEEPER_PORT = 2181
 _LOOPBACK = "127.0.0.1"
+# The port of brokers among themselves, above that of clients, where they are two (cluster_security: tls).
+INSIDE_ABOVE = 1000
 
 
 def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -> str:
@@ -65,26 +67,31 @@ def clusters(
 ) -> dict[str, dict[str, Any]]:
     """`groups['brokers'] | highwater_clusters(hostvars)`: by name, bootstrap_servers and brokers of each cluster.
 
-    A broker has host, name, broker_id (None where the inventory lacks it), address, port and log_dirs.
+    A broker has host, name, broker_id (None where the inventory lacks it), address, port, inside_port and log_dirs.
+    inside_servers, at these ports: brokers among themselves, and the playbooks; the same as port without TLS.
     """
     found: dict[str, list[dict[str, Any]]] = {}
     for host in hosts:
         variables = hostvars[host]
         default = [_default_instance(variables)] if variable == _OURS and variable not in variables else []
+        above = INSIDE_ABOVE if variable == _OURS and variables.get("cluster_security") == "tls" else 0
         for instance in variables.get(variable) or default:
+            port = int(instance.get("port") or _DEFAULT_PORTS[variable])
             found.setdefault(str(instance.get("cluster") or _DEFAULT_CLUSTER), []).append(
                 {
                     "host": host,
                     "name": instance.get("name", "main"),
                     "broker_id": instance.get("broker_id", variables.get("broker_id")),
                     "address": address_of(host, hostvars, _ADDRESSES[variable]),
-                    "port": int(instance.get("port") or _DEFAULT_PORTS[variable]),
+                    "port": port,
+                    "inside_port": int(instance.get("inside_port") or port + above) if above else port,
                     "log_dirs": list(instance.get("log_dirs") or []),
                 }
             )
     return {
         name: {
             "bootstrap_servers": ",".join(f"{in_url(each['address'])}:{each['port']}" for each in brokers),
+            "inside_servers": ",".join(f"{in_url(each['address'])}:{each['inside_port']}" for each in brokers),
             "brokers": brokers,
         }
         for name, brokers in found.items()

@@ -120,9 +120,12 @@ def systems(
 
 
 def described_clusters(
-    found: Mapping[str, Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]]
+    found: Mapping[str, Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]], command_config: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """As a workload file has them: with what each host told of itself (role observer)."""
+    """As a workload file has them: with what each host told of itself (role observer).
+
+    command_config: the file with TLS and the login of our clusters; empty where they have neither.
+    """
     clusters = {}
     for name, cluster in found.items():
         hosts = list(dict.fromkeys(broker["host"] for broker in cluster["brokers"]))
@@ -133,6 +136,8 @@ def described_clusters(
             "product": next(filter(None, products), None) or name.partition("-")[0],
             "hosts": {host: entry for host, entry in told.items() if entry},
         }
+        if command_config and name.startswith(f"{_OURS}-"):
+            clusters[name]["command_config"] = command_config
     return clusters
 
 

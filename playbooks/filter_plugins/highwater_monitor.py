@@ -18,10 +18,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,40}")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEYS = ("name", "cluster", "port", "settings", "files", "environment")
 AUTHORITY_FILE = "agents.pem"
-_OWN_FILES = ("monitor.yaml", "certificate.pem", "key.pem", AUTHORITY_FILE, "environment")
+_OWN_FILES = ("monitor.yaml", "certificate.pem", "key.pem", "cluster.pem", AUTHORITY_FILE, "environment")
 TOKEN_SUFFIX = ".token"  # noqa: S105 - of a file
-# Variables that systemd and the unit set.
-_SET_BY_UNIT = ("HOME", "PATH", "STATE_DIRECTORY", "RUNTIME_DIRECTORY")
+# Variables that systemd, the unit and the role set.
+_SET_BY_UNIT = ("CLUSTER_PASSWORD", "ZOOKEEPER_LOGIN", "HOME", "PATH", "STATE_DIRECTORY", "RUNTIME_DIRECTORY")
 
 Variables = Mapping[str, Any]
 

@@ -19,6 +19,8 @@ _ROLES = Path(__file__).parent.parent / "roles"
 _GROUPS = ("zookeeper", "brokers", "reference_kafka", "spark_master", "spark_workers", "bench", "monitor", "pipelines")
 _ENSEMBLES = (1, 3, 5)
 _MOST_HOSTS_NAMED = 4
+# As in highwater.py; filters of Ansible's cannot import each other.
+_INSIDE_ABOVE = 1000
 # How like a name of ours must be to be taken for a misspelling of it.
 _ALIKE = 0.88
 # What an operator says to more than one role.
@@ -162,12 +164,19 @@ _UNKNOWN = object()
 
 
 def _value(variables: Variables, name: str) -> Any:
-    """What a variable is; _UNKNOWN for one made of facts, which nobody has gathered yet."""
+    """What a variable is; _UNKNOWN for one made of facts, which nobody has gathered yet, or of what is not there."""
     try:
-        value = variables[name]
+        value = _looked_at(variables[name])
     except Exception:  # whatever a template of the inventory's can raise
         return _UNKNOWN
     return value if isinstance(value, _PLAIN) and "{{" not in str(value) else _UNKNOWN
+
+
+def _looked_at(value: Any) -> Any:
+    """With all that is in it: Ansible looks at what a value names when it is asked for."""
+    if isinstance(value, Mapping):
+        return {key: _looked_at(inner) for key, inner in value.items()}
+    return [_looked_at(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _unknown_keys(where: str, value: Any, option: Mapping[str, Any]) -> Iterator[str]:
@@ -310,7 +319,11 @@ def _listeners(variables: Variables, groups: set[str]) -> Iterator[tuple[int, st
         for instance in instances if isinstance(instances, list) else []:
             if isinstance(instance, dict):
                 name = str(instance.get("name", "main"))
-                yield _whole(instance.get("port")) or port, f"{unit}@{name}.service", f"{variable} {name}"
+                its_port = _whole(instance.get("port")) or port
+                yield its_port, f"{unit}@{name}.service", f"{variable} {name}"
+                if group == "brokers" and variables.get("cluster_security") == "tls":
+                    inside = _whole(instance.get("inside_port")) or its_port + _INSIDE_ABOVE
+                    yield inside, f"{unit}@{name}.service", f"the inside_port of {variable} {name}"
 
 
 @cache

@@ -49,6 +49,12 @@ options:
     type: list
     elements: str
     default: []
+  is_client:
+    description: >-
+      Whether its host proves with the certificate who it is when it connects, too, as members of an ensemble do. A
+      certificate that does not allow that is made anew.
+    type: bool
+    default: false
   secrets:
     description: Names of secrets.
     type: list
@@ -115,6 +121,7 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             "name": {"type": "str", "default": ""},
             "names": {"type": "list", "elements": "str", "default": []},
+            "is_client": {"type": "bool", "default": False},
             # Their names alone, which are none.
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": False},
         },
@@ -125,7 +132,7 @@ def main() -> None:
     given = module.params
     keys = Keys(Path(given["directory"]).expanduser(), is_check_mode=module.check_mode)
     try:
-        answer = keys.answer(given["name"], given["names"], given["secrets"])
+        answer = keys.answer(given["name"], given["names"], given["secrets"], is_client=given["is_client"])
     except (KeysError, OSError, ValueError) as error:
         module.fail_json(msg=f"keys in {given['directory']}: {error}")
     module.exit_json(changed=keys.is_changed, **answer)
@@ -139,14 +146,15 @@ class Keys:
         self._is_check_mode = is_check_mode
         self.is_changed = False
 
-    def answer(self, name: str, names: list[str], wanted: Iterable[str]) -> dict[str, Any]:
+    def answer(self, name: str, names: list[str], wanted: Iterable[str], *, is_client: bool = False) -> dict[str, Any]:
         with self._locked():
             authority = self._pair(AUTHORITY) or self._made(AUTHORITY, [], None)
+            _require_valid(authority[0])
             pair: tuple[str, str] = ("", "")
             if name:
                 pair = self._pair(name) or ("", "")
-                if not (pair[0] and authority[0] and _is_good(pair[0], authority[0], names)):
-                    pair = self._made(name, names, authority)
+                if not (pair[0] and authority[0] and _is_good(pair[0], authority[0], names, is_client)):
+                    pair = self._made(name, names, authority, is_client=is_client)
             return {
                 "authority": authority[0],
                 "certificate": pair[0],
@@ -168,11 +176,13 @@ class Keys:
             return None
         return certificate.read_text("utf-8"), key.read_text("utf-8")
 
-    def _made(self, name: str, names: list[str], authority: tuple[str, str] | None) -> tuple[str, str]:
+    def _made(
+        self, name: str, names: list[str], authority: tuple[str, str] | None, *, is_client: bool = False
+    ) -> tuple[str, str]:
         self.is_changed = True
         if self._is_check_mode:
             return "", ""
-        certificate, key = _signed(name, names, authority)
+        certificate, key = _signed(name, names, authority, is_client=is_client)
         # The certificate comes last: what a run that was killed left is no pair.
         self._path(name, "pem").unlink(missing_ok=True)
         self._write(self._path(name, "key"), key)
@@ -212,7 +222,19 @@ class Keys:
             yield
 
 
-def _is_good(certificate: str, authority: str, names: list[str]) -> bool:
+def _require_valid(authority: str) -> None:
+    """Raises KeysError. In check mode there may be none yet."""
+    if not authority:
+        return
+    end = x509.load_pem_x509_certificate(authority.encode()).not_valid_after_utc
+    if end <= datetime.datetime.now(datetime.UTC):
+        raise KeysError(
+            f"{AUTHORITY}.pem expired on {end:%Y-%m-%d}; remove all .pem and .key there, and run every playbook that "
+            "uses them again"
+        )
+
+
+def _is_good(certificate: str, authority: str, names: list[str], is_client: bool) -> bool:
     found = x509.load_pem_x509_certificate(certificate.encode())
     left = found.not_valid_after_utc - datetime.datetime.now(datetime.UTC)
     if left < datetime.timedelta(days=RENEWED_DAYS_BEFORE):
@@ -220,12 +242,15 @@ def _is_good(certificate: str, authority: str, names: list[str]) -> bool:
     try:
         found.verify_directly_issued_by(x509.load_pem_x509_certificate(authority.encode()))
         own = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uses = found.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
     except Exception:  # of whatever kind: it is made anew
+        return False
+    if is_client and ExtendedKeyUsageOID.CLIENT_AUTH not in uses:
         return False
     return list(own) == _alternative_names(names)
 
 
-def _signed(name: str, names: list[str], authority: tuple[str, str] | None) -> tuple[str, str]:
+def _signed(name: str, names: list[str], authority: tuple[str, str] | None, *, is_client: bool) -> tuple[str, str]:
     """A certificate and its key, in PEM; without an authority that of an authority."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
@@ -251,13 +276,14 @@ def _signed(name: str, names: list[str], authority: tuple[str, str] | None) -> t
     if authority:
         issuer = x509.load_pem_x509_certificate(authority[0].encode())
         signing: Any = serialization.load_pem_private_key(authority[1].encode(), password=None)
+        uses = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if is_client else [])]
         identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
         builder = (
             builder.issuer_name(issuer.subject)
             # Python 3.13 takes no certificate without it.
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
             .add_extension(x509.SubjectAlternativeName(_alternative_names(names)), critical=False)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         )
     else:
         signing, builder = key, builder.issuer_name(subject)

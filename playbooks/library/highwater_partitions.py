@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from ansible.module_utils.basic import AnsibleModule
@@ -16,8 +18,8 @@ DOCUMENTATION = r"""
 module: highwater_partitions
 short_description: Whether all replicas of a cluster are in sync, and the wait until they are
 description:
-  - Asks every broker that is named for the metadata of all topics, without TLS or SASL, from the host that the task
-    runs on. Any broker that speaks Kafka's protocol answers; nothing of Kafka is needed on the host.
+  - Asks every broker that is named for the metadata of all topics, from the host that the task runs on. Any broker that
+    speaks Kafka's protocol answers; nothing of Kafka is needed on the host.
   - All is well when each of them answers, knows all of O(brokers), and has for every partition a leader and all
     replicas in sync.
   - Changes nothing.
@@ -32,6 +34,18 @@ options:
     type: list
     elements: int
     default: []
+  authority:
+    description: File with the authority that signed the certificates of brokers; empty for a listener without TLS.
+    type: path
+    default: ""
+  username:
+    description: Who logs in there, with PLAIN; empty for a listener without a login.
+    type: str
+    default: ""
+  password:
+    description: Password of O(username).
+    type: str
+    default: ""
   wait_seconds:
     description: For how long to wait. After that the host fails with what is not in sync.
     type: int
@@ -90,6 +104,10 @@ T = TypeVar("T")
 _METADATA: Final = struct.pack(">hh", 3, 7)
 _CORRELATION_ID: Final = 1
 _CLIENT_ID: Final = b"highwater-playbooks"
+# SaslHandshake and SaslAuthenticate, each in its version 1.
+_HANDSHAKE: Final = struct.pack(">hh", 17, 1)
+_AUTHENTICATE: Final = struct.pack(">hh", 36, 1)
+_PLAIN: Final = b"PLAIN"
 _ALL_TOPICS_AND_MAKE_NONE: Final = struct.pack(">i?", -1, False)
 _ANSWER_WITHIN_SECONDS: Final = 10.0
 _LARGEST_ANSWER_BYTES: Final = 256 * 2**20
@@ -99,6 +117,18 @@ _NAMED_AT_MOST: Final = 5
 
 class NoAnswerError(Exception):
     """Why a broker cannot be asked, in a few words."""
+
+
+@dataclass(frozen=True)
+class Login:
+    """How to come in. authority: a file; username: without one there is no login."""
+
+    authority: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+
+_NO_LOGIN: Final = Login()
 
 
 @dataclass(frozen=True)
@@ -191,22 +221,44 @@ def read_metadata(body: bytes) -> Metadata:
     )
 
 
-def ask(address: str) -> Metadata:
+def ask(address: str, login: Login = _NO_LOGIN) -> Metadata:
     """Raises NoAnswerError."""
     host, _, port = address.rpartition(":")
-    header = _METADATA + struct.pack(">ih", _CORRELATION_ID, len(_CLIENT_ID)) + _CLIENT_ID
-    request = header + _ALL_TOPICS_AND_MAKE_NONE
+    host = host.strip("[]")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), _ANSWER_WITHIN_SECONDS) as connection:
-            connection.sendall(struct.pack(">i", len(request)) + request)
-            (length,) = struct.unpack(">i", _exactly(connection, 4))
-            if not 4 <= length <= _LARGEST_ANSWER_BYTES:
-                raise NoAnswerError("does not speak Kafka's protocol")
-            return read_metadata(_exactly(connection, length)[4:])
+        with ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host, int(port)), _ANSWER_WITHIN_SECONDS))
+            if login.authority:
+                context = ssl.create_default_context(cafile=login.authority)
+                connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
+            if login.username:
+                _log_in(connection, login)
+            return read_metadata(_answer(connection, _METADATA, _ALL_TOPICS_AND_MAKE_NONE))
+    except ssl.SSLCertVerificationError as error:
+        raise NoAnswerError(f"has a certificate that is refused: {error.verify_message}") from None
     except (OSError, EOFError) as error:
         raise NoAnswerError(f"does not answer: {getattr(error, 'strerror', None) or error}") from None
     except struct.error:
         raise NoAnswerError("does not speak Kafka's protocol") from None
+
+
+def _log_in(connection: socket.socket, login: Login) -> None:
+    """Raises NoAnswerError where the login is refused."""
+    handshake = Reader(_answer(connection, _HANDSHAKE, struct.pack(">h", len(_PLAIN)) + _PLAIN))
+    token = f"\0{login.username}\0{login.password}".encode()
+    if handshake.int16() != 0:
+        raise NoAnswerError("takes no login with PLAIN there")
+    if Reader(_answer(connection, _AUTHENTICATE, struct.pack(">i", len(token)) + token)).int16() != 0:
+        raise NoAnswerError(f"refuses the login of {login.username}")
+
+
+def _answer(connection: socket.socket, api: bytes, body: bytes) -> bytes:
+    request = api + struct.pack(">ih", _CORRELATION_ID, len(_CLIENT_ID)) + _CLIENT_ID + body
+    connection.sendall(struct.pack(">i", len(request)) + request)
+    (length,) = struct.unpack(">i", _exactly(connection, 4))
+    if not 4 <= length <= _LARGEST_ANSWER_BYTES:
+        raise NoAnswerError("does not speak Kafka's protocol")
+    return _exactly(connection, length)[4:]
 
 
 def _exactly(connection: socket.socket, length: int) -> bytes:
@@ -220,12 +272,12 @@ def _exactly(connection: socket.socket, length: int) -> bytes:
     return bytes(data)
 
 
-def look(bootstrap: list[str], brokers: list[int]) -> dict[str, Any]:
+def look(bootstrap: list[str], brokers: list[int], login: Login = _NO_LOGIN) -> dict[str, Any]:
     """One look at the cluster, as this module returns it."""
     result: dict[str, Any] = {"problems": [], "under_replicated": 0}
     for address in bootstrap:
         try:
-            metadata = ask(address)
+            metadata = ask(address, login)
         except NoAnswerError as problem:
             result["problems"].append(f"{address} {problem}")
             continue
@@ -253,15 +305,19 @@ def main() -> None:
         argument_spec={
             "bootstrap": {"type": "list", "elements": "str", "required": True},
             "brokers": {"type": "list", "elements": "int", "default": []},
+            "authority": {"type": "path", "default": ""},
+            "username": {"type": "str", "default": ""},
+            "password": {"type": "str", "default": "", "no_log": True},
             "wait_seconds": {"type": "int", "default": 300},
             "fail": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
     arguments = module.params
+    login = Login(arguments["authority"], arguments["username"], arguments["password"])
     deadline = time.monotonic() + arguments["wait_seconds"]
     while True:
-        result = look(arguments["bootstrap"], arguments["brokers"])
+        result = look(arguments["bootstrap"], arguments["brokers"], login)
         if result["in_sync"] or time.monotonic() > deadline:
             break
         time.sleep(_BETWEEN_LOOKS_SECONDS)

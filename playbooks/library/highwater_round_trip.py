@@ -45,6 +45,18 @@ options:
     description: How many records go through each partition.
     type: int
     default: 100
+  authority:
+    description: Certificate of the authority that signed those of brokers, in PEM; empty for a cluster without TLS.
+    type: str
+    default: ""
+  username:
+    description: Who logs in, with SCRAM-SHA-512.
+    type: str
+    default: ""
+  password:
+    description: Password of O(username).
+    type: str
+    default: ""
   timeout_seconds:
     description: How long each answer may take.
     type: int
@@ -99,6 +111,9 @@ def main() -> None:
             "brokers": {"type": "list", "elements": "dict", "required": True},
             "round_trip": {"type": "bool", "default": True},
             "records": {"type": "int", "default": 100},
+            "authority": {"type": "str", "default": ""},
+            "username": {"type": "str", "default": ""},
+            "password": {"type": "str", "default": "", "no_log": True},
             "timeout_seconds": {"type": "int", "default": 30},
         },
         supports_check_mode=True,
@@ -126,7 +141,17 @@ def main() -> None:
 
 def client_settings(wanted: dict[str, Any]) -> dict[str, Any]:
     # Why a broker cannot be reached is told once, by the call that failed, and not on standard error by the library.
-    return {"bootstrap.servers": wanted["bootstrap_servers"], "client.id": "highwater-verify", "log_level": 0}
+    plain = {"bootstrap.servers": wanted["bootstrap_servers"], "client.id": "highwater-verify", "log_level": 0}
+    if not wanted.get("authority"):
+        return plain
+    return {
+        **plain,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.pem": wanted["authority"],
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": wanted["username"],
+        "sasl.password": wanted["password"],
+    }
 
 
 def brokers_are_there(admin: AdminClient, wanted: dict[str, Any]) -> str:

@@ -9,7 +9,9 @@ import os
 import re
 import shlex
 import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +67,10 @@ options:
     description: How many members its ensemble has.
     type: int
     default: 1
+  zookeeper_authority:
+    description: File with the authority that signed the certificate of ZooKeeper, where it has TLS; empty for none.
+    type: path
+    default: ""
 attributes:
   check_mode:
     support: full
@@ -152,6 +158,7 @@ def main() -> None:
             "spark_workers": {"type": "int", "default": 0},
             "zookeeper": {"type": "str"},
             "zookeeper_members": {"type": "int", "default": 1},
+            "zookeeper_authority": {"type": "path", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -165,7 +172,7 @@ def main() -> None:
     if wanted["spark_master"]:
         rows.append(spark_row(wanted["spark_master"], wanted["spark_workers"]))
     if wanted["zookeeper"]:
-        rows += zookeeper_rows(wanted["zookeeper"], wanted["zookeeper_members"])
+        rows += zookeeper_rows(wanted["zookeeper"], wanted["zookeeper_members"], wanted["zookeeper_authority"])
     module.exit_json(
         changed=False,
         rows=[row._asdict() for row in rows],
@@ -293,11 +300,13 @@ def open_files(limits: Path) -> tuple[str, str]:
     return match[1], match[2]
 
 
-def zookeeper_rows(address: str, members: int) -> Iterator[Row]:
+def zookeeper_rows(address: str, members: int, authority: str = "") -> Iterator[Row]:
     """That it says it is well, and that it is part of an ensemble that is complete."""
-    found = four_letters(address, "ruok")
+    found = four_letters(address, "ruok", authority)
     yield Row(f"ZooKeeper {address}", "imok", found, "ruok", good=found == "imok")
-    numbers = dict(line.split("\t", 1) for line in four_letters(address, "mntr").splitlines() if "\t" in line)
+    numbers = dict(
+        line.split("\t", 1) for line in four_letters(address, "mntr", authority).splitlines() if "\t" in line
+    )
     part = numbers.get("zk_server_state", "no answer")
     known = ("leader", "follower") if members > 1 else ("standalone",)
     yield Row(f"ZooKeeper {address}: its part", " or ".join(known), part, "mntr", good=part in known)
@@ -307,10 +316,16 @@ def zookeeper_rows(address: str, members: int) -> Iterator[Row]:
         yield Row(f"ZooKeeper {address}: followers in step", wanted, followers, "mntr", good=followers == wanted)
 
 
-def four_letters(address: str, word: str) -> str:
+def four_letters(address: str, word: str, authority: str = "") -> str:
     host, _, port = address.rpartition(":")
+    host = host.strip("[]")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_TIMEOUT_SECONDS) as connection:
+        with ExitStack() as stack:
+            plain = socket.create_connection((host, int(port)), timeout=_ANSWER_TIMEOUT_SECONDS)
+            connection = stack.enter_context(plain)
+            if authority:
+                context = ssl.create_default_context(cafile=authority)
+                connection = stack.enter_context(context.wrap_socket(plain, server_hostname=host))
             connection.sendall(word.encode())
             chunks = list(iter(lambda: connection.recv(4096), b""))
     except OSError as error:

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -39,6 +41,10 @@ options:
     description: How many members the ensemble is to have. C(0) takes what there is.
     type: int
     default: 0
+  authority:
+    description: File with the authority that signed the certificates of members, where they have TLS; empty for none.
+    type: path
+    default: ""
   within_seconds:
     description: How long to wait until O(expected) members serve and the leader has all others in sync.
     type: int
@@ -93,9 +99,13 @@ class Member:
     problem: str = ""
 
 
-def word(host: str, port: int, text: str) -> str:
-    """The whole answer to a four-letter word. Raises OSError."""
-    with socket.create_connection((host, port), _ANSWER_WITHIN_SECONDS) as connection:
+def word(host: str, port: int, text: str, authority: str = "") -> str:
+    """The whole answer to a four-letter word. authority: a file; empty for no TLS. Raises OSError."""
+    context = ssl.create_default_context(cafile=authority) if authority else None
+    with ExitStack() as stack:
+        connection = stack.enter_context(socket.create_connection((host, port), _ANSWER_WITHIN_SECONDS))
+        if context is not None:
+            connection = stack.enter_context(context.wrap_socket(connection, server_hostname=host))
         connection.sendall(text.encode())
         answer = b""
         while piece := connection.recv(65536):
@@ -103,16 +113,16 @@ def word(host: str, port: int, text: str) -> str:
     return answer.decode("utf-8", "replace")
 
 
-def ask(name: str, host: str, port: int) -> Member:
+def ask(name: str, host: str, port: int, authority: str = "") -> Member:
     try:
-        served = word(host, port, "srvr")
+        served = word(host, port, "srvr", authority)
         fields = dict(line.partition(": ")[::2] for line in served.splitlines())
         if "Mode" not in fields:
             said = served.strip().splitlines()
             return Member(name, problem=said[0] if said else "answers nothing")
         member = Member(name, fields["Mode"], fields.get("Zxid", ""), fields.get("Zookeeper version", ""))
         if member.mode == "leader":
-            counts = dict(line.partition("\t")[::2] for line in word(host, port, "mntr").splitlines())
+            counts = dict(line.partition("\t")[::2] for line in word(host, port, "mntr", authority).splitlines())
             member.synced_followers = int(float(counts.get("zk_synced_followers", "0")))
     except OSError as error:
         return Member(name, problem=f"{host}:{port}: {error.strerror or error}")
@@ -152,6 +162,7 @@ def main() -> None:
                 },
             },
             "expected": {"type": "int", "default": 0},
+            "authority": {"type": "path", "default": ""},
             "within_seconds": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
@@ -159,7 +170,9 @@ def main() -> None:
     arguments = module.params
     deadline = time.monotonic() + arguments["within_seconds"]
     while True:
-        members = [ask(each["name"], each["host"], each["port"]) for each in arguments["members"]]
+        members = [
+            ask(each["name"], each["host"], each["port"], arguments["authority"]) for each in arguments["members"]
+        ]
         missing = incomplete(members, arguments["expected"])
         if not missing or time.monotonic() > deadline:
             break

@@ -84,7 +84,7 @@ def ssh(store: Store, options: argparse.Namespace) -> int:
 
 
 def test(_: Store, options: argparse.Namespace) -> int:
-    whole = testing.Whole(options.quick, options.keep, options.suite, options.evidence, options.go_on)
+    whole = testing.Whole(options.quick, options.keep, options.secure, options.suite, options.evidence, options.go_on)
     return testing.test(options.parts, tell, whole)
 
 
@@ -124,6 +124,9 @@ def main() -> int:
     parsers["test"].add_argument("parts", nargs="*", metavar="PART", help=f"of {parts}; default: all")
     parsers["test"].add_argument(
         "--quick", action="store_true", help="the whole story with one host, without what needs more"
+    )
+    parsers["test"].add_argument(
+        "--secure", action="store_true", help="the whole story of clusters with TLS, logins and ACLs"
     )
     parsers["test"].add_argument(
         "--keep", action="store_true", help="leave the lab of the whole story there afterwards"

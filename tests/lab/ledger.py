@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -23,17 +23,20 @@ _WITHIN_S: Final = 120.0
 class Ledger:
     """What was sent to one topic and what became of it."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, patience: int = 1) -> None:
-        """patience: how many times slower than hosts usually are these may be."""
+    def __init__(
+        self, bootstrap_servers: str, topic: str, patience: int = 1, connection: Mapping[str, Any] | None = None
+    ) -> None:
+        """patience: how many times slower than hosts usually are these may be. connection: TLS and a login."""
         self._within_s = patience * _WITHIN_S
         self.bootstrap_servers = bootstrap_servers
+        self.client: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, **(connection or {})}
         self.topic = topic
         self.acknowledged: set[int] = set()
         self.refused: list[str] = []
         self.sent = 0
 
     def create_topic(self, partitions: int, copies: int) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        admin = AdminClient(self.client)
         (made,) = admin.create_topics([NewTopic(self.topic, partitions, copies)]).values()
         made.result(self._within_s)
 
@@ -52,7 +55,7 @@ class Ledger:
     def _produce(self, stop: threading.Event) -> None:
         producer = Producer(
             {
-                "bootstrap.servers": self.bootstrap_servers,
+                **self.client,
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 5,
@@ -77,7 +80,7 @@ class Ledger:
         """How often each number is in the topic, read from its begin to its end."""
         consumer = Consumer(
             {
-                "bootstrap.servers": self.bootstrap_servers,
+                **self.client,
                 "group.id": f"{self.topic}-ledger",
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

@@ -38,6 +38,8 @@ class Whole:
     """With one host, without what needs more."""
     keep: bool
     """Leave the lab there afterwards."""
+    secure: bool
+    """Of clusters with cluster_security: tls."""
     suite: str
     evidence: str
     """A directory; empty for one of the time's name."""
@@ -50,7 +52,7 @@ def test(parts: Sequence[str], tell: Callable[[str], None], whole: Whole) -> int
     unknown = [part for part in parts if part not in known()]
     if unknown:
         raise UsageError(f"there is no part {unknown[0]!r}, but {', '.join(known())}")
-    chosen = list(parts) or ([WHOLE] if whole.quick or whole.go_on else list(known()))
+    chosen = list(parts) or ([WHOLE] if whole.quick or whole.secure or whole.go_on else list(known()))
     if whole.go_on and chosen != [WHOLE]:
         raise UsageError(f"only the part {WHOLE} can be gone on with")
     processes.require_root_and_tools({})
@@ -86,5 +88,11 @@ def _holds(part: str, tell: Callable[[str], None], whole: Whole) -> bool:
     if not whole.go_on and directory.exists() and any(directory.iterdir()):
         raise UsageError(f"{directory} is not empty; name another directory for the evidence")
     return tell_story(
-        directory.resolve(), tell, quick=whole.quick, keep=whole.keep, go_on=bool(whole.go_on), suite=whole.suite
+        directory.resolve(),
+        tell,
+        quick=whole.quick,
+        keep=whole.keep,
+        go_on=bool(whole.go_on),
+        suite=whole.suite,
+        secure=whole.secure,
     )

@@ -25,8 +25,19 @@ def test_a_host_that_says_nothing_of_its_brokers_carries_one_on_all_disks() -> N
         "broker_id": 1,
         "address": "a",
         "port": 9092,
+        "inside_port": 9092,
         "log_dirs": ["/data/ssd1/highwater", "/data/ssd2/highwater"],
     }
+
+
+def test_with_tls_brokers_have_a_port_among_themselves() -> None:
+    secure = {"broker_id": 1, "cluster_security": "tls", "ansible_host": "10.0.0.1"}
+    hosts = {"a": secure, "b": {**secure, "broker_instances": [{"name": "x", "port": 9192, "inside_port": 7000}]}}
+    found = filters.clusters(hosts, hosts)["main"]
+    assert found["bootstrap_servers"] == "10.0.0.1:9092,10.0.0.1:9192"
+    assert found["inside_servers"] == "10.0.0.1:10092,10.0.0.1:7000"
+    plain = filters.clusters(hosts, {"a": {"broker_id": 1}, "b": {"broker_id": 2}})["main"]
+    assert plain["inside_servers"] == plain["bootstrap_servers"] == "a:9092,b:9092"
 
 
 def test_two_clusters_over_the_same_hosts() -> None:

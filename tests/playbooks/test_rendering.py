@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
+from highwater.bench.workload.command_config import read_command_config
+from highwater.broker.client.java_names import as_librdkafka_has_it
+from highwater.broker.client.security import Sasl
+from highwater.broker.client.zookeeper_security import security_of
+from highwater.broker.security.jaas import parse_login_text
 from highwater.broker.server.start_check import check
-from highwater.broker.settings.config import BrokerConfig, read_properties_file
+from highwater.broker.settings.config import BrokerConfig, Setting, read_properties_file
+from highwater.common.java_properties import parse_properties
 from highwater.monitor.config import read_config
 from highwater.monitor.listen import Listen
+from highwater.monitor.sources import client_of
 from tests.broker.server.certificates import Authority
 from tests.playbooks import units
 from tests.playbooks.modules import TREE
@@ -85,6 +92,42 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
     inventory = directory / "hosts.yml"
     inventory.write_text(yaml.safe_dump(NAMED), "utf-8")
     return render(directory, inventory, "a.example.net")
+
+
+# With a password that every file has to quote.
+HUSH = 'hush "hush" \\ é$'
+SERVICES = ("broker", "verify", "monitor", "bench", "mirror")
+SECURE = {
+    "all": {
+        "vars": {
+            "cluster_security": "tls",
+            "cluster_users": [{"name": "admin", "password": HUSH, "super_user": True}],
+            "cluster_access": {
+                **dict.fromkeys(("authority", "certificate", "key"), Authority().pem),
+                "passwords": dict.fromkeys(SERVICES, HUSH),
+            },
+            "storage_disks": [{"mount_point": "/data/ssd1"}],
+            "bench_run": "smoke",
+        },
+        "hosts": {
+            f"node{number}": {"ansible_host": f"10.0.0.{number}", "broker_id": number, "zookeeper_id": number}
+            for number in (1, 2, 3)
+        },
+        "children": {
+            group: {"hosts": dict.fromkeys(("node1", "node2", "node3")[:count])}
+            for group, count in (("zookeeper", 3), ("brokers", 3), ("spark_master", 1), ("bench", 1), ("monitor", 1))
+        },
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of the first host of SECURE."""
+    directory = tmp_path_factory.mktemp("secure")
+    inventory = directory / "hosts.yml"
+    inventory.write_text(yaml.safe_dump(SECURE), "utf-8")
+    return render(directory, inventory, "node1")
 
 
 def render(directory: Path, inventory: str | Path, host: str) -> Path:
@@ -193,7 +236,7 @@ def test_on_a_host_with_a_name_alone_nothing_listens_where_that_name_leads_to(na
 def test_files_with_secrets_are_known(rendered: Path, named: Path) -> None:
     for folder, has_secrets in ((rendered, False), (named, True)):
         told = json.loads((folder / "secrets.json").read_text("utf-8"))
-        assert told == {"zoo.cfg": has_secrets, "server.properties": has_secrets}
+        assert told == {"zoo.cfg": has_secrets, "server.properties": has_secrets, "broker.properties": False}
 
 
 def test_an_ipv6_address_has_brackets_before_its_port(named: Path) -> None:
@@ -217,6 +260,74 @@ def test_the_ensemble_has_its_members_and_its_words(rendered: Path) -> None:
     assert "mntr" in told["4lw.commands.whitelist"].split(",")
     assert "quorumListenOnAllIPs" not in told, "an address is listened on"
     assert int(told["autopurge.purgeInterval"]) > 0
+
+
+def written(path: Path) -> dict[str, str]:
+    return {each.name: each.value for each in parse_properties(path.read_text("utf-8"))}
+
+
+def test_brokers_with_tls_take_their_properties(secure: Path, tmp_path: Path) -> None:
+    """The check of a start reads the stores: those of the host are others."""
+    told = written(secure / "highwater-main-broker.properties")
+    authority = Authority()
+    authority.certify("broker").write_pem(tmp_path / "broker.pem")
+    (tmp_path / "authority.pem").write_text(authority.pem)
+    for name in ("ssl.keystore.location", "ssl.truststore.location", "zookeeper.ssl.truststore.location"):
+        assert Path(told[name]).parent == Path("/etc/highwater/security")
+        told[name] = str(tmp_path / Path(told[name]).name)
+    config = BrokerConfig([Setting("file", name, value) for name, value in told.items()])
+    check(config)
+    assert config.warnings == []
+    assert config.string("listeners") == "CLIENTS://10.0.0.1:9092,BROKERS://10.0.0.1:10092"
+    assert config.string("inter.broker.listener.name") == "BROKERS"
+    assert config.string("super.users") == "User:highwater-broker;User:admin"
+    entry = parse_login_text(told["listener.name.brokers.plain.sasl.jaas.config"], "KafkaServer")
+    assert entry.options["password"] == entry.options["user_highwater-broker"] == HUSH
+    login = security_of(told.get).login
+    assert login is not None
+    assert (login.user, login.password) == ("broker", HUSH)
+
+
+def test_an_ensemble_with_tls_has_no_port_without(secure: Path) -> None:
+    told = properties(secure / "zoo.cfg")
+    assert (told["secureClientPort"], "clientPort" in told) == ("2181", False)
+    assert (told["enforce.auth.enabled"], told["enforce.auth.schemes"], told["sslQuorum"]) == ("true", "sasl", "true")
+    unit = (secure / "zookeeper.service").read_text("utf-8")
+    assert "netty-codec.jar" in unit
+    entry = parse_login_text((secure / "jaas.conf").read_text("utf-8"), "Server")
+    assert entry.options == {f"user_{name}": HUSH for name in ("broker", "monitor", "verify")}
+    for file in json.loads((secure / "watched.json").read_text("utf-8")):
+        assert f" {file}" in unit, "the record of a start has all that a start depends on"
+
+
+def test_a_monitor_with_tls_takes_its_file_and_finds_secrets_in_its_environment(secure: Path, tmp_path: Path) -> None:
+    text = (secure / "monitor.yaml").read_text("utf-8")
+    assert "hush" not in text
+    for name in ("cluster.pem", "agents.pem"):
+        (tmp_path / name).write_text(Authority().pem)
+    for number in (1, 2, 3):
+        (tmp_path / f"node{number}.token").write_text("a token of the agent's")
+    (tmp_path / "monitor.yaml").write_text(text.replace("/etc/highwater/monitor/main", str(tmp_path)))
+    lines = (secure / "environment").read_text("utf-8").splitlines()
+    environment = {
+        name: re.sub(r"\\(.)", r"\1", value[1:-1]) for name, _, value in (one.partition("=") for one in lines)
+    }
+    config = read_config(tmp_path / "monitor.yaml", yaml, environment)
+    sasl = client_of(config).sasl
+    assert isinstance(sasl, Sasl)
+    assert (sasl.user, sasl.password) == ("highwater-monitor", HUSH)
+    login = security_of(config.zookeeper_client.get).login
+    assert login is not None
+    assert (login.user, login.password) == ("monitor", HUSH)
+
+
+def test_the_bench_and_the_commands_know_how_to_log_in(secure: Path) -> None:
+    found = read_command_config(secure / "client.properties")
+    assert (found["sasl.username"], found["sasl.password"]) == ("highwater-bench", HUSH)
+    assert "BEGIN CERTIFICATE" in found["ssl.ca.pem"]
+    told = as_librdkafka_has_it(written(secure / "admin.properties"))
+    assert (told["sasl.username"], told["sasl.password"]) == ("highwater-broker", HUSH)
+    assert json.loads((secure / "secrets.json").read_text("utf-8"))["broker.properties"] is True
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ PLAYBOOKS = sorted(TREE.glob("*.yml"))
 ROLES = sorted(path for path in (TREE / "roles").iterdir() if path.is_dir())
 OF_A_ROLE = ("defaults/main.yml", "meta/main.yml", "meta/argument_specs.yml", "tasks/main.yml", "README.md")
 # These bring nothing to a host, or are taken back by a playbook of their own (rollback.yml).
-WITHOUT_TEARDOWN = {"keys", "preflight", "tuning", "verify"}
+WITHOUT_TEARDOWN = {"cluster", "keys", "preflight", "tuning", "verify"}
 COMPUTED, REQUIRED = "computed", "required"
 
 

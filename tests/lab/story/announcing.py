@@ -18,6 +18,7 @@ _STARTS: Final = {
 }
 # What check mode cannot look at, as it belongs to what is not there yet; and the change by which that was announced.
 _FOLLOWS: Final = {
+    "broker : Make the users and their ACLs": f"broker : {_SAYS}",
     "package : Copy the missing wheels": "package : Install the release",
     "reference_kafka : Create its directory": "reference_kafka : Move the release into place",
     "reference_kafka : Unpack": "reference_kafka : Move the release into place",

@@ -38,7 +38,25 @@ def wrong_use(scene: Scene) -> str:
     with altered(scene, last, _no_python):
         _refused(scene, {}, {"no Python": (f"{last.name}", "python3")})
     _refused(scene, {last.name: {"ansible_host": _NOBODY_THERE}}, {"a host that cannot be reached": (last.name, "ssh")})
+    if scene.is_secure:
+        told = _wrong_security(scene)
+        return f"{told}, {', '.join(expected)}, no Python, a host that cannot be reached: refused, nothing changed"
     return f"{', '.join([*expected, 'no Python, a host that cannot be reached'])}: refused, nothing changed"
+
+
+def _wrong_security(scene: Scene) -> str:
+    first = scene.hosts[0].name
+    _refused(scene, {first: {"cluster_security": "tsl"}}, {"another security": (first, "cluster_security")})
+    wrong: dict[str, object] = {
+        "cluster_users": [{"name": "ada", "password": "{{ vault_of_nobody }}"}],
+        "cluster_passwords": {"bench": ""},
+    }
+    _refused(
+        scene,
+        {first: wrong},
+        {"no vault": ("cluster_users", "vault_of_nobody"), "no password": ("cluster_passwords.bench", "is empty")},
+    )
+    return "an unknown cluster_security, a variable of no vault, an empty password"
 
 
 def _refused(scene: Scene, wrong: dict[str, dict[str, object]], expected: dict[str, tuple[str, str]]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import socket
+import ssl
 import time
+from contextlib import ExitStack
 from typing import Final
 
 from confluent_kafka.admin import AdminClient
@@ -13,7 +15,8 @@ from kazoo.client import KazooClient
 
 from tests.lab.ledger import Ledger
 from tests.lab.record import Node
-from tests.lab.story.scene import DISKS, OURS, REFERENCE, Scene
+from tests.lab.story import access
+from tests.lab.story.scene import DISKS, OURS, Scene
 
 _OPEN_FILES: Final = 100_000
 _ZOOKEEPER_PORT: Final = 2181
@@ -64,7 +67,7 @@ def services(scene: Scene, node: Node) -> str:
     wanted = {
         "zookeeper.service": (_ZOOKEEPER_PORT, "zookeeper"),
         **{f"highwater-broker@{name}.service": (port, "highwater") for name, (port, _) in OURS.items()},
-        **{f"reference-kafka@{name}.service": (port, "reference-kafka") for name, (port, _) in REFERENCE.items()},
+        **{f"reference-kafka@{name}.service": (port, "reference-kafka") for name, (port, _) in scene.reference.items()},
         "spark-worker.service": (7078, "spark"),
     }
     if node == scene.hosts[0]:
@@ -87,13 +90,17 @@ def services(scene: Scene, node: Node) -> str:
 
 def ensemble(scene: Scene) -> str:
     """ZooKeeper's own words, and what is in it by kazoo: one leader, and the brokers of each cluster."""
-    modes = [_mode(node) for node in scene.hosts]
+    modes = [_mode(scene, node) for node in scene.hosts]
     wanted = ["follower"] * (len(modes) - 1) + ["leader"] if len(modes) > 1 else ["standalone"]
     assert sorted(modes) == wanted, f"the members of ZooKeeper are {', '.join(modes)}"
-    client = KazooClient(hosts=",".join(f"{node.address}:{_ZOOKEEPER_PORT}" for node in scene.hosts))
+    servers = ",".join(f"{node.address}:{_ZOOKEEPER_PORT}" for node in scene.hosts)
+    client = access.zookeeper(scene.keys, servers) if scene.is_secure else KazooClient(hosts=servers)
     client.start(_WITHIN_S)
     try:
-        paths = [*(f"/highwater/{cluster}" for cluster in OURS), *(f"/reference/{cluster}" for cluster in REFERENCE)]
+        paths = [
+            *(f"/highwater/{cluster}" for cluster in OURS),
+            *(f"/reference/{cluster}" for cluster in scene.reference),
+        ]
         for path in paths:
             ids = sorted(map(int, client.get_children(f"{path}/brokers/ids")))
             assert ids == [node.number for node in scene.hosts], f"{path} has the brokers {ids}"
@@ -106,18 +113,19 @@ def ensemble(scene: Scene) -> str:
 def clients(scene: Scene) -> str:
     """From the controller: kafka-python produces with acks=all, librdkafka consumes."""
     clusters = {f"highwater {name}": port for name, (port, _) in OURS.items()}
-    clusters |= {f"Apache Kafka {name}": port for name, (port, _) in REFERENCE.items()}
+    clusters |= {f"Apache Kafka {name}": port for name, (port, _) in scene.reference.items()}
+    settings = access.of_kafka_python(scene.keys) if scene.is_secure else {}
     for name, port in clusters.items():
         servers = [f"{node.address}:{port}" for node in scene.hosts]
-        ledger = Ledger(",".join(servers), _TOPIC)
+        ledger = Ledger(",".join(servers), _TOPIC, connection=scene.connection)
         ledger.create_topic(len(scene.hosts), scene.copies)
-        producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+        producer = KafkaProducer(bootstrap_servers=servers, acks="all", **settings)
         for answer in [producer.send(_TOPIC, str(number).encode()) for number in range(_RECORDS)]:
             answer.get(_WITHIN_S)
         producer.close()
         read = ledger.consumed()
         assert read.keys() == set(range(_RECORDS)), f"{name}: {len(read)} of {_RECORDS} records came back"
-        admin = AdminClient({"bootstrap.servers": ledger.bootstrap_servers})
+        admin = AdminClient(ledger.client)
         admin.delete_topics([_TOPIC])[_TOPIC].result(_WITHIN_S)
     return f"kafka-python to librdkafka, {_RECORDS} records with acks=all through {', '.join(clusters)}"
 
@@ -129,8 +137,13 @@ def hosts(scene: Scene, nodes: list[Node] | None = None) -> str:
     return "; ".join(f"{name}: {seen}" for name, seen in found.items())
 
 
-def _mode(node: Node) -> str:
-    with socket.create_connection((node.address, _ZOOKEEPER_PORT), timeout=_WITHIN_S) as connection:
+def _mode(scene: Scene, node: Node) -> str:
+    with ExitStack() as stack:
+        plain = socket.create_connection((node.address, _ZOOKEEPER_PORT), timeout=_WITHIN_S)
+        connection = stack.enter_context(plain)
+        if scene.is_secure:
+            tls = ssl.create_default_context(cafile=access.authority(scene.keys))
+            connection = stack.enter_context(tls.wrap_socket(plain, server_hostname=node.address))
         connection.sendall(b"srvr")
         answer = b""
         while part := connection.recv(4096):

@@ -37,11 +37,11 @@ _POLL_S: Final = 0.5
 def monitor(scene: Scene) -> str:
     """Made on a host without one; looked at from outside; killed; a second run changes nothing."""
     node = scene.hosts[0]
-    before = scene.operator.files(node)
+    before, known = scene.operator.files(node), sorted(_keys(scene).glob("*"))
     announced = _play(scene, "--check", "--diff")
     assert announced.changed > 0, "check mode announces nothing on a host without a monitor"
     assert differing(before, scene.operator.files(node)) == {}, "check mode has changed something"
-    assert not _keys(scene).exists(), "check mode has made keys"
+    assert sorted(_keys(scene).glob("*")) == known, "check mode has made keys"
     played = _play(scene, "--diff")
     browser = _logged_in(scene, node)
     told = [
@@ -80,7 +80,7 @@ def _play(scene: Scene, *options: str) -> Played:
 
 
 def _keys(scene: Scene) -> Path:
-    return scene.operator.store.directory / "keys"
+    return scene.keys
 
 
 def _secret(scene: Scene, name: str) -> str:

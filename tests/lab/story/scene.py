@@ -18,6 +18,7 @@ from tests.lab import inventory
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, differing
 from tests.lab.record import Node
+from tests.lab.story import access
 
 # Of brokers, as group_vars of the lab have them: cluster, port, log directory.
 OURS: Final = {"ssd": (9092, "/data/ssd1/highwater-ssd"), "hdd": (9093, "/data/hdd1/highwater-hdd")}
@@ -66,6 +67,8 @@ class Scene:
     ledgers: dict[str, Ledger] = field(default_factory=dict)
     told: int = 0
     """How many steps went well."""
+    is_secure: bool = False
+    """With cluster_security: tls."""
 
     @property
     def copies(self) -> int:
@@ -81,8 +84,26 @@ class Scene:
         """Of these brokers, and hosts that are no brokers; everything else is on the hosts of the start."""
         groups = inventory.groups_of([node.name for node in self.hosts])
         groups["brokers"] = [node.name for node in brokers]
+        if self.is_secure:
+            del groups["reference_kafka"]
         hosts = {node.name: (host_variables or {}).get(node.name, {}) for node in [*brokers, *others]}
-        inventory.write_narrowed(self.operator.store, self.inventory, groups, hosts=hosts)
+        of_all = (inventory.COMMITTED / "group_vars/all.yml").read_text("utf-8")
+        variables = {"all": of_all + access.VARIABLES} if self.is_secure else {}
+        inventory.write_narrowed(self.operator.store, self.inventory, groups, hosts=hosts, variables=variables)
+
+    @property
+    def keys(self) -> Path:
+        """The directory of the controller that has the authority and the passwords."""
+        return self.operator.store.directory / "keys"
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """TLS and the login of the story's own clients, by librdkafka's names."""
+        return access.of_librdkafka(self.keys) if self.is_secure else {}
+
+    @property
+    def reference(self) -> dict[str, tuple[int, str]]:
+        return {} if self.is_secure else dict(REFERENCE)
 
     def remember(self) -> None:
         """For whoever goes on with the story later (`recall`)."""
@@ -130,6 +151,10 @@ class Scene:
     def bootstrap(self, cluster: str) -> str:
         return ",".join(f"{node.address}:{OURS[cluster][0]}" for node in self.hosts)
 
+    def client(self, cluster: str) -> dict[str, Any]:
+        """What librdkafka needs to come in."""
+        return {"bootstrap.servers": self.bootstrap(cluster), **self.connection}
+
     @property
     def topic(self) -> str:
         """That is written to; another one each time that the story is gone on with."""
@@ -140,7 +165,7 @@ class Scene:
         """On all our clusters at once, acks=all, for the time of a with statement."""
         if not self.ledgers:
             topic = f"story-{len(list(self.evidence.glob('play-*')))}"
-            self.ledgers = {name: Ledger(self.bootstrap(name), topic) for name in OURS}
+            self.ledgers = {name: Ledger(self.bootstrap(name), topic, connection=self.connection) for name in OURS}
             for ledger in self.ledgers.values():
                 ledger.create_topic(_PARTITIONS, self.copies)
         with ExitStack() as stack:
@@ -167,11 +192,11 @@ class Scene:
 
     def partitions(self, cluster: str) -> list[PartitionMetadata]:
         """Of the topic that is written to."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap(cluster)})
+        admin = AdminClient(self.client(cluster))
         return list(admin.list_topics(self.topic, _ANSWER_WITHIN_S).topics[self.topic].partitions.values())
 
     def _missing(self, cluster: str, brokers: set[int]) -> str:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap(cluster)})
+        admin = AdminClient(self.client(cluster))
         try:
             found = admin.list_topics(timeout=_ANSWER_WITHIN_S)
         except Exception as error:

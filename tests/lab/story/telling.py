@@ -13,7 +13,7 @@ from highwater.bench.errors import UsageError
 from tests.lab import making
 from tests.lab.operating import Operator
 from tests.lab.record import Node, Store
-from tests.lab.story import becoming, leaving, living, monitoring, processing
+from tests.lab.story import becoming, leaving, living, monitoring, processing, securing
 from tests.lab.story.scene import Scene
 
 NAME: Final = "story"
@@ -35,6 +35,10 @@ class Step:
     take: Callable[[Scene], str]
     quick: bool = True
     """Whether it is told of one host in a hurry, too."""
+    plain: bool = True
+    """Whether it is told of clusters without TLS."""
+    secure: bool = True
+    """Whether it is told of clusters with cluster_security: tls."""
 
 
 STEPS: Final = (
@@ -43,13 +47,16 @@ STEPS: Final = (
     Step("site.yml does what check mode said", becoming.site),
     Step("a second run changes nothing", becoming.second_run),
     Step("everything is as wanted, by independent tools", becoming.looked_at),
+    Step("nobody comes in without TLS and a login, or does what is not allowed", securing.closed, plain=False),
+    Step("certificates are renewed without a restart of brokers", securing.renewed, plain=False),
+    Step("TLS cannot be turned off, nor a cluster lose half of it", securing.kept, plain=False),
     Step("a host is rebooted", living.reboot, quick=False),
     Step("a broker is killed", living.kill),
     Step("an upgrade rolls through, and back", living.upgrade, quick=False),
     Step("a broker host is added", living.one_more, quick=False),
     Step("and removed", living.one_less, quick=False),
     Step("bench.yml measures from Spark's executors, HDD beside SSD", living.bench, quick=False),
-    Step("pipeline.yml makes a service that forwards records", processing.pipeline, quick=False),
+    Step("pipeline.yml makes a service that forwards records", processing.pipeline, quick=False, secure=False),
     Step("agent.yml and monitor.yml make services with pages over TLS behind a login", monitoring.monitor),
     Step("the monitor is upgraded, and back", monitoring.upgraded, quick=False),
     Step("rollback.yml puts settings back", leaving.rollback),
@@ -58,14 +65,16 @@ STEPS: Final = (
 
 
 def tell_story(
-    evidence: Path, tell: Callable[[str], None], *, quick: bool, keep: bool, go_on: bool, suite: str
+    evidence: Path, tell: Callable[[str], None], *, quick: bool, keep: bool, go_on: bool, suite: str, secure: bool
 ) -> bool:
     """Whether all of it went well. keep: leave the lab there afterwards. go_on: from the step at which it ended, on
-    the lab that was kept and with the files of evidence. Raises UsageError.
+    the lab that was kept and with the files of evidence. secure: of clusters with cluster_security: tls.
+
+    Raises UsageError.
     """
-    steps = [step for step in STEPS if step.quick or not quick]
+    steps = [step for step in STEPS if (step.quick or not quick) and (step.secure if secure else step.plain)]
     started_s = time.monotonic()
-    scene = _scene(evidence, tell, 1 if quick else _HOSTS + 1, suite, go_on=go_on)
+    scene = _scene(evidence, tell, 1 if quick else _HOSTS + 1, suite, go_on=go_on, secure=secure)
     try:
         told = all(_take(scene, step, f"{scene.told + 1}/{len(steps)}", tell) for step in steps[scene.told :])
     finally:
@@ -77,7 +86,7 @@ def tell_story(
     return told
 
 
-def _scene(evidence: Path, tell: Callable[[str], None], hosts: int, suite: str, *, go_on: bool) -> Scene:
+def _scene(evidence: Path, tell: Callable[[str], None], hosts: int, suite: str, *, go_on: bool, secure: bool) -> Scene:
     store = Store.of(NAME)
     record = store.read()
     if not go_on:
@@ -90,6 +99,7 @@ def _scene(evidence: Path, tell: Callable[[str], None], hosts: int, suite: str, 
     scene = Scene(
         Operator(store, record, evidence), evidence, nodes[:_HOSTS], nodes[_HOSTS] if nodes[_HOSTS:] else None
     )
+    scene.is_secure = secure
     if go_on:
         try:
             scene.recall()
