@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -14,7 +15,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from highwater.common.ports import free_ports
 from tests.broker.running import COMMAND, RunningBroker
 from tests.waiting import wait_until
 
@@ -49,12 +49,15 @@ def _lock(log_dir: Path, index: int) -> Path:
 
 @pytest.fixture
 def port() -> int:
-    """The first of ports that are free as long as nobody takes them: processes listen on those behind it."""
-    for _ in range(100):
-        first = free_ports(1)[0]
-        if first < 65_000 and all(_is_free(first + number) for number in range(4)):
+    """The first of five free ports: processes listen behind it, over restarts.
+
+    They are below those that the kernel gives to others meanwhile (ip_local_port_range).
+    """
+    for _ in range(1000):
+        first = random.randrange(20_000, 32_000)
+        if all(_is_free(first + number) for number in range(5)):
             return first
-    raise AssertionError("no four ports in a row are free")
+    raise AssertionError("no five ports in a row are free")
 
 
 def _is_free(port: int) -> bool:
@@ -131,7 +134,7 @@ def test_kills_lose_nothing_acknowledged_and_processes_come_and_go(
     tmp_path: Path, port: int, brokers: list[RunningBroker]
 ) -> None:
     home = tmp_path / "home"
-    metrics_port = free_ports(1)[0]
+    metrics_port = port + 4
     brokers.append(start(home, port, 2, f"metrics.listener=HTTP://127.0.0.1:{metrics_port}"))
     address = brokers[-1].address
     assert address == f"127.0.0.1:{port}"
