@@ -18,18 +18,18 @@ from tests.broker.running import running_broker
 from tests.compat.apache_kafka.answers.authorization import PROPERTIES
 from tests.compat.apache_kafka.authorizer_admin import ADMIN_CASES
 from tests.compat.apache_kafka.authorizer_clients import CLIENT_CASES
-from tests.compat.apache_kafka.authorizer_world import Check, Outcome, World
+from tests.compat.apache_kafka.authorizer_world import Check, Outcome, Way, World, by_password
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 
 CASES: Final[Mapping[str, Check]] = CLIENT_CASES | ADMIN_CASES
 
 
-def outcomes(port: int, names: Sequence[str]) -> Mapping[str, Outcome]:
+def outcomes(way: Way, cases: Mapping[str, Check], names: Sequence[str]) -> Mapping[str, Outcome]:
     found: dict[str, Outcome] = {}
     for name in names:
-        world = World(port, name)
+        world = World(way, name)
         try:
-            found[name] = CASES[name](world)
+            found[name] = cases[name](world)
         finally:
             world.close()
     return found
@@ -39,22 +39,25 @@ def compared(directory: Path, names: Sequence[str]) -> tuple[Mapping[str, Outcom
     """What Kafka 3.9 did in each case, and what our broker did."""
     (directory / "log").mkdir()
     with running_zookeeper(directory) as zookeeper, running_kafka(directory / "log", zookeeper, PROPERTIES) as kafka:
-        theirs = outcomes(kafka.port, names)
+        theirs = outcomes(by_password(kafka.port), CASES, names)
     properties = [f"{key}={value}" for key, value in PROPERTIES.items()]
     with running_broker(directory / "ours", properties=properties) as broker:
-        return theirs, outcomes(broker.port, names)
+        return theirs, outcomes(by_password(broker.port), CASES, names)
+
+
+def tell(theirs: Mapping[str, Outcome], ours: Mapping[str, Outcome]) -> int:
+    """Print all outcomes; the exit status."""
+    different = [each for each in theirs if theirs[each] != ours[each]]
+    for each, outcome in theirs.items():
+        told = [f"{each}: {outcome}"] + ([f"  DIFFERENT: {ours[each]}"] if each in different else [])
+        sys.stdout.writelines(f"{line}\n" for line in told)
+    sys.stdout.write(f"{len(theirs)} cases, {len(different)} differ: {', '.join(different) or 'none'}\n")
+    return 1 if different else 0
 
 
 def main() -> int:
-    names = sys.argv[1:] or list(CASES)
     with tempfile.TemporaryDirectory() as name:
-        theirs, ours = compared(Path(name), names)
-    different = [each for each in names if theirs[each] != ours[each]]
-    for each in names:
-        told = [f"{each}: {theirs[each]}"] + ([f"  DIFFERENT: {ours[each]}"] if each in different else [])
-        sys.stdout.writelines(f"{line}\n" for line in told)
-    sys.stdout.write(f"{len(names)} cases, {len(different)} differ: {', '.join(different) or 'none'}\n")
-    return 1 if different else 0
+        return tell(*compared(Path(name), sys.argv[1:] or list(CASES)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, Permission, ResourceType
 from tests.compat.apache_kafka.answers.authorization import USERS
-from tests.compat.apache_kafka.answers.script import CLOSED
+from tests.compat.apache_kafka.answers.script import CLOSED, Connection
 from tests.compat.apache_kafka.authorization_differs import UserConnection
 from tests.waiting import wait_until
 
@@ -60,17 +60,44 @@ def name_of(error: BaseException | KafkaError) -> str:
     return str(found.name()) if isinstance(found, KafkaError) else type(error).__name__
 
 
+class Way(NamedTuple):
+    """How users come to a broker."""
+
+    admin: Connection
+    """For raw requests."""
+    alice: Connection
+    login: Callable[[str], dict[str, Any]]
+    """librdkafka's properties of a user."""
+    principal: str = ALICE
+    """Who alice is to the broker."""
+
+
+def by_password(port: int) -> Way:
+    """With PLAIN, at the only listener."""
+
+    def login(user: str) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": f"{LOCAL}:{port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": USERS[user],
+        }
+
+    return Way(UserConnection(port, "admin"), UserConnection(port, "alice"), login)
+
+
 class World:
     """One case: its resources have names of their own, and its ACLs go when it ends."""
 
-    def __init__(self, port: int, case: str) -> None:
-        self._port = port
+    def __init__(self, way: Way, case: str) -> None:
+        self._way = way
         self.topic = f"{case}-t"
         self.other = f"{case}-u"
         self.group = f"{case}-g"
         self.transaction = f"{case}-x"
-        self._admin = UserConnection(port, "admin")
-        self._alice = UserConnection(port, "alice")
+        self._admin = way.admin
+        self._alice = way.alice
 
     def close(self) -> None:
         every = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
@@ -100,7 +127,7 @@ class World:
         kind: ResourceType,
         *operations: Operation,
         name: str | None = None,
-        principal: str = ALICE,
+        principal: str | None = None,
         host: str = "*",
         pattern: int = LITERAL,
         permission: Permission = Permission.ALLOW,
@@ -110,7 +137,7 @@ class World:
                 "resource_type": int(kind),
                 "resource_name": self._name(kind) if name is None else name,
                 "resource_pattern_type": pattern,
-                "principal": principal,
+                "principal": principal or self._way.principal,
                 "host": host,
                 "operation": int(operation),
                 "permission_type": int(permission),
@@ -171,20 +198,12 @@ class World:
 
     # Clients
 
-    def _login(self, user: str) -> dict[str, Any]:
-        return {
-            "bootstrap.servers": f"{LOCAL}:{self._port}",
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "PLAIN",
-            "sasl.username": user,
-            "sasl.password": USERS[user],
-            "topic.metadata.refresh.interval.ms": 500,
-            "log_level": 0,
-        }
+    def login(self, user: str = "alice") -> dict[str, Any]:
+        return self._way.login(user) | {"topic.metadata.refresh.interval.ms": 500, "log_level": 0}
 
     def producer(self, user: str = "alice", **settings: Any) -> Producer:
         more = {key.replace("_", "."): value for key, value in settings.items()}
-        return Producer(self._login(user) | {"message.timeout.ms": 20_000, "linger.ms": 0} | more)
+        return Producer(self.login(user) | {"message.timeout.ms": 20_000, "linger.ms": 0} | more)
 
     def produce(self, *topics: str, user: str = "alice", **settings: Any) -> list[str]:
         """A record into each topic; how each ended."""
@@ -195,10 +214,10 @@ class World:
         self.create(*(topics or (self.topic,)))
         assert set(self.produce(*(topics or (self.topic,)), user="admin")) == {"sent"}
 
-    def consumer(self, **settings: Any) -> Consumer:
+    def consumer(self, user: str = "alice", **settings: Any) -> Consumer:
         more = {key.replace("_", "."): value for key, value in settings.items()}
         own = {"group.id": self.group, "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        return Consumer(self._login("alice") | own | more)
+        return Consumer(self.login(user) | own | more)
 
     def consume(
         self,

@@ -76,7 +76,7 @@ def running_zookeeper(directory: Path) -> Iterator[str]:
 
 
 class KafkaServer:
-    """One broker of Kafka's with id 0, its files in `log_dir`."""
+    """One broker of Kafka's with id 0, its files in `log_dir`; in a value, `{port}` is its port."""
 
     def __init__(self, log_dir: Path, zookeeper: str, properties: Mapping[str, object] | None = None) -> None:
         self.log_dir = log_dir
@@ -92,7 +92,8 @@ class KafkaServer:
                 "transaction.state.log.min.isr": 1,
                 "group.initial.rebalance.delay.ms": 0,
             }
-            return _write_properties(log_dir.with_name("kafka.properties"), defaults | dict(properties or {}))
+            own = {name: str(value).replace("{port}", str(port)) for name, value in (properties or {}).items()}
+            return _write_properties(log_dir.with_name("kafka.properties"), defaults | own)
 
         self._process, self.port = _start("kafka.Kafka", "512m", configure)
         self.address = f"127.0.0.1:{self.port}"
