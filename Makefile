@@ -70,6 +70,12 @@ docs: setup-dev ## Write the pages that are made from the code: docs/modules.md,
 	$(BIN)/python -m tests.modules_page
 	$(BIN)/python -m highwater.tuning.catalogue > docs/tuning-knobs.md
 
+.PHONY: lock audit
+lock: ## Pin anew the SHA-256 of what setup.sh installs: requirements/, from constraints.txt (fetches uv)
+	@requirements/lock.sh
+audit: setup-dev ## Ask for known vulnerabilities of the pinned releases (fetches pip-audit; 3: the index does not tell)
+	@$(BIN)/python -m tests.dependency_audit
+
 .PHONY: compat
 compat: setup-dev ## What others wrote, run against our broker and files (Java, Maven, npm, gcc, Go)
 	@$(BIN)/python -m tests.compat $(SUITES)

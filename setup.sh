@@ -7,8 +7,7 @@ cd "$(dirname "$0")"
 
 profile=${1:-run}
 case $profile in
-  run) extras="bench,pipeline" ;;
-  dev) extras="dev" ;;
+  run | dev) files=("requirements/$profile.txt") ;;
   *) echo "setup.sh: unknown profile '$profile': use run or dev" >&2; exit 2 ;;
 esac
 
@@ -90,10 +89,10 @@ if [ -z "$python" ]; then
   fi
 fi
 
-if ! java_is_new_enough; then extras=$extras,jdk; fi
+if ! java_is_new_enough; then files+=(requirements/jdk.txt); fi
 
 # The stamp says what is installed; a dev environment serves a run as well.
-wanted="$("$python" --version) $(cat pyproject.toml constraints.txt setup.sh | sha256sum | cut -d' ' -f1)"
+wanted="$("$python" --version) $(cat pyproject.toml requirements/*.txt setup.sh | sha256sum | cut -d' ' -f1)"
 stamp=.venv/.highwater-setup
 if [ "$python" = .venv/bin/python ]; then
   case $(cat "$stamp" 2>/dev/null || true) in
@@ -129,10 +128,23 @@ if [ "$python" != .venv/bin/python ]; then
   say "Python environment in .venv ($("$python" --version))"
   "$python" -m venv --clear .venv
 fi
-say "Python packages with extras $extras: the first time about 0.6 GB to fetch (PySpark is most of it) and some minutes"
+
+# Only files whose SHA-256 is pinned, among them the tools that build others. Says in one line which one is another.
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+pip_install() {
+  if ! .venv/bin/python -m pip install --disable-pip-version-check --no-build-isolation "$@" 2>&1 | tee "$output" |
+    sed -u '/^Requirement already satisfied/d'; then
+    sed -n '/DO NOT MATCH THE HASHES/{n;s|^ *\(.*\):$|setup.sh: requirements/ pins another file than \1: nothing was installed; find out who changed it|p;}' "$output" >&2
+    exit 1
+  fi
+}
+
+say "Python packages of ${files[*]}: the first time about 0.6 GB to fetch (PySpark is most of it) and some minutes"
 started=$SECONDS
-.venv/bin/python -m pip install --disable-pip-version-check -c constraints.txt -e ".[$extras]" 2>&1 |
-  grep --line-buffered -v '^Requirement already satisfied'
+pip_install --require-hashes -r requirements/tools.txt
+pip_install --require-hashes "${files[@]/#/--requirement=}"
+pip_install --no-deps --editable .
 echo "$wanted $profile" > "$stamp"
 private=$(interpreter .venv/bin/python)
 if [ "$(id -u)" -eq 0 ] && ! open_to_all "$private"; then

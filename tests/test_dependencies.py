@@ -1,4 +1,4 @@
-"""What is depended on: a range in pyproject.toml, a version in constraints.txt, a reason in docs/dependencies.md."""
+"""What is depended on: a range, a version, the SHA-256 of its files, a reason in docs/dependencies.md; the audit."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pytest
+from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.dependency_audit import judged
 
 ROOT = Path(__file__).parent.parent
 PINS = {
@@ -19,6 +23,17 @@ PINS = {
         if not line.startswith("#")
     )
 }
+
+
+def locked(path: Path) -> dict[str, tuple[str, frozenset[str]]]:
+    """The version and the SHA-256 of each release of a file that `make lock` makes."""
+    entries = path.read_text("utf-8").replace("\\\n", " ").splitlines()
+    found = {}
+    for entry in entries:
+        if not entry.startswith("#"):
+            name, version = re.split("==| ", entry)[:2]
+            found[canonicalize_name(name)] = version, frozenset(re.findall("--hash=sha256:([0-9a-f]{64})", entry))
+    return found
 
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -45,6 +60,83 @@ def test_every_requirement_has_its_reason() -> None:
     rows = re.findall(r"^\| ([^|]+) \|", (ROOT / "docs/dependencies.md").read_text("utf-8"), re.MULTILINE)
     told = {canonicalize_name(name) for row in rows for name in re.split(r", | \(", row)}
     assert [wanted.name for wanted in requirements() if canonicalize_name(wanted.name) not in told] == []
+
+
+LOCKS = {name: locked(ROOT / "requirements" / f"{name}.txt") for name in ("tools", "jdk", "run", "dev")}
+MAKE_LOCK = "`make lock` makes requirements/ anew"
+OF_PROFILES = {"run": ("bench", "observe", "pipeline"), "dev": tuple(PROJECT["optional-dependencies"]), "jdk": ()}
+
+
+def test_each_pin_has_the_hashes_of_its_files() -> None:
+    pinned = {name: version for name, (version, _) in LOCKS["dev"].items() if name not in LOCKS["tools"]}
+    assert pinned == PINS, MAKE_LOCK
+    for lock in LOCKS.values():
+        assert [name for name, (_, hashes) in lock.items() if not hashes] == []
+        assert {name: entry for name, entry in lock.items() if entry != (LOCKS["dev"] | LOCKS["tools"])[name]} == {}
+
+
+@pytest.mark.parametrize("profile", ["run", "dev", "jdk"])
+def test_what_set_up_installs_lacks_nothing(profile: str) -> None:
+    lock = LOCKS[profile]
+    if profile == "jdk":
+        direct = requirements_of("jdk")
+    else:
+        direct = [Requirement(text) for text in PROJECT["dependencies"]]
+        direct += [found for extra in OF_PROFILES[profile] for found in requirements_of(extra)]
+    assert [str(each) for each in direct if canonicalize_name(each.name) not in lock] == [], MAKE_LOCK
+    for name in lock:
+        asked = map(Requirement, metadata.requires(name) or ())
+        needed = [each.name for each in asked if each.marker is None or is_for_us(each.marker)]
+        assert [each for each in needed if canonicalize_name(each) not in lock] == [], f"{name}: {MAKE_LOCK}"
+
+
+def is_for_us(marker: Marker) -> bool:
+    pythons = [f"3.{minor}" for minor in range(11, 16)]
+    machines = ("x86_64", "aarch64")
+    return any(
+        marker.evaluate(
+            {
+                "extra": "",
+                "python_version": version,
+                "python_full_version": f"{version}.0",
+                "platform_machine": machine,
+                "sys_platform": "linux",
+            }
+        )
+        for version in pythons
+        for machine in machines
+    )
+
+
+@pytest.mark.parametrize(
+    ("dependencies", "status", "says"),
+    [
+        (
+            [{"name": "a", "version": "1", "vulns": []}],
+            0,
+            ["0 known vulnerabilities in the 1 releases that could be asked for"],
+        ),
+        (
+            [{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "not found"}],
+            3,
+            [
+                "0 known vulnerabilities in the 1 releases that could be asked for",
+                "nothing could be learnt of 1 other releases: the package index does not tell of them",
+            ],
+        ),
+        (
+            [{"name": "a", "version": "1", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2", "1.1"]}]}],
+            1,
+            [
+                "a 1: PYSEC-1, mended in 2, 1.1",
+                "1 known vulnerabilities in the 1 releases that could be asked for",
+            ],
+        ),
+    ],
+    ids=["none known", "not told", "known"],
+)
+def test_the_audit_says_of_what_it_learnt_nothing(dependencies: object, status: int, says: list[str]) -> None:
+    assert judged({"dependencies": dependencies}) == (status, says)
 
 
 def test_the_pipeline_brings_what_spark_asks_for_its_dataframes() -> None:

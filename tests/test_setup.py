@@ -63,6 +63,7 @@ def clone(tmp_path: Path) -> Clone:
     found.programs.mkdir()
     for name in ("setup.sh", "pyproject.toml", "constraints.txt"):
         shutil.copy(ROOT / name, found.directory)
+    shutil.copytree(ROOT / "requirements", found.directory / "requirements")
     found.program("java", """#!/bin/sh\necho 'openjdk version "17.0.1"' >&2\n""")
     found.program("fio", "#!/bin/sh\n")
     return found
@@ -109,6 +110,23 @@ def test_a_python_that_was_named_and_cannot_serve_is_an_error(clone: Clone) -> N
         f"setup.sh: PYTHON={clone.programs / 'none'} is not a Python 3.11 or newer with venv: name another, "
         "or unset PYTHON\n"
     )
+
+
+def test_a_package_with_another_hash_is_one_line_and_the_set_up_is_not_done(clone: Clone) -> None:
+    refusing = PYTHON.replace('echo "Successfully installed"', "cat refusal >&2; exit 1")
+    clone.program("python3", refusing.format(interpreter=OPEN))
+    (clone.directory / "refusal").write_text(
+        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated ...\n"
+        "    pip==26.3 from https://index/pip-26.3.whl#sha256=ab (from -r requirements/tools.txt (line 2)):\n"
+        "        Expected sha256 cd\n             Got        ab\n"
+    )
+    status, error = clone.set_up()
+    said = (
+        "setup.sh: requirements/ pins another file than pip==26.3 from https://index/pip-26.3.whl#sha256=ab "
+        "(from -r requirements/tools.txt (line 2)): nothing was installed; find out who changed it\n"
+    )
+    assert (status, error) == (1, said)
+    assert not (clone.directory / ".venv" / ".highwater-setup").exists()
 
 
 def test_a_clone_of_somebody_else_is_one_line(clone: Clone) -> None:
