@@ -29,7 +29,7 @@ from highwater.broker.settings.config import (
     check_topic_overrides,
     render,
 )
-from highwater.broker.settings.config_table import BROKER_PROPERTIES
+from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_named
 from highwater.broker.settings.property_row import Kind
 from highwater.broker.settings.store import ConfigChange, SettingsStore
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
@@ -72,12 +72,54 @@ def alter(
 ) -> None:
     """Change the settings of resources, each by itself, and call back, maybe before this returns, with why not of each.
 
-    With `replace_all` those that no change names go back to their defaults. No resource is named twice.
+    With `replace_all` those that no change names go back to their defaults. No resource is named twice. To set the
+    place of a key store to where it is already has its file read again, as with Kafka; there is nothing to store then.
     """
-    problems: list[Problem | None] = [None] * len(wanted)
+    wanted, renewing = _without_own_stores(runtime, wanted)
+
+    def go_on(reason: str | None) -> None:
+        refused = {} if reason is None else dict.fromkeys(renewing, Problem(ErrorCode.invalid_request, reason))
+        _change(runtime, store, cluster, wanted, refused, then, replace_all=replace_all, validate_only=validate_only)
+
+    if renewing and runtime.config.read_stores_again is not None and not validate_only:
+        runtime.config.read_stores_again(go_on)
+    else:
+        go_on(None)
+
+
+def _without_own_stores(runtime: Runtime, wanted: Sequence[Alteration]) -> tuple[Sequence[Alteration], list[int]]:
+    """Return what is left to change, and the places of those that named a store of this broker."""
+    left, renewing = list(wanted), []
+    for place, each in enumerate(wanted):
+        if each.resource_type == BROKER and each.name == str(runtime.broker_id):
+            changes = [
+                change
+                for change in each.changes
+                if change.operation != Operation.SET or not runtime.config.names_own_store(change.name, change.value)
+            ]
+            if len(changes) < len(each.changes):
+                left[place] = each._replace(changes=changes)
+                renewing.append(place)
+    return left, renewing
+
+
+def _change(
+    runtime: Runtime,
+    store: SettingsStore,
+    cluster: ClusterView,
+    wanted: Sequence[Alteration],
+    refused: Mapping[int, Problem],
+    then: Callable[[list[Problem | None]], None],
+    *,
+    replace_all: bool,
+    validate_only: bool,
+) -> None:
+    problems: list[Problem | None] = [refused.get(place) for place in range(len(wanted))]
     changes: dict[str, ConfigChange] = {}
     places: dict[str, int] = {}
     for place, alteration in enumerate(wanted):
+        if place in refused:
+            continue
         found = _change_of(runtime, cluster, alteration, replace_all)
         if isinstance(found, Problem):
             problems[place] = found
@@ -121,7 +163,7 @@ def _change_of(
                 ErrorCode.invalid_request,
                 f"Unexpected broker id, expected {runtime.broker_id} or empty, but received {wanted.name}",
             )
-        names = {change.name for change in wanted.changes if change.name in BROKER_PROPERTIES}
+        names = {change.name for change in wanted.changes if property_named(change.name) is not None}
         if fixed := sorted(names - DYNAMIC_BROKER_PROPERTIES):
             return Problem(
                 ErrorCode.invalid_request,

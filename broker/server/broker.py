@@ -283,6 +283,8 @@ class _Broker:
             renewables = of_listeners(self._config, self._bound, None)
         renewal = Renewal(renewables)
         renewal.start()
+        if renewal.has_any:
+            self._config.read_stores_again = renewal.look_now
         return renewal
 
     async def _serve_metrics(self) -> HttpEndpoint | None:

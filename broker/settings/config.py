@@ -120,6 +120,10 @@ class _TypedValues(ABC):
         return float(value)
 
 
+ReadStoresAgain = Callable[[Callable[["str | None"], None]], None]
+"""Puts key and trust stores in force whose files changed, and calls back with why it could not; None if it could."""
+
+
 class BrokerConfig(_TypedValues):
     """The properties of one broker: what was set, and Kafka's defaults for the rest.
 
@@ -135,6 +139,8 @@ class BrokerConfig(_TypedValues):
         self._dynamic_default: dict[str, Value] = {}
         self.when_changed: list[Callable[[], None]] = []
         """Called after settings changed, for those who do not ask at each use."""
+        self.read_stores_again: ReadStoresAgain | None = None
+        """Set while a broker with TLS listens."""
         of_a_cluster = []
         for setting in settings:
             row = property_named(setting.name)
@@ -178,6 +184,16 @@ class BrokerConfig(_TypedValues):
         """A property as it holds for one listener: its own value, else the broker's."""
         own = f"listener.name.{listener.lower()}.{name}"
         return self._set[own] if own in self._set else self.value(name)
+
+    def names_own_store(self, name: str, text: str | None) -> bool:
+        """Whether this sets the place of a key or trust store to where the store is already."""
+        listener, base = "", name
+        if name.startswith("listener.name."):
+            listener, _, base = name.removeprefix("listener.name.").partition(".")
+        if text is None or base not in ("ssl.keystore.location", "ssl.truststore.location"):
+            return False
+        value = self.of_listener(listener, base)
+        return value is not None and str(value) == text.strip()
 
     def jaas_config(self, listener: str, mechanism: str) -> str | None:
         value = self._set.get(f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config")

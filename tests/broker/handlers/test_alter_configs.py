@@ -183,3 +183,37 @@ def test_a_restart_keeps_what_was_set(node: NodeHarness) -> None:
     again = EmbeddedMetadataStore(RealFiles(), node.log_directory.path, node.log_directory.cluster_id)
     assert again.broker_configs() == {"": {"log.roll.ms": "1000"}, "0": {"log.roll.ms": "2000"}}
     assert [topic.config for topic in again.topics()] == [{"segment.bytes": "5000"}]
+
+
+def test_a_key_store_where_it_is_already_is_read_again_and_nothing_is_stored(
+    make_node: Callable[..., NodeHarness],
+) -> None:
+    node = make_node(ssl_keystore_location="/keys/all.pem", listener_name_inside_ssl_keystore_location="/keys/in")
+    asked: list[Callable[[str | None], None]] = []
+    node.config.read_stores_again = asked.append
+    general, own = "ssl.keystore.location", "listener.name.inside.ssl.keystore.location"
+
+    def alter(*changes: tuple[str, int, str | None], answer: str | None = None, **fields: Any) -> tuple[Any, Any]:
+        asked.clear()
+        node.config.read_stores_again = lambda then: (asked.append(then), then(answer))[1]
+        response = incrementally(node, BROKER, "0", *changes, **fields)
+        return response.error_code, response.error_message
+
+    retention = ("log.retention.ms", SET, "1000")
+    assert alter((general, SET, "/keys/all.pem"), retention) == (ErrorCode.none, None)
+    assert len(asked) == 1
+    assert node.store.broker_configs() == {"0": {"log.retention.ms": "1000"}}
+    for name, place in ((own, "/keys/in"), ("listener.name.other.ssl.keystore.location", "/keys/all.pem")):
+        assert alter((name, SET, place)) == (ErrorCode.none, None)
+        assert len(asked) == 1
+    refused = alter((own, SET, "/keys/in"), ("log.retention.ms", SET, "5"), answer="listener INSIDE: no usable key")
+    assert refused == (ErrorCode.invalid_request, "listener INSIDE: no usable key")
+    assert alter((own, SET, "/keys/in"), validate_only=True) == (ErrorCode.none, None)
+    assert asked == []
+    code, message = alter((general, SET, "/keys/other.pem"))
+    assert (code, "Cannot update these configs dynamically: ssl.keystore.location" in message) == (
+        ErrorCode.invalid_request,
+        True,
+    )
+    assert asked == []
+    assert node.store.broker_configs() == {"0": {"log.retention.ms": "1000"}}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +18,10 @@ from highwater.broker.handlers.reply import Listener
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.renewables import of_listeners
-from highwater.broker.server.renewal import Renewable
+from highwater.broker.server.renewal import Renewable, Renewal
 from highwater.broker.server.tls import renewed_tls_of, tls_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from tests.broker.commands.calling import Result, call
 from tests.broker.handlers.harness import request_frame
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority, Certified
@@ -120,6 +122,65 @@ def test_a_new_certificate_is_seen_and_no_connection_is_lost(tmp_path: Path) -> 
         assert old.is_answered()
         assert broker.log_text().count("the old ones stay in force") == 3
         old.close()
+        asked = partial(ask_to_read, port, authority, tmp_path)
+        answer = asked(store)
+        assert answer.exit_code == 1
+        assert "lacks the alternative names broker.example" in answer.errors
+        third = authority.certify("broker", "broker.example")
+        exchange(store, third)
+        assert asked(store).exit_code == 0
+        assert serial_seen_by_openssl(port) == third.certificate.serial_number
+        other = asked(tmp_path / "other.pem")
+        assert (other.exit_code, "ssl.keystore.location; restart the broker" in other.errors) == (1, True)
+
+
+def ask_to_read(port: int, authority: Authority, directory: Path, store: Path) -> Result:
+    """Set the place of the key store of the listener."""
+    (directory / "ca.pem").write_text(authority.pem)
+    client = directory / "client.properties"
+    client.write_text(f"security.protocol=SSL\nssl.ca.location={directory / 'ca.pem'}\n")
+    setting = f"listener.name.ssl.ssl.keystore.location={store}"
+    return call(
+        *("configs", "-b", f"127.0.0.1:{port}", "--command-config", client),
+        *("--alter", "--broker", "0", "--add-config", setting),
+    )
+
+
+def test_who_asks_is_told_whether_the_files_are_in_force(tmp_path: Path) -> None:
+    file = tmp_path / "store"
+    file.write_text("first")
+    in_force: list[str] = []
+
+    def read() -> Callable[[], str]:
+        text = file.read_text()
+        if text == "bad":
+            raise ConfigError("it is bad")
+
+        def put_in_force() -> str:
+            in_force.append(text)
+            return "in force"
+
+        return put_in_force
+
+    async def asked(renewal: Renewal) -> str | None:
+        told: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        renewal.look_now(told.set_result)
+        return await asyncio.wait_for(told, 60)
+
+    async def story() -> list[str | None]:
+        renewal = Renewal([Renewable("the store", [file], read)])
+        answers = [await asked(renewal)]
+        for text in ("second", "bad"):
+            file.write_text(text)
+            answers += [await asked(renewal), await asked(renewal)]
+        file.write_text("the third")
+        answers.append(await asked(renewal))
+        await renewal.stop()
+        return answers
+
+    bad = "the store: it is bad"
+    assert asyncio.run(story()) == [None, None, None, bad, bad, None]
+    assert in_force == ["second", "the third"]
 
 
 def test_a_new_authority_of_clients_counts_for_those_who_come(tmp_path: Path) -> None:
