@@ -28,7 +28,7 @@ PINS = {
 def locked(path: Path) -> dict[str, tuple[str, frozenset[str]]]:
     """The version and the SHA-256 of each release of a file that `make lock` makes."""
     entries = path.read_text("utf-8").replace("\\\n", " ").splitlines()
-    found = {}
+    found: dict[str, tuple[str, frozenset[str]]] = {}
     for entry in entries:
         if not entry.startswith("#"):
             name, version = re.split("==| ", entry)[:2]

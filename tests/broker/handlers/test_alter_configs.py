@@ -190,12 +190,16 @@ def test_a_key_store_where_it_is_already_is_read_again_and_nothing_is_stored(
 ) -> None:
     node = make_node(ssl_keystore_location="/keys/all.pem", listener_name_inside_ssl_keystore_location="/keys/in")
     asked: list[Callable[[str | None], None]] = []
-    node.config.read_stores_again = asked.append
     general, own = "ssl.keystore.location", "listener.name.inside.ssl.keystore.location"
 
     def alter(*changes: tuple[str, int, str | None], answer: str | None = None, **fields: Any) -> tuple[Any, Any]:
         asked.clear()
-        node.config.read_stores_again = lambda then: (asked.append(then), then(answer))[1]
+
+        def read_again(then: Callable[[str | None], None]) -> None:
+            asked.append(then)
+            then(answer)
+
+        node.config.read_stores_again = read_again
         response = incrementally(node, BROKER, "0", *changes, **fields)
         return response.error_code, response.error_message
 
