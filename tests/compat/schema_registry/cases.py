@@ -100,7 +100,8 @@ def wait_for(condition: Callable[[], bool], what: str = "") -> None:
 
 
 def client_of(registry: Registry) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": registry.url})
+    # By itself it waits for a lost answer without an end.
+    return SchemaRegistryClient({"url": registry.url, "timeout": _DEADLINE_S})
 
 
 def produced_and_consumed(address: str, topic: str, serialize: Any, deserialize: Any, values: list[Any]) -> list[Any]:
