@@ -1,16 +1,29 @@
-"""The page on security: each protection names tests that are there, and the default is what it says."""
+"""The page on security: each line names the tests that hold it, and its numbers are those of the code."""
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 from pathlib import Path
 from typing import Final
 
+import pytest
+
+from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
+from highwater.broker.security.sasl import MOST_REQUESTS_BEFORE_LOGIN
+from highwater.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS_OF_A_SERVER
+from highwater.broker.server.acceptor import HANDSHAKE_TIMEOUT_S, Limits
+from highwater.broker.server.connection import LOGIN_TIMEOUT_MS
 from highwater.broker.server.listeners import endpoints_of
-from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.server.sasl import sasl_of
+from highwater.broker.server.strangers import MOST_LINES, WINDOW_MS
+from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "docs/security.md").read_text()
+TABLES: Final = ("By default", "What protects what", "What is not defended")
+REFERENCE: Final = re.compile(r"`(tests/[\w/]+\.py)::((?:Test\w+::)?test_\w+)`")
 
 
 def rows(heading: str) -> list[list[str]]:
@@ -19,22 +32,70 @@ def rows(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
 
 
-def test_each_claim_names_tests_that_are_there() -> None:
-    claims = rows("By default") + rows("What protects what")
-    assert len(claims) > 20
-    for claim in claims:
-        assert len(claim) == 3, claim
-        tests = re.findall(r"`([^`]+)`", claim[2])
-        assert tests or claim[2] == "not defended", claim
-        for test in tests:
-            assert "def test_" in (ROOT / test).read_text(), test
+@functools.cache
+def functions_in(file: str) -> frozenset[str]:
+    """The test functions of a file, and its methods as CLASS::METHOD."""
+    found = set()
+    for node in ast.parse((ROOT / file).read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {f"{node.name}::{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found.add(node.name)
+    return frozenset(found)
 
 
-def test_what_is_not_defended_has_a_way_out_or_a_reason() -> None:
-    assert all(len(row) == 2 and row[1] for row in rows("What is not defended"))
+@pytest.mark.parametrize("heading", TABLES)
+def test_each_line_names_tests_that_are_there(heading: str) -> None:
+    lines = rows(heading)
+    assert len(lines) >= 5
+    for line in lines:
+        assert len(line) == 3, line
+        assert line[1], line
+        named = REFERENCE.findall(line[2])
+        assert named, line
+        assert REFERENCE.sub("", line[2]).replace("<br>", "") == "", line
+        for file, test in named:
+            assert test in functions_in(file), f"{file}::{test}, of the line on {line[0]}"
+
+
+def config(*settings: str) -> BrokerConfig:
+    return BrokerConfig([Setting("test", *text.split("=", 1)) for text in settings])
 
 
 def test_a_broker_without_settings_listens_for_this_host_alone() -> None:
     endpoints, advertised = endpoints_of(BrokerConfig())
     assert [(endpoint.host, endpoint.protocol) for endpoint in endpoints] == [("127.0.0.1", "PLAINTEXT")]
     assert advertised == {}
+
+
+def test_the_numbers_of_the_page_are_those_of_the_broker() -> None:
+    (hostile,) = [line[1] for line in rows("What protects what") if line[0] == "hostile bytes before the login"]
+    assert f"{MOST_REQUESTS_BEFORE_LOGIN} requests, half a minute; {HANDSHAKE_TIMEOUT_S:g} s for a handshake" in hostile
+    assert LOGIN_TIMEOUT_MS == 30_000
+    assert f"{LEAST_ITERATIONS:,} to {MOST_ITERATIONS_OF_A_SERVER:,} iterations" in PAGE
+    largest = BrokerConfig().integer("sasl.server.max.receive.size")
+    assert f"`sasl.server.max.receive.size` ({largest >> 10} KiB), for half a minute" in PAGE
+    assert f"in a minute, and {MOST_LINES} in a minute at most" in PAGE
+    assert WINDOW_MS == 60_000
+
+
+def test_limits_of_connections_are_read_from_their_settings() -> None:
+    limits = Limits.of(config("max.connections=7", "max.connections.per.ip=3", "max.connection.creation.rate=5"))
+    assert (limits.most, limits.most_per_host, limits.most_per_second) == (7, 3, 5)
+
+
+def test_there_is_no_kerberos_and_there_are_no_delegation_tokens() -> None:
+    with pytest.raises(ConfigError, match="GSSAPI"):
+        sasl_of(config("sasl.enabled.mechanisms=GSSAPI"), "CLIENTS", dict)
+    assert not [api.name for api in (*APIS.values(), *CLUSTER_APIS.values()) if "delegation" in api.name]
+
+
+def test_ci_does_not_ask_for_known_holes() -> None:
+    assert "audit" not in (ROOT / ".ci/run").read_text()
+
+
+def test_wheels_of_the_playbooks_are_not_checked_by_hash() -> None:
+    """When they are, the line on the page has to say so."""
+    text = (ROOT / "playbooks/library/highwater_wheelhouse.py").read_text()
+    assert "--require-hashes" not in text
+    assert "constraints" in text

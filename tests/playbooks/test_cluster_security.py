@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from cryptography import x509
 
 from tests.broker.server.certificates import Authority
@@ -201,3 +203,46 @@ def test_the_role_refuses_before_it_changes_anything(tmp_path: Path) -> None:
     assert "vault_of_nobody" in text
     assert "nothing was changed on any host" in text
     assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize(
+    ("security", "found", "says"),
+    [
+        (
+            "tls",
+            "plain zookeeper.service",
+            "a (zookeeper.service): runs without TLS and logins, and",
+        ),
+        ("none", "secure highwater-broker@1.service", "has TLS and logins, and cluster_security is none"),
+    ],
+)
+def test_half_a_cluster_is_refused(tmp_path: Path, security: str, found: str, says: str) -> None:
+    inventory = {"hosts": {"a": None}, "children": {"zookeeper": {"hosts": {"a": None}}}}
+    played = play_part(
+        tmp_path, "cluster", "switch", inventory, cluster_security=security, __cluster_look=f"echo '{found}'"
+    )
+    text = " ".join((played.stdout + played.stderr).split())
+    assert played.returncode != 0
+    assert says in text
+    assert "Nothing was changed on any host" in text
+
+
+def test_what_runs_without_tls_and_what_has_it_is_found(tmp_path: Path) -> None:
+    variables = yaml.safe_load((TREE / "roles/cluster/vars/main.yml").read_text("utf-8"))
+    script = variables["__cluster_look"].replace("/etc/highwater", str(tmp_path))
+    (tmp_path / "zookeeper").mkdir()
+    (tmp_path / "zookeeper/zoo.cfg").write_text("clientPort=2181\n")
+    (tmp_path / "broker-1.properties").write_text("listeners=CLIENTS://:9092\n")
+    (tmp_path / "broker-2.properties").write_text("listeners=PLAINTEXT://:9092\n")
+    (tmp_path / "systemctl").write_text("#!/bin/sh\n[ $3 != highwater-broker@2.service ]\n")  # 2 does not run
+    (tmp_path / "systemctl").chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", "-c", script, "sh", variables["__cluster_plain"], variables["__cluster_secure"]],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    looked = {"results": [{"__cluster_host": "a", "stdout": done.stdout}, {"__cluster_host": "away"}]}
+    assert FILTERS.found_on(looked, "plain") == ["a (zookeeper.service)"]
+    assert FILTERS.found_on(looked, "secure") == ["a (highwater-broker@1.service)"]

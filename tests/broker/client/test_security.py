@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from highwater.broker.client.client import Client
 from highwater.broker.client.errors import ClientError
 from highwater.broker.client.request import cold_request
 from highwater.broker.client.settings import settings_of
+from tests.broker.client.hashing import threads_that_hash
 from tests.broker.commands.calling import Result, call
 from tests.broker.server.certificates import Authority
 from tests.broker.server.secured import PASSWORD, Secured, running_secured
@@ -74,6 +76,13 @@ def test_logins(secured: Secured, protocol: str, mechanism: str, user: str) -> N
         r"check the sasl\. properties",
         told,
     )
+
+
+def test_passwords_are_hashed_outside_of_the_event_loop(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = threads_that_hash(monkeypatch)
+    assert comes_in(secured.conf("SASL_PLAINTEXT", **login("SCRAM-SHA-256", "bob")))
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 def test_tls_with_certificates_of_both_sides(secured: Secured) -> None:

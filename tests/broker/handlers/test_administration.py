@@ -459,6 +459,24 @@ class TestDescribing:
             ("log.segment.bytes", "1073741824", 5),
         ]
 
+    @pytest.mark.parametrize("version", versions("describe_configs"))
+    def test_secrets_of_the_broker_are_not_told(self, make_node: Callable[..., NodeHarness], version: int) -> None:
+        secrets = {
+            "ssl.keystore.password": "hush",
+            "listener.name.inside.ssl.key.password": "hush",
+            "listener.name.inside.plain.sasl.jaas.config": 'PlainLoginModule required user_ada="hush";',
+        }
+        node = make_node(**secrets)
+        (answer,) = node.ask(
+            "describe_configs",
+            version,
+            resources=[{"resource_type": 4, "resource_name": "0", "configuration_keys": None}],
+            include_synonyms=True,
+        ).results
+        assert "ssl.keystore.password" in {entry.name for entry in answer.configs}
+        assert {entry.is_sensitive for entry in answer.configs if entry.name in secrets} == {True}
+        assert "hush" not in repr(answer)
+
     def test_configs_asked_for_by_name(self, node: NodeHarness) -> None:
         resources = [
             {"resource_type": 4, "resource_name": "0", "configuration_keys": ["num.partitions"]},

@@ -88,6 +88,18 @@ def test_who_has_no_acl_gets_no_further(guarded: NodeHarness, api: Api, version:
     assert guarded.node.partitions.find("t", 0).log.log_end_offset == 0  # type: ignore[union-attr]
 
 
+@pytest.mark.parametrize(("api", "version"), SERVED, ids=lambda value: value.name if isinstance(value, Api) else None)
+def test_without_an_authorizer_nobody_is_denied(node: NodeHarness, api: Api, version: int) -> None:
+    node.create_topic("t")
+    node.user = None
+    try:
+        answer = ask_sample(node, api, version)
+    except CloseConnection as closed:
+        assert "authorization_failed" not in str(closed)  # noqa: PT017
+        return
+    assert not set(codes(answer)) & DENIALS
+
+
 def allow(node: NodeHarness, kind: ResourceType, name: str, *operations: Operation, deny: bool = False) -> None:
     assert node.node.acls is not None
     permission = Permission.DENY if deny else Permission.ALLOW

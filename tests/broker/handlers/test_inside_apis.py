@@ -91,6 +91,16 @@ def test_without_an_authorizer_the_listener_decides(
 
 
 @pytest.mark.parametrize(("api", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
+def test_with_one_listener_and_no_authorizer_whoever_connects_is_served(
+    tmp_path: Path, is_denied: Callable[..., bool], api: object, version: int
+) -> None:
+    alone = MemberHarness(tmp_path, zookeeper_connect="zk:1", listeners="CLIENTS://h:1")
+    alone.member.metadata.complete()
+    alone.listener = CLIENTS
+    assert not is_denied(alone, api.name, version)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("api", "version"), SERVED, ids=lambda value: getattr(value, "name", value))
 def test_with_an_authorizer_the_acls_decide_on_each_listener(
     member: MemberHarness, is_denied: Callable[..., bool], api: object, version: int
 ) -> None:

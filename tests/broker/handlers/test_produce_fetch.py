@@ -48,6 +48,14 @@ def test_every_fetch_version(node: NodeHarness, version: int) -> None:
     assert offsets(answer.records) == [0, 2]
 
 
+def test_records_are_on_the_disk_as_they_came(node: NodeHarness) -> None:
+    node.create_topic("t")
+    node.produce("t", b"not encrypted")
+    node.flush()
+    (log,) = (node.log_directory.path / "t-0").glob("*.log")
+    assert b"not encrypted" in log.read_bytes()
+
+
 def test_a_fetch_inside_a_batch_gets_the_whole_batch(node: NodeHarness) -> None:
     node.create_topic("t")
     node.produce("t", b"a", b"b", b"c")

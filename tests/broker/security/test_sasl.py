@@ -17,6 +17,7 @@ from highwater.broker.security.sasl import (
     PlainExchange,
     SaslSettings,
     ScramExchange,
+    Step,
 )
 from highwater.broker.security.scram import (
     LEAST_ITERATIONS,
@@ -194,6 +195,22 @@ def test_a_session_that_expired_is_renewed_by_the_same_user_only(authentication:
     assert authentication.handshake("PLAIN", 1) == ErrorCode.none
     assert authentication.authenticate(b"\0bob\0other", 1000).error_code == ErrorCode.sasl_authentication_failed
     assert authentication.handshake("PLAIN", 1) == ErrorCode.illegal_sasl_state
+
+
+class TokenOfHalfASecond:
+    def step(self, token: bytes) -> Step:
+        return Step(user="ada", lifetime_ms=500)
+
+
+@pytest.mark.parametrize("max_reauthentication_ms", [0, 1000])
+def test_a_session_ends_with_its_token(max_reauthentication_ms: int) -> None:
+    found = Authentication(
+        SaslSettings({"OAUTHBEARER": TokenOfHalfASecond}, max_reauthentication_ms=max_reauthentication_ms)
+    )
+    found.handshake("OAUTHBEARER", 1)
+    assert found.authenticate(b"token", 0).session_lifetime_ms == 500
+    assert found.refusal(METADATA, 499) is None
+    assert found.refusal(METADATA, 500) is not None
 
 
 def test_renewal_extends_the_session(authentication: Authentication) -> None:

@@ -8,9 +8,11 @@ import hmac
 import pytest
 
 from highwater.broker.security.scram import (
+    ScramCredential,
     ScramMechanism,
     credential_of_salted_password,
     decode_credential,
+    decoy,
     encode_credential,
     iterations_problem,
     salt_password,
@@ -55,3 +57,24 @@ def test_counts_of_iterations_that_a_client_refuses(count: str) -> None:
     assert problem is not None
     assert problem.endswith("this client takes 4,096 to 1,000,000")
     assert len(problem) < 110
+
+
+MECHANISM = ScramMechanism.SCRAM_SHA_256
+
+
+def user_of(password: str, iterations: int = 4096) -> dict[ScramMechanism, ScramCredential]:
+    salted = salt_password(MECHANISM, password, SALT, iterations)
+    return {MECHANISM: credential_of_salted_password(MECHANISM, SALT, salted, iterations)}
+
+
+def test_the_first_user_by_name_can_compute_the_salt_of_a_made_up_user() -> None:
+    """docs/security.md says so: the secret behind it is a key of that user."""
+    ada, bob = user_of("a"), user_of("b")
+    assert decoy({"ada": ada, "bob": bob}, MECHANISM, "nobody") == decoy({"ada": ada}, MECHANISM, "nobody")
+    assert decoy({"ada": ada, "bob": bob}, MECHANISM, "nobody") != decoy({"bob": bob}, MECHANISM, "nobody")
+
+
+def test_a_made_up_user_has_the_iterations_of_the_first_one_by_name() -> None:
+    """docs/security.md says so: with other numbers, users who are there can be told from those who are not."""
+    known = {"bob": user_of("b", 4096), "ada": user_of("a", 8192)}
+    assert decoy(known, MECHANISM, "nobody").iterations == 8192

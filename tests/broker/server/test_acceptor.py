@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import uvloop
 
 from highwater.broker.counters import BrokerCounters
 from highwater.broker.quota.rate import WindowedRate
-from highwater.broker.server.acceptor import ConnectionLimits, Limits, parse_overrides, plain_address
+from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, parse_overrides, plain_address
 from highwater.broker.settings.config import ConfigError
 from tests.broker.handlers.harness import request_frame
 from tests.broker.running import RunningBroker, running_broker
+from tests.broker.server.certificates import Authority
 
 API_VERSIONS = request_frame("api_versions", 0)
 
@@ -101,6 +106,34 @@ def test_overrides() -> None:
 def test_an_ipv4_address_on_a_listener_of_both_kinds() -> None:
     assert plain_address("::ffff:192.0.2.1") == "192.0.2.1"
     assert plain_address("2001:db8::1") == "2001:db8::1"
+
+
+def test_a_handshake_of_tls_that_does_not_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.broker.server.acceptor.HANDSHAKE_TIMEOUT_S", 0.1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(Authority().certify("broker").write_pem(tmp_path / "broker.pem"))
+    refused: list[Exception] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            limits = ConnectionLimits(Limits(100, 100, {}), BrokerCounters())
+            tls = cast(Any, SimpleNamespace(context=context))
+            made = cast(Any, lambda _: asyncio.Protocol())
+            acceptor = Acceptor(loop, listening, limits, made, tls, lambda _, error: refused.append(error))
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.write(b"\x16\x03\x01")  # the beginning of a handshake
+            async with asyncio.timeout(60):
+                assert await reader.read() == b""
+                while not refused:
+                    await asyncio.sleep(0.01)
+            writer.close()
+            await acceptor.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+    assert [isinstance(error, OSError) for error in refused] == [True]
 
 
 def test_connections_above_the_limit_of_an_address_are_closed(tmp_path: Path) -> None:

@@ -282,6 +282,15 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(client: Client) ->
     assert client.transport.is_closing
 
 
+def test_before_the_login_a_client_may_hold_a_frame_of_the_size_for_it_and_no_more() -> None:
+    settings = SaslSettings({"PLAIN": lambda: PlainExchange({"ada": "secret"})}, max_token_bytes=300)
+    holding, greedy = Client(settings), Client(settings)
+    holding.send_raw(struct.pack(">i", 300) + bytes(299))
+    assert not holding.transport.is_closing
+    greedy.send_raw(struct.pack(">i", 301))
+    assert greedy.transport.is_closing
+
+
 def test_a_client_that_does_not_log_in_in_time_is_cut() -> None:
     settings = SaslSettings({"PLAIN": lambda: PlainExchange({"ada": "secret"})})
     slow, quick = Client(settings), Client(settings)

@@ -90,6 +90,13 @@ def test_settings_that_cannot_be_used(settings: list[str], said: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_limits_of_a_login_are_those_of_the_settings(keys_file: Path) -> None:
+    keys = f"{URL}=file://{keys_file}"
+    assert (sasl(keys).failure_delay_ms, sasl(keys).max_token_bytes) == (100, 512 << 10)
+    own = sasl(keys, "connection.failed.authentication.delay.ms=7", "sasl.server.max.receive.size=4096")
+    assert (own.failure_delay_ms, own.max_token_bytes) == (7, 4096)
+
+
 def first(bearer: str) -> bytes:
     return f"n,,\x01auth=Bearer {bearer}\x01\x01".encode()
 

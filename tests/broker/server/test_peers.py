@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,6 +23,7 @@ from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
 from highwater.broker.protocol.apis import API_VERSIONS, METADATA
 from highwater.broker.server.peers import SocketPeers
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from tests.broker.client.hashing import threads_that_hash
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 
@@ -353,14 +355,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Any:
         running.kill()
 
 
-def cluster_id(broker_settings: list[str], ports: dict[str, int], listener: str, *more: str, for_s: float = 0) -> Any:
+def cluster_id(
+    broker_settings: list[str],
+    ports: dict[str, int],
+    listener: str,
+    *more: str,
+    for_s: float = 0,
+    host: str = "127.0.0.1",
+) -> Any:
     """What a peer hears at a listener, asked again for so long; or why it hears nothing."""
 
     async def main() -> Any:
         loop = asyncio.get_running_loop()
         inside = f"inter.broker.listener.name={listener}"
         peers = SocketPeers(config(*broker_settings, inside, *more), loop)
-        peer = peers.connect(Endpoint(listener, listener, "127.0.0.1", ports[listener]), "me")
+        peer = peers.connect(Endpoint(listener, listener, host, ports[listener]), "me")
         end_s = loop.time() + for_s
         while True:
             future: asyncio.Future[Any] = loop.create_future()
@@ -392,6 +401,15 @@ def cluster_id(broker_settings: list[str], ports: dict[str, int], listener: str,
 )
 def test_brokers_come_in(broker: Any, listener: str, mechanism: str) -> None:
     assert isinstance(cluster_id(*broker, listener, f"sasl.mechanism.inter.broker.protocol={mechanism}"), str)
+
+
+@pytest.mark.clients
+def test_passwords_are_hashed_outside_of_the_event_loop(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = threads_that_hash(monkeypatch)
+    more = "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256"
+    assert isinstance(cluster_id(*broker, "SASL_PLAINTEXT", more), str)
+    assert threads
+    assert threading.current_thread() not in threads
 
 
 @pytest.mark.clients
@@ -438,6 +456,12 @@ def test_a_wrong_password_is_told(broker: Any, caplog: pytest.LogCaptureFixture)
 def test_a_broker_that_nobody_trusts_is_not_talked_to(broker: Any, tmp_path: Path) -> None:
     _, ports = broker
     assert cluster_id(settings(tmp_path, Authority()), ports, "SSL") is PeerFailure.DISCONNECTED
+
+
+@pytest.mark.clients
+def test_a_broker_under_a_name_that_its_certificate_lacks_is_not_talked_to(broker: Any) -> None:
+    assert cluster_id(*broker, "SSL", host="localhost") is PeerFailure.DISCONNECTED
+    assert isinstance(cluster_id(*broker, "SSL", "ssl.endpoint.identification.algorithm=", host="localhost"), str)
 
 
 @pytest.mark.parametrize(

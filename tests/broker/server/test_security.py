@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +25,8 @@ from highwater.broker.server.tls import tls_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
-from tests.broker.server.secured import Secured, running_secured
+from tests.broker.server.secured import PASSWORD, Secured, running_secured
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.clients
 
@@ -88,6 +91,30 @@ def test_plain(secured: Secured, protocol: str) -> None:
     round_trip(secured.conf(protocol, **user), f"plain-{protocol}")
 
 
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_versions_of_tls(secured: Secured, version: ssl.TLSVersion) -> None:
+    assert tls_version_spoken(secured, version) == version.name.replace("_", ".")
+
+
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
+def test_an_old_version_of_tls(secured: Secured) -> None:
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        tls_version_spoken(secured, ssl.TLSVersion.TLSv1_1)
+    wait_until(lambda: "unsupported protocol" in secured.broker.log_text().lower(), "the broker refuses the version")
+
+
+def tls_version_spoken(secured: Secured, version: ssl.TLSVersion) -> str | None:
+    context = ssl.create_default_context(cafile=str(secured.ca))
+    context.check_hostname = False
+    context.set_ciphers("ALL:@SECLEVEL=0")  # else the client would not speak old versions
+    context.minimum_version = context.maximum_version = version
+    with (
+        socket.create_connection(("127.0.0.1", int(secured.ports["SASL_SSL"])), timeout=60) as client,
+        context.wrap_socket(client) as spoken,
+    ):
+        return spoken.version()
+
+
 def test_plain_with_a_wrong_password(secured: Secured) -> None:
     conf = secured.conf("SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="alice", sasl_password="x")  # noqa: S106
     assert "Invalid username or password" in refusal(conf)
@@ -142,20 +169,39 @@ def test_who_is_nobody_yet_cannot_make_the_broker_hold_a_large_frame(secured: Se
         assert client.recv(1) == b""
 
 
-def test_bare_tokens_after_the_first_version_of_the_handshake(secured: Secured) -> None:
-    def framed(data: bytes) -> bytes:
-        return struct.pack(">i", len(data)) + data
+def framed(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
 
+
+@contextmanager
+def began_with_bare_tokens(secured: Secured) -> Iterator[socket.socket]:
     with socket.create_connection(("127.0.0.1", int(secured.ports["SASL_PLAINTEXT"])), timeout=60) as client:
         client.sendall(framed(struct.pack(">hhih", 17, 0, 1, -1) + struct.pack(">h", 5) + b"PLAIN"))
         (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
-        answer = client.recv(size, socket.MSG_WAITALL)
-        assert struct.unpack_from(">ih", answer) == (1, 0)
+        assert struct.unpack_from(">ih", client.recv(size, socket.MSG_WAITALL)) == (1, 0)
+        yield client
+
+
+def test_bare_tokens_after_the_first_version_of_the_handshake(secured: Secured) -> None:
+    with began_with_bare_tokens(secured) as client:
         client.sendall(framed(b"\0alice\0a, secret; x"))
         assert client.recv(4, socket.MSG_WAITALL) == struct.pack(">i", 0)
         client.sendall(framed(struct.pack(">hhih", 18, 0, 2, -1)))
         (size,) = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))
         assert struct.unpack_from(">ih", client.recv(size, socket.MSG_WAITALL)) == (2, 0)
+
+
+def test_each_refused_login_is_a_line_without_its_password(secured: Secured) -> None:
+    before = secured.broker.log_text().count("Invalid username or password")
+    for _ in range(5):
+        with began_with_bare_tokens(secured) as client:
+            client.sendall(framed(b"\0alice\0hush"))
+            assert client.recv(1) == b""
+    wait_until(
+        lambda: secured.broker.log_text().count("Invalid username or password") == before + 5, "a line for each login"
+    )
+    assert "hush" not in secured.broker.log_text()
+    assert PASSWORD not in secured.broker.log_text()
 
 
 def test_a_handshake_that_never_ends_holds_nobody_up(secured: Secured) -> None:
