@@ -96,8 +96,9 @@ drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our bro
 	$(BIN)/python -m tests.drills.pipeline $(ARGS)
 
 .PHONY: simulate
-simulate: setup-dev ## Seeded histories of a simulated cluster, with kills, cuts, pauses, power cuts (SEEDS=10000, JOBS=2)
+simulate: setup-dev ## Seeded histories of a simulated cluster, and of a broker of several processes (SEEDS=10000, JOBS=2)
 	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
+	$(BIN)/python -m tests.broker.simulation --processes --seeds $$(( $(or $(SEEDS),10000) / 5 )) --jobs $(or $(JOBS),2)
 
 .PHONY: lab-up lab-test lab-down
 lab-up: setup-dev ## Boot N=3 Debian hosts with two disks each on this machine (root; the first time a minute or two more)

@@ -81,7 +81,7 @@ class Answer:
         self._client.answered(self, value)
 
     def set_exception(self, error: Exception) -> None:
-        self._client.listener.answered(self, _error_of(error))
+        self._client.listener.answered(self, error_of(error))
 
 
 _ERRORS: Final = {
@@ -100,7 +100,7 @@ _ERRORS: Final = {
 }
 
 
-def _error_of(error: Exception) -> ZooKeeperError:
+def error_of(error: Exception) -> ZooKeeperError:
     known = _ERRORS.get(type(error))
     if known is None:
         _logger.error("ZooKeeper refused a request: %r", error)
@@ -108,11 +108,11 @@ def _error_of(error: Exception) -> ZooKeeperError:
     return known
 
 
-def _result_of(request: Request | Check, value: Any, chroot: str) -> Any:
+def result_of(request: Request | Check, value: Any, chroot: str) -> Any:
     match request:
         case Transaction(requests):
             return [
-                _error_of(part) if isinstance(part, Exception) else _result_of(asked, part, chroot)
+                error_of(part) if isinstance(part, Exception) else result_of(asked, part, chroot)
                 for asked, part in zip(requests, value, strict=True)
             ]
         case Get():
@@ -149,7 +149,7 @@ _ACLS: Final = {
 }
 
 
-def _on_the_wire(request: Request | Check, chroot: str, *, sets_acls: bool) -> Any:
+def on_the_wire(request: Request | Check, chroot: str, *, sets_acls: bool) -> Any:
     match request:
         case Get(path, watch):
             return wire.GetData(chroot + path, _watcher if watch else None)
@@ -168,7 +168,7 @@ def _on_the_wire(request: Request | Check, chroot: str, *, sets_acls: bool) -> A
         case Check(path, version):
             return wire.CheckVersion(chroot + path, version)
         case Transaction(requests):
-            return _Multi([_on_the_wire(part, chroot, sets_acls=sets_acls) for part in requests])
+            return _Multi([on_the_wire(part, chroot, sets_acls=sets_acls) for part in requests])
 
 
 def _rooted(chroot: str, path: str) -> str:
@@ -205,7 +205,7 @@ class _Multi(wire.Transaction):  # type: ignore[misc]
         return results
 
 
-class _SetWatches(NamedTuple):
+class SetWatches(NamedTuple):
     """Watch these again, and tell what happened to them since: ZooKeeper's own client sends it too, kazoo does not."""
 
     relative_zxid: int
@@ -300,7 +300,7 @@ class Client(KazooClient):  # type: ignore[misc]
 
     def ask(self, session_id: int, answer: Answer) -> None:
         """Have a request carried out in this session, or answered that it is over."""
-        request = _on_the_wire(answer.request, self.prefix, sets_acls=self._sets_acls)
+        request = on_the_wire(answer.request, self.prefix, sets_acls=self._sets_acls)
         with self._lock:
             if self._session_id == session_id:
                 self._call(request, answer)
@@ -313,7 +313,7 @@ class Client(KazooClient):  # type: ignore[misc]
         request = answer.request
         if value is None and isinstance(request, Exists) and request.watch:
             self._missing.add(_rooted(self.prefix, request.path))
-        self.listener.answered(answer, _result_of(request, value, self.prefix))
+        self.listener.answered(answer, result_of(request, value, self.prefix))
 
     def _session_callback(self, state: KeeperState) -> None:
         with self._lock:
@@ -339,7 +339,7 @@ class Client(KazooClient):  # type: ignore[misc]
         if state in _CLOSED:
             super()._notify_pending(state)
             return
-        lost = [(request, answer) for request, answer, _ in self._pending if not isinstance(request, _SetWatches)]
+        lost = [(request, answer) for request, answer, _ in self._pending if not isinstance(request, SetWatches)]
         self._pending.clear()
         self._queue.extendleft(reversed(lost))
         self._wake(len(lost))
@@ -361,7 +361,7 @@ class Client(KazooClient):  # type: ignore[misc]
             paths: tuple[list[str], list[str], list[str]] = [], [], []
             for kind, path in watches[first : first + _PATHS_PER_SET_WATCHES]:
                 paths[kind].append(path)
-            self._queue.appendleft((_SetWatches(self.last_zxid, *paths), None))
+            self._queue.appendleft((SetWatches(self.last_zxid, *paths), None))
             self._wake(1)
 
     def _fire(self, event: WatchedEvent) -> None:

@@ -93,7 +93,7 @@ def test_an_older_server_does_not_tell_the_stat_of_what_a_transaction_made() -> 
     )
     results = kazoo_client._Multi.deserialize(answer, 0)
     asked = Transaction((Create("/x0", b"abc"), Set("/", b"1")))
-    created, stat = kazoo_client._result_of(asked, results, "/probe")
+    created, stat = kazoo_client.result_of(asked, results, "/probe")
     assert created == Created("/x0", Stat(0, 0, 0))
     assert (stat.version, stat.czxid) == (1, 0x100000116)
 

@@ -8,17 +8,19 @@ import os
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from multiprocessing import Pool
 
 from tests.broker.simulation.history import History, Verdict, replay
+from tests.broker.simulation.host import HostHistory
 
 _TOLD_EVERY_S = 5
 _LINES_OF_A_FAILURE = 40
 
 
-def _judge(seed: int) -> Verdict:
-    logging.getLogger("broker").setLevel(logging.ERROR)
-    verdict = History(seed).run()
+def _judge(kind: type[History], seed: int) -> Verdict:
+    logging.getLogger("highwater.broker").setLevel(logging.ERROR)
+    verdict = kind(seed).run()
     return verdict if verdict.failure is not None else verdict._replace(history=[])
 
 
@@ -39,19 +41,23 @@ def main() -> int:
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, help="replay one history and tell it as it goes")
     which.add_argument("--seeds", type=_seeds, help="FIRST-END, or how many from 0 on")
+    parser.add_argument(
+        "--processes", action="store_true", help="of one broker of several processes, with the parent's tree"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")
     parser.add_argument("--verbose", action="store_true", help="with what the brokers log")
     options = parser.parse_args()
-    logging.getLogger("broker").addHandler(logging.NullHandler())
-    logging.getLogger("broker").propagate = False
+    logging.getLogger("highwater.broker").addHandler(logging.NullHandler())
+    logging.getLogger("highwater.broker").propagate = False
+    kind = HostHistory if options.processes else History
     if options.seed is not None:
-        verdict = replay(options.seed, is_verbose=options.verbose)
+        verdict = replay(kind(options.seed, is_told_at_once=True), is_verbose=options.verbose)
         print(_summary([verdict], 0))
         return int(verdict.failure is not None)
     started = told = time.monotonic()
     verdicts: list[Verdict] = []
     with Pool(options.jobs) as pool:
-        for verdict in pool.imap_unordered(_judge, options.seeds):
+        for verdict in pool.imap_unordered(partial(_judge, kind), options.seeds):
             verdicts.append(verdict)
             if verdict.failure is not None:
                 print(f"\nseed {verdict.seed} fails; its last events:")

@@ -26,7 +26,9 @@ from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.simulation.network import Network
+from tests.broker.simulation.parent import Parent
 from tests.broker.simulation.peers import SimulatedPeers
+from tests.broker.simulation.tree_client import TreeClient
 from tests.broker.simulation.world import Process, World
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper
 
@@ -42,7 +44,7 @@ class SimulatedBroker:
     """Implements network.Server while it runs."""
 
     def __init__(
-        self, broker_id: int, world: World, network: Network, ensemble: Ensemble, properties: Mapping[str, str]
+        self, broker_id: int, world: World, network: Network, ensemble: Ensemble | Parent, properties: Mapping[str, str]
     ) -> None:
         self._world = world
         self._network = network
@@ -62,7 +64,7 @@ class SimulatedBroker:
         self.lives = 0
         self.process = Process(self._world, self.host)
         self.process.kill()
-        self.zookeeper: SimulatedZooKeeper | None = None
+        self.zookeeper: SimulatedZooKeeper | TreeClient | None = None
         self.member: Member | None = None
         self.node: Node | None = None
         self.parts: ClusteredNode | None = None
@@ -145,7 +147,7 @@ class SimulatedBroker:
         self,
         config: BrokerConfig,
         member: Member,
-        zookeeper: SimulatedZooKeeper,
+        zookeeper: SimulatedZooKeeper | TreeClient,
         peers: SimulatedPeers,
         store: ZooKeeperStore,
     ) -> None:

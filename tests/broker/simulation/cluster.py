@@ -16,6 +16,7 @@ from highwater.common.topic_partition import TopicPartition
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
 from tests.broker.simulation.network import Network
+from tests.broker.simulation.parent import Parent
 from tests.broker.simulation.world import Process, World
 from tests.broker.simulation.zookeeper import Ensemble
 
@@ -48,14 +49,11 @@ class Cluster:
     ) -> None:
         self.world = World(seed)
         self.network = Network(self.world)
-        self.ensemble = Ensemble(self.world)
+        self.ensemble = self._make_ensemble(brokers)
         self.ensemble.changed = self._znode_changed
         self.checker = Checker(may_lose=may_lose)
         self.properties = PROPERTIES | dict(properties or {})
-        self.brokers = {
-            broker_id: SimulatedBroker(broker_id, self.world, self.network, self.ensemble, self.properties)
-            for broker_id in range(1, brokers + 1)
-        }
+        self.brokers = self._make_brokers(brokers)
         self.keys: list[TopicPartition] = []
         """Partitions that clients use."""
         self.assignments: dict[TopicPartition, ReplicaAssignment] = {}
@@ -66,6 +64,20 @@ class Cluster:
         """As ZooKeeper has them."""
         self._by_process: dict[str, SimulatedBroker] = {broker.host: broker for broker in self.brokers.values()}
         self.world.after_event = self._after_event
+
+    def _make_ensemble(self, count: int) -> Ensemble | Parent:
+        return Ensemble(self.world)
+
+    def _make_brokers(self, count: int) -> dict[int, SimulatedBroker]:
+        return {
+            broker_id: SimulatedBroker(broker_id, self.world, self.network, self.ensemble, self.properties)
+            for broker_id in range(1, count + 1)
+        }
+
+    @property
+    def members(self) -> list[SimulatedBroker]:
+        """The brokers that there are to be now, running or not."""
+        return list(self.brokers.values())
 
     def tell(self, text: str) -> None:
         self.world.tell(text)

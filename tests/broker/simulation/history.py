@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Final, NamedTuple
 
@@ -15,6 +15,7 @@ from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.committer import Committer
+from tests.broker.simulation.zookeeper import Ensemble
 
 _TOPIC: Final = "t"
 _REPLICAS: Final = 3
@@ -77,7 +78,8 @@ class History:
         if rng.random() < 0.2:
             properties |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "5"}
         brokers = 4 if rng.random() < 0.3 else 3
-        self.cluster = Cluster(seed, brokers=brokers, properties=properties, may_lose=may_lose)
+        self.replica_count = _REPLICAS
+        self.cluster = self._make_cluster(brokers, properties, may_lose=may_lose)
         self.cluster.world.is_told_at_once = is_told_at_once
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
@@ -90,7 +92,13 @@ class History:
         self.producers: list[Producer] = []
         self.consumers: list[Consumer] = []
         self.committer: Committer | None = None
-        self.faults: list[Callable[[], None]] = [
+        self.faults = self._faults()
+
+    def _make_cluster(self, brokers: int, properties: Mapping[str, str], *, may_lose: bool) -> Cluster:
+        return Cluster(self.seed, brokers=brokers, properties=properties, may_lose=may_lose)
+
+    def _faults(self) -> list[Callable[[], None]]:
+        return [
             *([self._kill] * 4),
             *([self._stop] * 2),
             *([self._pause] * 2),
@@ -117,7 +125,7 @@ class History:
 
     def run(self, duration_ms: int = 15_000) -> Verdict:
         bugs = _Bugs()
-        logger = logging.getLogger("broker")
+        logger = logging.getLogger("highwater.broker")
         logger.addHandler(bugs)
         failure = None
         try:
@@ -147,10 +155,9 @@ class History:
     def _run(self, duration_ms: int, bugs: _Bugs) -> None:
         cluster, rng, world = self.cluster, self.rng, self.cluster.world
         cluster.start()
-        if not world.run(_START_MS, lambda: all(broker.is_registered for broker in cluster.brokers.values())):
+        if not world.run(_START_MS, lambda: all(broker.is_registered for broker in cluster.members)):
             raise Violation("the cluster does not start")
-        ids = list(cluster.brokers)
-        cluster.create_topic(_TOPIC, [rng.sample(ids, _REPLICAS) for _ in range(self.partition_count)])
+        cluster.create_topic(_TOPIC, [self._replicas() for _ in range(self.partition_count)])
         if not world.run(_START_MS, lambda: cluster.is_whole):
             raise Violation("the topic does not come into being: " + "; ".join(cluster.describe()))
         self._start_clients()
@@ -371,12 +378,14 @@ class History:
             self._tell(f"the clock of {broker.host} jumps to {broker.skew_ms} ms")
 
     def _stop_zookeeper(self) -> None:
+        ensemble = self.cluster.ensemble
+        assert isinstance(ensemble, Ensemble)
         self._tell("ZooKeeper is down")
-        self.cluster.ensemble.stop()
+        ensemble.stop()
 
         def start() -> None:
             self._tell("ZooKeeper is up")
-            self.cluster.ensemble.start()
+            ensemble.start()
 
         self._later(start)
 
@@ -415,7 +424,7 @@ class History:
             ensemble.make(znodes.REASSIGN_PARTITIONS, znodes.encode(znodes.reassignment_value({key: replicas})))
 
     def _replicas(self) -> list[int]:
-        return self.rng.sample(list(self.cluster.brokers), _REPLICAS)
+        return self.rng.sample([broker.broker_id for broker in self.cluster.members], self.replica_count)
 
     def _delete_controller(self) -> None:
         if self.cluster.ensemble.is_up:
@@ -436,11 +445,10 @@ class History:
             self._later(lambda: self._start(broker))
 
 
-def replay(seed: int, *, is_verbose: bool) -> Verdict:
-    """Run one history and tell it as it goes."""
-    history = History(seed, is_told_at_once=True)
+def replay(history: History, *, is_verbose: bool) -> Verdict:
+    """Run one history, which tells it as it goes."""
     logged = _Logged(history.cluster)
-    logger = logging.getLogger("broker")
+    logger = logging.getLogger("highwater.broker")
     if is_verbose:
         logger.setLevel(logging.INFO)
         logger.addHandler(logged)

@@ -21,6 +21,10 @@ class Link:
         self._generation = 0
         self.is_held = False
 
+    def __len__(self) -> int:
+        """How many messages are under way."""
+        return len(self._under_way)
+
     def send(self, deliver: Callable[[], None]) -> None:
         self._under_way.append(deliver)
         generation = self._generation
