@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 import typer
@@ -62,10 +63,23 @@ def run_step(command: Sequence[str | Path], where: Path) -> str:
         check=False,
     )
     if done.returncode != 0:
-        lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
-        said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "it printed nothing")
+        said = _telling([line.strip() for line in done.stdout.splitlines() if line.strip()])
         raise UsageError(f"{Path(command[0]).name} {' '.join(map(str, command[1:3]))} failed: {said}")
     return done.stdout
+
+
+def pip_install(requirements: Path, directory: Path) -> None:
+    """Install what `requirements` pins below `directory`: only wheels of that SHA-256. Raises UsageError."""
+    pinned: list[str | Path] = ["--require-hashes", "--only-binary", ":all:", "--requirement", requirements]
+    run_step([sys.executable, "-m", "pip", "install", "--quiet", *pinned, "--target", directory], directory)
+
+
+def _telling(lines: Sequence[str]) -> str:
+    """Of what a program printed before it failed, the line that tells why."""
+    for line, following in pairwise(lines):
+        if "DO NOT MATCH THE HASHES" in line:  # pip's words, with the package below them
+            return f"another file than is pinned, {following.rstrip(':')}: find out who changed it"
+    return next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "it printed nothing")
 
 
 def main_of(name: str, directory: Callable[[], Path]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).parent.parent
 _PINNED: Final = ROOT / "requirements" / "dev.txt"
-_AUDITOR: Final = "pip-audit==2.10.1"
+_AUDITOR: Final = ROOT / "requirements" / "pip-audit.txt"
 NONE_KNOWN, KNOWN, NOT_ASKED = 0, 1, 3
 
 
@@ -36,7 +36,7 @@ def main() -> int:
         python = tools / "bin" / "python"
         subprocess.run([sys.executable, "-m", "venv", tools], check=True)
         pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install")
-        subprocess.run([*pip, _AUDITOR], check=True)
+        subprocess.run([*pip, "--require-hashes", "--requirement", _AUDITOR], check=True)
         done = subprocess.run(
             (
                 *(python, "-m", "pip_audit", "--requirement", _PINNED, "--disable-pip", "--require-hashes"),

@@ -12,6 +12,8 @@ from packaging.markers import Marker
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from highwater.bench.history.otava import OTAVA_VERSION
+from tests.compat.openid.providers import OIDC_PROVIDER_MOCK
 from tests.dependency_audit import judged
 
 ROOT = Path(__file__).parent.parent
@@ -65,6 +67,23 @@ def test_every_requirement_has_its_reason() -> None:
 LOCKS = {name: locked(ROOT / "requirements" / f"{name}.txt") for name in ("tools", "jdk", "run", "dev")}
 MAKE_LOCK = "`make lock` makes requirements/ anew"
 OF_PROFILES = {"run": ("bench", "observe", "pipeline"), "dev": tuple(PROJECT["optional-dependencies"]), "jdk": ()}
+
+
+PROGRAMS = {
+    ROOT / "requirements/uv.txt": ("uv", None),
+    ROOT / "requirements/pip-audit.txt": ("pip-audit", None),
+    ROOT / "requirements/oidc-provider-mock.txt": ("oidc-provider-mock", OIDC_PROVIDER_MOCK),
+    ROOT / "requirements/kafka-python.txt": ("kafka-python", PINS[canonicalize_name("kafka-python")]),
+    ROOT / "bench/history/otava.txt": ("apache-otava", OTAVA_VERSION),
+}
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
+def test_programs_with_versions_of_their_own_are_pinned_too(path: Path) -> None:
+    name, version = PROGRAMS[path]
+    lock = locked(path)
+    assert version in (lock[name][0], None), MAKE_LOCK
+    assert [each for each, (_, hashes) in lock.items() if not hashes] == []
 
 
 def test_each_pin_has_the_hashes_of_its_files() -> None:

@@ -23,10 +23,11 @@ from typing import Any, Final
 import yaml
 
 from highwater.bench.errors import UsageError
-from highwater.bench.user_cache import cache_directory, cached, run_step
+from highwater.bench.user_cache import cache_directory, cached, pip_install
 
 OTAVA_VERSION: Final = "0.8.0"
 _NAME: Final = f"otava-{OTAVA_VERSION}"
+_PINNED: Final = Path(__file__).with_name("otava.txt")
 # Otava's own default, which its command line cannot change (its option `-P, --p-value` is misdeclared).
 P_VALUE: Final = 0.001
 # E-divisive splits a series in two and tests the halves; a shorter series cannot be split.
@@ -158,7 +159,4 @@ def _change_point(change: Mapping[str, Any]) -> ChangePoint:
 
 
 def _install(directory: Path) -> None:
-    run_step(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, f"apache-otava=={OTAVA_VERSION}"],
-        directory,
-    )
+    pip_install(_PINNED, directory)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import subprocess
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from highwater.bench import maven
 from highwater.bench.errors import UsageError
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.java import java_for
@@ -24,13 +24,14 @@ from highwater.bench.systems.process import SystemProcess, last_words, listening
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper
-from highwater.bench.user_cache import cache_directory, cached, main_of, need, run_step
+from highwater.bench.user_cache import main_of
 from highwater.bench.workload.values import Scalar
 from highwater.common.ports import free_ports
 from highwater.common.secret_names import is_secret_name
 
 APACHE_KAFKA: Final = "apache-kafka"
 LINES: Final = ("3.9", "4")
+_FETCHES: Final = "fetches Apache Kafka (or set KAFKA_HOME)"
 _CLUSTER_ID: Final = "highwater-benchmark000"  # 22 characters of base64: what KRaft takes for a UUID
 # What bin/kafka-server-start.sh and bin/kafka-run-class.sh of Apache Kafka give to Java.
 _JVM_OPTIONS: Final = (
@@ -72,8 +73,8 @@ def check_distribution(line: str) -> None:
         found = _of_home(Path(home))
         if line == "default" or found.version.startswith(f"{line}."):
             return
-    if not _cache_of(_pom(line)).is_dir():
-        _maven()
+    if not maven.folder_of(_pom(line), APACHE_KAFKA).is_dir():
+        maven.maven(_FETCHES)
 
 
 def find_distribution(line: str) -> Distribution:
@@ -106,24 +107,11 @@ def _of_home(home: Path) -> Distribution:
 def jars(pom: Path) -> Path:
     """What `pom` depends on, fetched on first use. Raises UsageError when this host lacks what that takes."""
     java_for("Apache Kafka")
-
-    def fetch(directory: Path) -> None:
-        goal = "dependency:copy-dependencies"
-        run_step([_maven(), "-q", "-B", "-f", pom.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
-
-    return cached(_cache_of(pom).name, "Apache Kafka: about 60 MB of jars", fetch)
+    return maven.jars(pom, APACHE_KAFKA, "Apache Kafka: about 60 MB of jars", _FETCHES)
 
 
 def _pom(line: str) -> Path:
     return Path(__file__).parent / f"apache-kafka-{LINES[-1] if line == 'default' else line}.xml"
-
-
-def _cache_of(pom: Path) -> Path:
-    return cache_directory() / f"apache-kafka-{hashlib.sha256(pom.read_bytes()).hexdigest()[:12]}"
-
-
-def _maven() -> str:
-    return need("mvn", "maven", "fetches Apache Kafka (or set KAFKA_HOME)")
 
 
 def start_apache_kafka(

@@ -45,6 +45,18 @@ def test_a_missing_program_is_told_with_the_way_out() -> None:
         need("frobnicate", "frob-tools", "frobs")
 
 
+def test_a_package_that_is_not_the_pinned_one_is_named(tmp_path: Path) -> None:
+    said = (
+        "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated\n"
+        "    thing==1 from https://index/thing-1.whl#sha256=ab (from -r otava.txt (line 2)):\n"
+        "        Expected sha256 cd\n             Got        ab\n"
+    )
+    (tmp_path / "said").write_text(said)
+    named = r"another file than is pinned, thing==1 from https://index/thing-1\.whl.*: find out who changed it$"
+    with pytest.raises(UsageError, match=named):
+        run_step(["sh", "-c", "cat said; exit 1"], tmp_path)
+
+
 def test_a_failing_step_tells_its_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"sh -c .* failed: error: no such header"):
         run_step(["sh", "-c", "echo building; echo error: no such header; echo bye; exit 1"], tmp_path)

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.user_cache import cached, need, run_step
+from highwater.bench.maven import jars
 
 _POM: Final = Path(__file__).parent / "spark-kafka-connector.xml"
+_WHAT: Final = "Spark's Kafka connector"
 
 
 def connector_jars() -> list[Path]:
     """What a session needs for `format("kafka")`, fetched on first use. Raises UsageError without Maven."""
-
-    def fetch(directory: Path) -> None:
-        maven = need("mvn", "maven", "fetches Spark's Kafka connector")
-        goal = "dependency:copy-dependencies"
-        run_step([maven, "-q", "-B", "-f", _POM.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
-
-    digest = hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]
-    return sorted(cached(f"spark-kafka-connector-{digest}", "Spark's Kafka connector: 10 MB", fetch).glob("*.jar"))
+    return sorted(jars(_POM, "spark-kafka-connector", f"{_WHAT}: 10 MB", f"fetches {_WHAT}").glob("*.jar"))

@@ -52,7 +52,13 @@ def sources() -> Path:
 
     def fetch(directory: Path) -> None:
         pip = (sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", directory)
-        run_step([*pip, f"kafka-python=={version}"], directory)
+        pinned = (
+            "--require-hashes",
+            "--no-build-isolation",
+            "--requirement",
+            ROOT / "requirements" / "kafka-python.txt",
+        )
+        run_step([*pip, *pinned], directory)
         (archive,) = directory.glob("*.tar.gz")
         run_step(("tar", "--extract", "--no-same-owner", f"--file={archive}"), directory)
         archive.unlink()

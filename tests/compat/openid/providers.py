@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.errors import UsageError
-from highwater.bench.user_cache import cached, need, run_step
+from highwater.bench.user_cache import cached, need, pip_install
+from tests.npm_packages import npm_packages
 
-OIDC_PROVIDER: Final = "8.8.1"
-"""The last one that Debian 12's Node.js, 18, can run."""
+_OIDC_PROVIDER: Final = "oidc-provider"
+"""package.json names its version: the last one that Debian 12's Node.js, 18, can run."""
 OIDC_PROVIDER_MOCK: Final = "0.3.4"
 SECRET: Final = "a secret: of %the client"  # noqa: S105 - of a provider that lives as long as a case
 PLAIN_SECRET: Final = "of-the-loader"  # noqa: S105 - librdkafka does not encode others in Basic form (RFC 6749, 2.3.1)
@@ -26,7 +27,9 @@ PEOPLE: Final[Mapping[str, Sequence[str]]] = {
     "ben": ("kafka-readers",),
     "eve": ("staff",),
 }
-_SCRIPT: Final = Path(__file__).with_name("oidc_provider.mjs")
+_HERE: Final = Path(__file__).parent
+_PINNED_MOCK: Final = _HERE.parent.parent.parent / "requirements" / "oidc-provider-mock.txt"
+_SCRIPT: Final = _HERE / "oidc_provider.mjs"
 _READY_WITHIN_S: Final = 60
 
 
@@ -34,7 +37,7 @@ _READY_WITHIN_S: Final = 60
 def oidc_provider(port: int, redirect: str, log: Path) -> Iterator[str]:
     """Yields the issuer."""
     node = need("node", "nodejs", "runs oidc-provider")
-    folder = cached(f"oidc-provider-{OIDC_PROVIDER}", f"oidc-provider {OIDC_PROVIDER}: fetched", _fetch_oidc_provider)
+    folder = npm_packages(_HERE, _OIDC_PROVIDER)
     with _running([node, str(_SCRIPT), str(port), redirect, SECRET], folder, log, port) as issuer:
         yield issuer
 
@@ -43,7 +46,7 @@ def oidc_provider(port: int, redirect: str, log: Path) -> Iterator[str]:
 def token_server(port: int, log: Path, life_s: int = 60) -> Iterator[str]:
     """Gives access tokens to the programs `loader` and `stranger`. Yields the issuer."""
     node = need("node", "nodejs", "runs oidc-provider")
-    folder = cached(f"oidc-provider-{OIDC_PROVIDER}", f"oidc-provider {OIDC_PROVIDER}: fetched", _fetch_oidc_provider)
+    folder = npm_packages(_HERE, _OIDC_PROVIDER)
     script = _SCRIPT.with_name("token_server.mjs")
     with _running([node, str(script), str(port), PLAIN_SECRET, str(life_s)], folder, log, port) as issuer:
         yield issuer
@@ -64,17 +67,11 @@ def oidc_provider_mock(port: int, redirect: str, log: Path, *options: str) -> It
         yield issuer
 
 
-def _fetch_oidc_provider(directory: Path) -> None:
-    npm = need("npm", "npm", "fetches oidc-provider")
-    quiet = ("--no-audit", "--no-fund", "--ignore-scripts")
-    run_step([npm, "install", *quiet, f"oidc-provider@{OIDC_PROVIDER}"], directory)
-
-
 def _fetch_mock(directory: Path) -> None:
     # An environment knows its own folder, which `cached` renames: it is made again there without a copy of packages.
     packages = directory / "packages"
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(packages)]
-    run_step([*pip, f"oidc-provider-mock=={OIDC_PROVIDER_MOCK}"], directory)
+    packages.mkdir()
+    pip_install(_PINNED_MOCK, packages)
     start = directory / "bin/oidc-provider-mock"
     start.parent.mkdir()
     start.write_text(

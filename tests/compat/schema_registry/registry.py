@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from highwater.bench import maven
 from highwater.bench.errors import UsageError
-from highwater.bench.user_cache import cached, need, run_step
+from highwater.bench.user_cache import cached, run_step
 from highwater.common.java import java_binaries
 from highwater.common.ports import free_ports
 
 APICURIO: Final = "3.3.3"
+_TABLE: Final = Path(__file__).with_name("apicurio.sha256")
 _JAVA_VERSION_MIN: Final = 21
 _START_DEADLINE_S: Final = 180.0
 _POLL_S: Final = 0.2
@@ -101,10 +103,11 @@ class Registry:
 
 def _apicurio_directory() -> Path:
     def fetch(directory: Path) -> None:
-        maven = need("mvn", "maven", "fetches Apicurio Registry")
+        program = maven.maven("fetches Apicurio Registry")
         artifact = f"io.apicurio:apicurio-registry-app:{APICURIO}:tar.gz:all"
         goal = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
-        run_step([maven, "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"], directory)
+        run_step([program, "-q", "-B", goal, f"-Dartifact={artifact}", f"-DoutputDirectory={directory}"], directory)
+        maven.check_files(directory, _TABLE, f"sha256sum of the archive of Apicurio Registry {APICURIO}")
         (archive,) = directory.glob("*.tar.gz")
         run_step(["tar", "--extract", "--no-same-owner", f"--file={archive}"], directory)
         archive.unlink()

@@ -9,8 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from highwater.bench import maven
 from highwater.bench.systems.java import java_for
-from highwater.bench.user_cache import cached, need, run_step
+from highwater.bench.user_cache import cached, run_step
 
 HERE: Final = Path(__file__).parent
 PACKAGE: Final = "org.apache.spark.sql.kafka010"
@@ -41,13 +42,7 @@ class Suites:
 def connector_jars() -> Path:
     """The folder with all jars. Raises UsageError if this host lacks what it takes to fetch them."""
     java_for(_WHAT)
-
-    def fetch(directory: Path) -> None:
-        maven = need("mvn", "maven", f"fetches {_WHAT}")
-        goal = "dependency:copy-dependencies"
-        run_step([maven, "-q", "-B", "-f", _POM.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
-
-    return cached(f"spark-connector-{_digest(_POM)}", f"{_WHAT}: about 380 MB of jars", fetch)
+    return maven.jars(_POM, "spark-connector", f"{_WHAT}: about 380 MB of jars", f"fetches {_WHAT}")
 
 
 def connector_class_path() -> list[Path]:
@@ -75,7 +70,7 @@ def suites() -> Suites:
         compiler = [java_for(_WHAT), "-Xmx1g", "-cp", f"{jars}/*", "scala.tools.nsc.Main", "-usejavacp", "-nowarn"]
         run_step([*compiler, "-d", stand_in, *sources], directory)
 
-    folder = cached(f"spark-connector-suites-{_digest(_POM, *sources)}", f"{_WHAT}: its suites", make)
+    folder = cached(f"spark-connector-suites-{_digest(maven.table_of(_POM), *sources)}", f"{_WHAT}: its suites", make)
     return Suites(jars, folder / "suites", folder / "stand_in")
 
 

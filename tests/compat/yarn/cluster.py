@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any, Final
 import pyspark
 from py4j.java_gateway import JavaGateway
 
+from highwater.bench import maven
 from highwater.bench.systems.java import java_for
-from highwater.bench.user_cache import cached, need, run_step
 
 SPARK_JARS: Final = Path(pyspark.__file__).parent / "jars"
 _WHAT: Final = "Hadoop's YARN"
@@ -37,14 +36,7 @@ _CORE_SITE: Final = """\
 
 def jars() -> Path:
     """Raises UsageError if this host lacks what it takes to fetch them."""
-
-    def fetch(directory: Path) -> None:
-        maven = need("mvn", "maven", f"fetches {_WHAT}")
-        goal = "dependency:copy-dependencies"
-        run_step([maven, "-q", "-B", "-f", _POM.absolute(), goal, f"-DoutputDirectory={directory}"], directory)
-
-    digest = hashlib.sha256(_POM.read_bytes()).hexdigest()[:12]
-    return cached(f"hadoop-yarn-{digest}", f"{_WHAT}: about 80 MB of jars", fetch)
+    return maven.jars(_POM, "hadoop-yarn", f"{_WHAT}: about 80 MB of jars", f"fetches {_WHAT}")
 
 
 @contextmanager
