@@ -101,15 +101,12 @@ class ZooKeeperAcls:
         changes, then = self._waiting[0]
 
         def done(outcome: _Outcome) -> None:
-            for resource, entries in outcome.items():
-                if not isinstance(entries, Problem):
-                    self.authorizer.set_entries(resource, entries)
             self._waiting.popleft()
             if self._waiting:
                 self._begin_next()
             then(outcome)
 
-        run(self._zookeeper, _written(changes), done)
+        run(self._zookeeper, _written(changes, self.authorizer.set_entries), done)
 
     # Following
 
@@ -210,8 +207,12 @@ def _entries_of(node: Node | ZooKeeperError) -> Entries:
     return znodes.read(node.data, acl_tree.parse_acl) if isinstance(node, Node) and node.data else frozenset()
 
 
-def _written(changes: Mapping[Resource, AclChange]) -> _AclSteps:
-    """Change the ACLs of resources, each by itself, without overwriting concurrent changes."""
+def _written(changes: Mapping[Resource, AclChange], take_up: Callable[[Resource, Entries], None]) -> _AclSteps:
+    """Change the ACLs of resources, each by itself, without overwriting concurrent changes.
+
+    `take_up` is called with each as soon as ZooKeeper has answered, and not when all are written: meanwhile others may
+    change one again, and what is read of that must not be taken back.
+    """
     outcome: dict[Resource, Entries | Problem] = {}
     waiting = list(changes)
     tried: set[Resource] = set()
@@ -230,6 +231,7 @@ def _written(changes: Mapping[Resource, AclChange]) -> _AclSteps:
             after = changes[resource](before)
             if after == before and resource not in tried:
                 outcome[resource] = after
+                take_up(resource, after)
             else:
                 # After a try whose answer was lost nothing may be left to write, but maybe nobody was told.
                 writes[resource] = _write(resource, node, before, after), after
@@ -240,6 +242,7 @@ def _written(changes: Mapping[Resource, AclChange]) -> _AclSteps:
             hopeless = [each for each in errors if each in _HOPELESS]
             if not errors:
                 outcome[resource] = after
+                take_up(resource, after)
             elif hopeless:
                 outcome[resource] = _not_written(resource, hopeless[0].value)
             else:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from highwater.broker.cluster.zookeeper import Create, Delete, Set
+from highwater.broker.cluster.zookeeper import Create, Delete, Request, Set, Transaction
 from highwater.broker.member.zookeeper_acls import ANNOUNCEMENT_LIFETIME_MS, ZooKeeperAcls
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import (
@@ -189,6 +189,30 @@ def test_brokers_that_change_one_acl_at_once_lose_no_entry(world: World) -> None
     assert answers == [[None]] * 30
     for broker in brokers:
         assert broker.known() == set(entries)
+
+
+def test_a_change_of_several_acls_does_not_take_back_what_others_wrote_meanwhile(world: World) -> None:
+    """One of its ACLs is written at once; the other one has to be tried again and again."""
+    one, other = world.broker(), world.broker()
+    world.ensemble.make(PREFIX_PATH, b'{"version":1,"acls":[]}')
+    execute = world.ensemble.execute
+    tries: list[Request] = []
+
+    def disturbed(session: Any, request: Request) -> Any:
+        is_of_prefix = isinstance(request, Transaction) and any(part.path == PREFIX_PATH for part in request.requests)
+        if is_of_prefix and len(tries) < 20:
+            tries.append(request)
+            world.ensemble.do(Set(PREFIX_PATH, b'{"version":1,"acls":[]}'))
+            if len(tries) == 2:
+                other.acls.create([Acl(TOPIC, BOB)], lambda _: None)
+        return execute(session, request)
+
+    world.ensemble.execute = disturbed  # type: ignore[method-assign]
+    assert one.create(Acl(TOPIC, ALICE), Acl(PREFIX, ALICE)) == [None, None]
+    assert len(tries) == 20
+    assert other.known() == {ALICE, BOB}
+    assert one.known() == {ALICE, BOB}
+    assert one.known(PREFIX) == {ALICE}
 
 
 def test_what_was_missed_between_two_sessions_is_read(world: World) -> None:
