@@ -45,6 +45,12 @@ from highwater.broker.topics.storage import Storage
 
 _logger = logging.getLogger(__name__)
 
+_NEEDED_BY_BROKERS: Final = (
+    (Operation.CLUSTER_ACTION, "followers will get no records"),
+    (Operation.CREATE, "__consumer_offsets, and topics that are created on first use, cannot be made"),
+)
+"""What they ask each other for, and what happens without it."""
+
 _NO_NEWS_MS: Final = 10_000
 
 T = TypeVar("T")
@@ -113,15 +119,16 @@ class Membership:
 
     def _warn_of_locked_out_brokers(self, authorizer: Authorizer) -> None:
         user = PeerSecurity(self._config).user
-        if user is not None and not authorizer.allows(
-            f"User:{user}", "", Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
-        ):
-            _logger.warning(
-                "brokers come to each other as User:%s, who may not do CLUSTER_ACTION: followers will get no records; "
-                "add User:%s to super.users of every broker",
-                user,
-                user,
-            )
+        for operation, consequence in () if user is None else _NEEDED_BY_BROKERS:
+            if not authorizer.allows(f"User:{user}", "", operation, ResourceType.CLUSTER, CLUSTER_NAME):
+                _logger.warning(
+                    "brokers come to each other as User:%s, who may not do %s on the cluster: %s; add User:%s to "
+                    "super.users of every broker",
+                    user,
+                    operation.name,
+                    consequence,
+                    user,
+                )
 
     async def broker_id(self, paths: Sequence[Path]) -> int:
         """For a broker without one: that of its log directories, or a new one that nobody had (kafka.utils.ZkUtils)."""
