@@ -17,10 +17,12 @@ from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.member.assembly import ClusteredNode
 from highwater.broker.member.member import Member, take_up_cluster
+from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
+from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
@@ -82,6 +84,11 @@ class SimulatedBroker:
     def is_registered(self) -> bool:
         return self.member is not None and self.member.is_registered
 
+    @property
+    def session_id(self) -> int:
+        """With ZooKeeper; 0 for none."""
+        return 0 if self.zookeeper is None else self.zookeeper.session_id
+
     # Its lives
 
     def start(self) -> None:
@@ -138,8 +145,17 @@ class SimulatedBroker:
         def loaded(store: ZooKeeperStore, error: ZooKeeperError | None) -> None:
             if error is not None:
                 process.call_later(100, begin)
+            elif (authorizer := authorizer_of(config)) is None:
+                self._open(config, member, zookeeper, peers, store, None)
             else:
-                self._open(config, member, zookeeper, peers, store)
+                acls = ZooKeeperAcls(zookeeper, process, authorizer)
+                run(zookeeper, acls.load(), lambda error: loaded_acls(store, acls, error))
+
+        def loaded_acls(store: ZooKeeperStore, acls: ZooKeeperAcls, error: ZooKeeperError | None) -> None:
+            if error is not None:
+                process.call_later(100, begin)
+            else:
+                self._open(config, member, zookeeper, peers, store, acls)
 
         process.call_soon(begin)
 
@@ -150,6 +166,7 @@ class SimulatedBroker:
         zookeeper: SimulatedZooKeeper | TreeClient,
         peers: SimulatedPeers,
         store: ZooKeeperStore,
+        acls: ZooKeeperAcls | None,
     ) -> None:
         process = self.process
         defaults = log_config_of(TopicConfig(config, {}))
@@ -165,7 +182,7 @@ class SimulatedBroker:
         self.parts = parts = ClusteredNode(
             Runtime(broker_id=self.broker_id, config=config, clock=process, scheduler=process),
             store,
-            None,
+            acls,
             Storage(
                 log_directories=directories,
                 request_flush=self._request_flush,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from random import Random
 from typing import Final, NamedTuple
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Delete
+from tests.broker.simulation.access import Access
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Consumer, Producer, ProducerSettings
@@ -62,8 +64,20 @@ class _Logged(logging.Handler):
 
 
 class History:
-    def __init__(self, seed: int, *, is_durable: bool | None = None, is_told_at_once: bool = False) -> None:
-        """A durable one acknowledges what is flushed, and suffers power cuts; a seed decides unless it is said."""
+    may_have_acls = True
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        is_durable: bool | None = None,
+        has_acls: bool | None = None,
+        is_told_at_once: bool = False,
+    ) -> None:
+        """A durable one acknowledges what is flushed, and suffers power cuts; a seed decides unless it is said.
+
+        One with ACLs has an authorizer, and users whose rights change.
+        """
         self.seed = seed
         self.rng = rng = Random(seed * 7919 + 1)
         """Of what is done to the cluster; its world has one of its own."""
@@ -77,10 +91,15 @@ class History:
             properties["unclean.leader.election.enable"] = "true"
         if rng.random() < 0.2:
             properties |= {"auto.leader.rebalance.enable": "true", "leader.imbalance.check.interval.seconds": "5"}
+        # Of ACLs alone, so that all else in a history of a seed is the same with them and without.
+        access_rng = Random(seed * 104_729 + 3)
+        if self.may_have_acls and ((access_rng.random() < 0.2) if has_acls is None else has_acls):
+            properties |= Access.properties(access_rng)
         brokers = 4 if rng.random() < 0.3 else 3
         self.replica_count = _REPLICAS
         self.cluster = self._make_cluster(brokers, properties, may_lose=may_lose)
         self.cluster.world.is_told_at_once = is_told_at_once
+        self.access = Access(self.cluster, access_rng) if "authorizer.class.name" in properties else None
         network = self.cluster.network
         network.max_delay_ms = rng.choice((1, 2, 5, 20))
         network.slow_rate, network.slow_ms = rng.choice(((0.0, 0), (0.01, 50), (0.05, 400)))
@@ -129,7 +148,8 @@ class History:
         logger.addHandler(bugs)
         failure = None
         try:
-            self._run(duration_ms, bugs)
+            with nullcontext() if self.access is None else self.access.audited():
+                self._run(duration_ms, bugs)
         except Violation as violation:
             failure = str(violation)
         except Exception:
@@ -164,6 +184,8 @@ class History:
         end_ms = world.now_ms + duration_ms
         while world.now_ms < end_ms and not bugs.found:
             world.run(rng.choice((50, 200, 500, 1000, 2500)))
+            if self.access is not None:
+                self.access.check()
             if rng.random() < 0.5:
                 rng.choice(self.faults)()
         world.run(rng.randint(0, 3000))
@@ -173,18 +195,26 @@ class History:
             producer.is_stopped = True
         if self.committer is not None:
             self.committer.stop_after_next()
+        if self.access is not None:
+            self.access.stop()
         clients: list[Producer | Committer] = [*self.producers, *([self.committer] if self.committer else [])]
-        is_settled = world.run(
-            _SETTLE_MS, lambda: bool(bugs.found) or (all(client.is_idle for client in clients) and cluster.is_whole)
-        )
-        if bugs.found:
-            return
-        if not is_settled:
+
+        def is_settled() -> bool:
+            if bugs.found:
+                return True
+            is_quiet = all(client.is_idle for client in clients) and cluster.is_whole
+            return is_quiet and (self.access is None or self.access.is_settled)
+
+        if not world.run(_SETTLE_MS, is_settled):
             busy = [client.name for client in clients if not client.is_idle]
             raise Violation(f"not whole again; still sending: {busy}; " + "; ".join(cluster.describe()))
+        if bugs.found:
+            return
         self._read_to_the_end()
         cluster.check_convergence()
         cluster.check_quiet()
+        if self.access is not None:
+            self.access.check_convergence()
 
     def _start_clients(self) -> None:
         rng = self.rng
@@ -198,6 +228,8 @@ class History:
             self.committer = Committer(self.cluster, (_TOPIC, 0))
         for partition in range(self.partition_count):
             self.consumers.append(Consumer(self.cluster, partition, (_TOPIC, partition)))
+        if self.access is not None:
+            self.access.start()
 
     def _read_to_the_end(self) -> None:
         ends = {key: self.cluster.checker.partition(key).end_offset for key in self.cluster.keys}

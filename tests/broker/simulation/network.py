@@ -8,12 +8,14 @@ cannot know what that was.
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import Protocol
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
 from highwater.broker.handlers.reply import Client, CloseConnection, Listener
 from highwater.broker.protocol.frame import Part, Parts
+from highwater.broker.security.principal import ANONYMOUS
 from tests.broker.simulation.link import Link
 from tests.broker.simulation.world import Process, World
 
@@ -49,6 +51,8 @@ class Network:
         self.slow_rate = 0.0
         """How many of the messages take up to `slow_ms`."""
         self.slow_ms = 0
+        self.user_of: Callable[[str], str] = lambda host: ANONYMOUS
+        """Who comes from a host."""
         self._servers: dict[str, Server] = {}
         self._cuts: set[tuple[str, str]] = set()
         self._rejecting: set[str] = set()
@@ -149,6 +153,10 @@ class Connection:
         self._is_over = False
         self._is_asked = False
         network.world.call_later(network.delay_ms(), self._arrive)
+
+    @property
+    def client_user(self) -> str:
+        return self._network.user_of(self.client_host)
 
     def _arrive(self) -> None:
         """The first packet is there, unless it is lost on its way; then it is sent again when there is a way."""
@@ -253,6 +261,7 @@ class ServedConnection:
             connection.client_host,
             hang_up=lambda reason: connection.break_off(),
         )
+        self._client.principal = connection.client_user
         self._slots: deque[_Slot] = deque()
         self._waiting: deque[bytes] = deque()
         self._is_held = False

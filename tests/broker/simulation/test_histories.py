@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 
+from highwater.broker.cluster.zookeeper import Create, Request
 from highwater.broker.controller import elections
 from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.replica.followers import Followers
 from highwater.broker.replica.partition import Partition
+from highwater.broker.security.acl import Permission
+from highwater.broker.security.authorizer import Authorizer, Permissions
+from highwater.broker.settings import acl_tree
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs
 
@@ -67,6 +72,64 @@ def _what_was_sent_again_is_not_known() -> Iterator[None]:
 def test_the_checker_notices(breaking: Callable[[], AbstractContextManager[object]]) -> None:
     with breaking():
         assert any(History(seed).run().failure is not None for seed in range(100))
+
+
+# The same for ACLs.
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_history_with_acls_runs_clean(seed: int) -> None:
+    history = History(seed, has_acls=True)
+    verdict = history.run()
+    assert verdict.failure is None, _told(verdict)
+    assert history.access is not None
+    assert history.access.decisions > 20
+
+
+def _changes_of_others_are_not_read() -> AbstractContextManager[object]:
+    return patch.object(ZooKeeperAcls, "watch_fired", lambda self, path, event: None)
+
+
+def _a_new_session_does_not_read_what_was_missed() -> AbstractContextManager[object]:
+    return patch.object(ZooKeeperAcls, "session_began", lambda self, broker_epoch: None)
+
+
+def _what_a_connection_was_allowed_stays_so() -> AbstractContextManager[object]:
+    return patch.object(Permissions, "_forget", lambda self: None)
+
+
+def _brokers_start_without_acls() -> AbstractContextManager[object]:
+    def nothing(_: ZooKeeperAcls) -> Generator[Sequence[Request], list[Any], None]:
+        yield [Create(acl_tree.LITERAL_CHANGES)]
+
+    return patch.object(ZooKeeperAcls, "load", nothing)
+
+
+def _a_denial_does_not_go_first() -> AbstractContextManager[object]:
+    """On the brokers: the checker asks an authorizer of its own, in another way."""
+
+    def decide(self: Permissions, *asked: Any) -> bool:
+        lenient = Authorizer(self._authorizer._super_users)
+        for resource, entries in self._authorizer.resources.items():
+            lenient.set_entries(resource, [each for each in entries if each.permission is Permission.ALLOW])
+        return lenient.allows(self._principal, self._host, *asked)
+
+    return patch.object(Permissions, "_decide", decide)
+
+
+@pytest.mark.parametrize(
+    "breaking",
+    [
+        _changes_of_others_are_not_read,
+        _a_new_session_does_not_read_what_was_missed,
+        _what_a_connection_was_allowed_stays_so,
+        _brokers_start_without_acls,
+        _a_denial_does_not_go_first,
+    ],
+)
+def test_the_checker_notices_acls_that_are_not_kept(breaking: Callable[[], AbstractContextManager[object]]) -> None:
+    with breaking():
+        assert any(History(seed, has_acls=True).run().failure is not None for seed in range(100))
 
 
 def _told(verdict: Verdict) -> str:

@@ -39,6 +39,8 @@ class Ensemble:
         """Tells when nodes were made, if that matters."""
         self.changed: Callable[[str, bytes | None], None] = lambda path, data: None
         """Told of every node that was created or set, with what it holds, or that went (None)."""
+        self.executing = 0
+        """The session whose request is carried out; 0 for the hand of an administrator."""
         self._tree = Tree(self._fired)
         self._sessions: dict[int, _ServerSession] = {}
         self._watches: Watches[int] = Watches()
@@ -138,7 +140,9 @@ class Ensemble:
             self.heard_from(session, False)
 
     def execute(self, session: _ServerSession | None, request: Request) -> Any:
-        result = self._tree.execute(0 if session is None else session.session_id, request, self._now_ms)
+        self.executing = 0 if session is None else session.session_id
+        result = self._tree.execute(self.executing, request, self._now_ms)
+        self.executing = 0
         if session is not None:
             self._watches.note(session.session_id, request, result)
         return result
@@ -198,6 +202,12 @@ class SimulatedZooKeeper:
     @property
     def session_id(self) -> int:
         return self._session.session_id if self._session is not None and self._is_told else 0
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether what it asks arrives, in a session that lives."""
+        is_open = self._session is not None and self._ensemble.is_open(self._session)
+        return is_open and self._is_told and self._is_connected and not self._is_cut
 
     def execute(self, requests: Sequence[Request], then: Callable[[list[Any]], None]) -> None:
         call = _Call(tuple(requests), then)
