@@ -151,4 +151,5 @@ def ratio_text(ratio: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    return f"{count_text(count)} {noun}" if count == 1 else f"{count_text(count)} {noun}s"
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count_text(count)} {noun}{ending}"

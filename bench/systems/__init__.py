@@ -103,6 +103,7 @@ def start_system(
         checkpoint,
         ready_within_s=READY_WITHIN_S,
         source=source_of(wanted),
+        processes=wanted.processes,
     )
 
 

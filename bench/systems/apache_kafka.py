@@ -156,7 +156,7 @@ def start_apache_kafka(
         for process, broker in zip(processes, brokers, strict=True):
             process.await_ready(listening(ports[broker.number - 1]), checkpoint, ready_within_s)
         system = StartedSystem(APACHE_KAFKA, distribution.version, processes, attendants)
-        await_members(system, checkpoint, ready_within_s)
+        await_members(system, len(system.brokers), checkpoint, ready_within_s)
         _refuse_unknown(system, config)
         stack.pop_all()
     return system

@@ -40,7 +40,7 @@ def start_command_line(
     try:
         process.await_ready(listening(port), checkpoint, ready_within_s)
         system = StartedSystem(COMMAND, "unknown", [process])
-        await_members(system, checkpoint, ready_within_s)
+        await_members(system, len(system.brokers), checkpoint, ready_within_s)
     except BaseException:
         process.stop()
         raise

@@ -18,6 +18,7 @@ from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeepe
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
 from highwater.common.ports import free_ports
+from highwater.common.units import plural
 
 HIGHWATER: Final = "highwater"
 
@@ -39,8 +40,12 @@ def start_highwater(
     *,
     ready_within_s: float,
     source: Path | None = None,
+    processes: int | None = None,
 ) -> StartedSystem:
-    """source: a checkout whose broker to run. Raises UsageError when it is none, or the broker refuses its input."""
+    """source: a checkout whose broker to run. processes: in how many the one broker runs.
+
+    Raises UsageError when `source` is no checkout, or the broker refuses its input.
+    """
     version, environment = metadata.version("highwater"), {}
     if source is not None:
         version, environment = _version_of(source), {"PYTHONPATH": str(source)}
@@ -64,7 +69,7 @@ def start_highwater(
                 options = ["--port", address.rpartition(":")[2], "--property", f"log.dirs={broker.log_dirs}"]
                 for name, value in settings.items():
                     options += ["--property", f"{name}={as_text(value)}"]
-                return options
+                return options if processes is None else [*options, "--processes", str(processes)]
             own: dict[str, Scalar] = {
                 "broker.id": broker.number,
                 "log.dirs": broker.log_dirs,
@@ -82,9 +87,10 @@ def start_highwater(
         for process, broker in zip(brokers, places, strict=True):
             process.await_ready(ready_line, checkpoint, ready_within_s)
             process.command_again = [*command, *options_of(broker, process.address)]
-        system = StartedSystem(HIGHWATER, version, brokers, attendants)
-        if nodes > 1:
-            await_members(system, checkpoint, ready_within_s)
+        in_processes = "" if processes is None else f", {plural(processes, 'process')}"
+        system = StartedSystem(HIGHWATER, f"{version}{in_processes}", brokers, attendants)
+        if (members := processes or nodes) > 1:
+            await_members(system, members, checkpoint, ready_within_s)
         stack.pop_all()
     return system
 

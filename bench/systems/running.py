@@ -63,8 +63,8 @@ class StartedSystem:
             broker.kill()
 
 
-def await_members(system: StartedSystem, checkpoint: Callable[[], None], within_s: float) -> None:
-    """Until metadata names every broker. Raises TrialError when one ends before, or the time is up."""
+def await_members(system: StartedSystem, count: int, checkpoint: Callable[[], None], within_s: float) -> None:
+    """Until metadata names so many brokers. Raises TrialError when one ends before, or the time is up."""
     admin = AdminClient({"bootstrap.servers": system.bootstrap_servers, "log_level": 0})
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -72,9 +72,9 @@ def await_members(system: StartedSystem, checkpoint: Callable[[], None], within_
         if (problem := system.problem()) is not None:
             raise TrialError(problem)
         try:
-            if len(admin.list_topics(timeout=1).brokers) == len(system.brokers):
+            if len(admin.list_topics(timeout=1).brokers) == count:
                 return
         except KafkaException:
             pass  # not one of them answers yet
         time.sleep(0.02)
-    raise TrialError(f"the {len(system.brokers)} brokers are not one cluster within {within_s:.0f} s")
+    raise TrialError(f"the {count} brokers are not one cluster within {within_s:.0f} s")

@@ -24,6 +24,7 @@ from highwater.bench.workload.rules import (
     check_consumers,
     check_external,
     check_figures,
+    check_processes,
     check_producers,
     check_restart,
     missing_prerequisites,
@@ -131,12 +132,12 @@ class Workload(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Workload:
-        if self.system.kind != "external" and self.topics.replication > self.system.nodes:
-            raise KeyFaultError(
-                "topics",
-                "replication",
-                text=f"{self.topics.replication} copies need as many brokers, but system.nodes is {self.system.nodes}",
-            )
+        if self.system.kind != "external" and self.topics.replication > self.system.members:
+            has = f"system.nodes is {self.system.nodes}"
+            if self.system.members > self.system.nodes:
+                has = f"system.processes is {self.system.members}"
+            text = f"{self.topics.replication} copies need as many brokers, but {has}"
+            raise KeyFaultError("topics", "replication", text=text)
         check_external(self.system, self.storage, self.producers, self.host)
         check_at_once(self.trials, self.system, self.host, self.faults)
         check_consumers(self.consumers, self.topics, self.producers, self.checks)
@@ -146,6 +147,7 @@ class Workload(Part):
         check_faults(self.faults, self.system, self.phases)
         check_aims(self.aims, self.variants)
         check_restart(self.restart, self.system, self.faults)
+        check_processes(self.system, self.producers, self.restart, self.faults)
         if self.producers.native:
             check_native_load(self.producers, self.consumers, self.records, self.load, self.phases)
             check_native_run(self.topics, self.producers, self.system, self.trials, self.faults)

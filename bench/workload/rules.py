@@ -186,6 +186,19 @@ def check_restart(restart: str | None, system: SystemUnderTest, faults: Sequence
         raise KeyFaultError("restart", text="needs a load without faults; remove faults")
 
 
+def check_processes(
+    system: SystemUnderTest, producers: Producers, restart: str | None, faults: Sequence[Fault]
+) -> None:
+    """Raises KeyFaultError for what is done to, or sent to, one process, where the broker has several."""
+    if system.kind != "highwater" or system.processes is None:
+        return
+    if restart is not None or faults:
+        raise KeyFaultError("system", "processes", text="cannot go with restart or faults, which end one process")
+    if producers.native:
+        text = f"needs the driver client or wire: {producers.driver} sends to one process"
+        raise KeyFaultError("system", "processes", text=text)
+
+
 def check_producers(producers: Producers, records: Records, load: Load, consumers: Consumers) -> None:
     """Raises KeyFaultError for producers that cannot do what is asked."""
     client = producers.client

@@ -14,7 +14,7 @@ COMMAND_PLACES: Final = ("{port}", "{data_directory}")
 # The run sets the broker's id and listeners itself; storage.target names the directory of the log.
 _SET_BY_THE_RUN: Final = (
     "advertised.listeners", "broker.id", "controller.listener.names", "controller.quorum.voters", "listeners",
-    "log.dir", "log.dirs", "node.id", "process.roles", "zookeeper.connect",
+    "highwater.processes", "log.dir", "log.dirs", "node.id", "process.roles", "zookeeper.connect",
 )  # fmt: skip
 
 
@@ -43,6 +43,11 @@ class _ConfiguredBrokers(_AnySystem):
         default={}, description="broker configuration, by Kafka's names"
     )
 
+    @property
+    def members(self) -> int:
+        """How many can have a replica of a partition."""
+        return self.nodes
+
 
 class _OneProcess(_AnySystem):
     """A single process that this run starts without a configuration."""
@@ -51,12 +56,29 @@ class _OneProcess(_AnySystem):
     def nodes(self) -> int:
         return 1
 
+    @property
+    def members(self) -> int:
+        return 1
+
 
 class HighwaterUnderTest(_ConfiguredBrokers):
     """Highwater's broker."""
 
     kind: Literal["highwater"] = "highwater"
     source: str | None = Field(default=None, description="run the broker of this checkout")
+    processes: int | None = Field(
+        default=None, ge=1, le=256, description="run the one broker in so many processes; one process without it"
+    )
+
+    @model_validator(mode="after")
+    def _divides_one_broker(self) -> HighwaterUnderTest:
+        if self.processes is not None and self.nodes > 1:
+            raise KeyFaultError("processes", text="divides one broker; remove nodes, or processes")
+        return self
+
+    @property
+    def members(self) -> int:
+        return self.processes or self.nodes
 
 
 class ApacheKafkaUnderTest(_ConfiguredBrokers):
@@ -142,6 +164,7 @@ _OF_OTHER_KINDS: Final = {
     "command_config": _STARTS_ITS_OWN,
     "cluster": _STARTS_ITS_OWN,
     "command": "is for kind: command",
+    "processes": "is for kind: highwater",
     "source": "is for kind: highwater",
     "version": "is for kind: apache-kafka; {kind} has no choice of versions",
     "nodes": "is for kind: highwater and kind: apache-kafka, not for kind: {kind}",

@@ -88,6 +88,20 @@ def test_three_of_our_brokers_on_a_zookeeper(tmp_path: Path) -> None:
     assert all_gone(processes)
 
 
+@pytest.mark.slow
+@pytest.mark.clients
+def test_our_broker_in_three_processes(tmp_path: Path) -> None:
+    with running(tmp_path, processes=3) as system:
+        assert system.version.endswith(", 3 processes")
+        assert (len(system.nodes), len(system.bootstrap_servers.split(","))) == (1, 1)
+        assert len(system.process_ids) == 4, "the parent and its processes"
+        serves(system)
+        assert list((tmp_path / "one").glob("process-*/t-?")), "topics lie on both"
+        assert list((tmp_path / "other").glob("process-*/t-?"))
+        processes = system.process_ids
+    assert all_gone(processes)
+
+
 @pytest.mark.clients
 def test_a_command_line_is_told_a_port_and_a_directory(tmp_path: Path) -> None:
     script = tmp_path / "start.sh"

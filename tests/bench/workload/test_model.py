@@ -157,6 +157,26 @@ from tests.bench.workload.test_specification import complaint, document, read
             "w.yaml:6: topics.replication: 3 copies need as many brokers, but system.nodes is 1",
         ),
         (
+            {"topics": "{replication: 3}", "system": "{processes: 2}"},
+            "w.yaml:6: topics.replication: 3 copies need as many brokers, but system.processes is 2",
+        ),
+        (
+            {"system": "{processes: 2, nodes: 3}"},
+            "w.yaml:6: system.processes: divides one broker; remove nodes, or processes",
+        ),
+        (
+            {"system": "{kind: apache-kafka, processes: 2}"},
+            "w.yaml:6: system.processes: is for kind: highwater",
+        ),
+        (
+            {"system": "{processes: 2}", "restart": "kill"},
+            "w.yaml:6: system.processes: cannot go with restart or faults, which end one process",
+        ),
+        (
+            {"system": "{config: {highwater.processes: 2}}"},
+            "w.yaml:6: system.config.highwater.processes: cannot be set here: the run sets it",
+        ),
+        (
             {"system": "{version: '4'}"},
             "w.yaml:6: system.version: is for kind: apache-kafka; highwater has no choice of versions",
         ),
