@@ -72,7 +72,7 @@ def _totals(snapshot: Snapshot, figures: Figures) -> Text:
     totals = figures.totals
     controller = NONE if snapshot.controller is None else str(snapshot.controller)
     parts = [
-        f"{totals.brokers_alive}/{totals.brokers} brokers",
+        f"{totals.brokers_alive}/{totals.brokers} {'brokers' if totals.processes is None else 'processes, 1 host'}",
         f"controller {controller}",
         plural(totals.topics, "topic"),
         plural(totals.partitions, "partition"),

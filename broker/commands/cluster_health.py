@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+from highwater.broker.client.host_processes import HostProcesses
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text
 
@@ -97,6 +98,8 @@ class ClusterHealth:
     """ZooKeeper servers that should run, by name."""
     silent: Sequence[int] = ()
     """Ids of brokers that accept connections and do not answer."""
+    processes: HostProcesses | None = None
+    """If the brokers are the processes of one host."""
 
     @property
     def partition_count(self) -> int:
@@ -120,7 +123,8 @@ class ClusterHealth:
         if self.is_healthy:
             count = self.partition_count
             partitions = f"{count_text(count)} {_plural(count, 'partition')} in sync" if count else "no partitions yet"
-            healthy = f"healthy: {len(self.live)} of {brokers} {_plural(brokers, 'broker')}, {partitions}"
+            nodes = f"{len(self.live)} of {brokers} {_plural(brokers, self._noun)}"
+            healthy = f"healthy: {nodes if self.processes is None else f'1 host, {nodes}'}, {partitions}"
             return "; ".join([healthy, *self._not_known()])
         parts = [*self._partitions_in_trouble(), *self._brokers_down()]
         if self.live and self.controller is None:
@@ -128,6 +132,10 @@ class ClusterHealth:
         if self.servers_down:
             parts.append(f"{_listed(self.servers_down)} {_plural(len(self.servers_down), 'is', 'are')} down")
         return "; ".join([*parts, *self._not_known()])
+
+    @property
+    def _noun(self) -> str:
+        return "broker" if self.processes is None else "process"
 
     def _not_known(self) -> list[str]:
         topics = sum(any(p.min_in_sync_replicas is None for p in topic.partitions) for topic in self.topics)
@@ -143,14 +151,14 @@ class ClusterHealth:
 
     def _brokers_down(self) -> list[str]:
         if self.down and not self.live:
-            return [f"all {len(self.down)} brokers are down" if len(self.down) > 1 else "the broker is down"]
+            all_of_them = f"all {len(self.down)} {_plural(len(self.down), self._noun)} are down"
+            return [all_of_them if len(self.down) > 1 else f"the {self._noun} is down"]
         parts = []
-        for ids, one, many in (
-            ([str(broker.broker_id) for broker in self.down], "is down", "are down"),
-            ([str(broker_id) for broker_id in self.silent], "does not answer", "do not answer"),
-        ):
+        down: Sequence[int] = [broker.broker_id for broker in self.down]
+        for ids, one, many in ((down, "is down", "are down"), (self.silent, "does not answer", "do not answer")):
             if ids:
-                parts.append(f"{_plural(len(ids), 'broker')} {_listed(ids)} {_plural(len(ids), one, many)}")
+                names = [str(each if self.processes is None else self.processes.number_of(each)) for each in ids]
+                parts.append(f"{_plural(len(ids), self._noun)} {_listed(names)} {_plural(len(ids), one, many)}")
         return parts
 
 
@@ -187,6 +195,14 @@ def judge(
     return ClusterHealth(controller if has_controller else None, live, down, ordered, servers_down)
 
 
+def of_one_host(health: ClusterHealth, processes: HostProcesses) -> ClusterHealth:
+    """The same of a broker of several processes: one that runs no more, and had nothing, is down too."""
+    known = {broker.broker_id for broker in health.live} | {broker.broker_id for broker in health.down}
+    gone = [DownBroker(each, "its process does not run", 0) for each in processes.broker_ids if each not in known]
+    down = sorted([*health.down, *gone], key=lambda broker: broker.broker_id)
+    return replace(health, down=down, processes=processes)
+
+
 def state_text(topic: TopicHealth, most_numbers: int = 8) -> str:
     """Return what is wrong with a topic, with the numbers of partitions: `no leader: 0, 3`; or `in sync`."""
     words = {
@@ -204,7 +220,7 @@ def state_text(topic: TopicHealth, most_numbers: int = 8) -> str:
 
 
 def _plural(count: int, one: str, many: str | None = None) -> str:
-    return one if count == 1 else many or f"{one}s"
+    return one if count == 1 else many or f"{one}{'es' if one.endswith('s') else 's'}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ import typer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from highwater.broker.client.host_processes import SETTINGS, host_processes
 from highwater.broker.commands import local_cluster
 from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, GONE, Cluster, CommandConfigOption
 from highwater.broker.commands.cluster_health import (
@@ -23,6 +24,7 @@ from highwater.broker.commands.cluster_health import (
     TopicHealth,
     Trouble,
     judge,
+    of_one_host,
     state_text,
 )
 from highwater.broker.commands.terminal import (
@@ -48,6 +50,7 @@ _CONFIG_TIMEOUT_S: Final = 3.0
 _DEFAULT_INTERVAL_S: Final = 2.0
 _MOST_TOPICS: Final = 20
 _FEWEST_TOPICS: Final = 3
+_METRICS: Final = "metrics.listener"
 _METRICS_LISTENER: Final = re.compile(r"HTTP://(.+):(\d+)", re.IGNORECASE)
 
 
@@ -146,10 +149,13 @@ def status_of(
         () if local is None else tuple(local.broker_ports),
         () if local is None else _zookeepers_down(local),
     )
-    told = _broker_settings(cluster, [broker.broker_id for broker in health.live], "metrics.listener")
-    metrics = {n: _address_of(value) for n, value in told.items() if value is not None}
+    told = _broker_settings(cluster, [broker.broker_id for broker in health.live], (_METRICS, *SETTINGS))
+    metrics = {n: _address_of(value) for n, values in told.items() if (value := values[_METRICS]) is not None}
     silent = [broker.broker_id for broker in health.live if broker.broker_id not in told]
-    return ClusterStatus(replace(health, silent=silent), servers, metrics, local)
+    health = replace(health, silent=silent)
+    if (processes := host_processes(told)) is not None:
+        health = of_one_host(health, processes)
+    return ClusterStatus(health, servers, metrics, local)
 
 
 def _ended(found: local_cluster.LocalCluster) -> dict[int, str]:
@@ -207,8 +213,9 @@ def health_of(
 def _min_in_sync_replicas(cluster: Cluster) -> dict[str, int]:
     """Return min.insync.replicas by topic, without topics whose settings cannot be read."""
     topics = [ConfigResource(ResourceType.TOPIC, name) for name in cluster.topic_names]
-    values = {topic.name: _value(future, "min.insync.replicas") for topic, future in _ask(cluster, topics).items()}
-    return {name: int(value) for name, (_, value) in values.items() if value}
+    name = "min.insync.replicas"
+    found = {topic.name: _values(future, [name]) for topic, future in _ask(cluster, topics).items()}
+    return {topic: int(value) for topic, values in found.items() if values is not None and (value := values[name])}
 
 
 def _address_of(listener: str) -> str:
@@ -216,12 +223,14 @@ def _address_of(listener: str) -> str:
     return f"{match[1]}:{match[2]}" if match else ""
 
 
-def _broker_settings(cluster: Cluster, broker_ids: Sequence[int], setting: str) -> dict[int, str | None]:
-    """Return a setting by the id of each broker that answers; None if it was refused or the broker does not have it."""
+def _broker_settings(
+    cluster: Cluster, broker_ids: Sequence[int], names: Sequence[str]
+) -> dict[int, dict[str, str | None]]:
+    """Return settings by the id of each broker that answers; None if it refused or does not have that one."""
     # librdkafka refuses a request about more than one broker.
     asked = {n: _ask(cluster, [ConfigResource(ResourceType.BROKER, str(n))]) for n in broker_ids}
-    answers = {n: _value(future, setting) for n, futures in asked.items() for future in futures.values()}
-    return {n: value for n, (is_answer, value) in answers.items() if is_answer}
+    answers = {n: _values(future, names) for n, futures in asked.items() for future in futures.values()}
+    return {n: values for n, values in answers.items() if values is not None}
 
 
 def _ask(cluster: Cluster, resources: list[ConfigResource]) -> Mapping[ConfigResource, Future[Any]]:
@@ -233,15 +242,16 @@ def _ask(cluster: Cluster, resources: list[ConfigResource]) -> Mapping[ConfigRes
     return futures
 
 
-def _value(future: Future[Any], setting: str) -> tuple[bool, str | None]:
-    """Return whether an answer came, and the setting in it: empty if it is not set, None if it is not in the answer."""
+def _values(future: Future[Any], names: Sequence[str]) -> dict[str, str | None] | None:
+    """Return settings: empty if one is not set, None if it is not in the answer; None of all if no answer came."""
     try:
-        entry = future.result(timeout=2 * _CONFIG_TIMEOUT_S).get(setting)
+        found = future.result(timeout=2 * _CONFIG_TIMEOUT_S)
     except TimeoutError:
-        return False, None
+        return None
     except KafkaException as error:
-        return error.args[0].code() not in GONE, None
-    return True, None if entry is None else str(entry.value or "")
+        return None if error.args[0].code() in GONE else dict.fromkeys(names)
+    entries = {name: found.get(name) for name in names}
+    return {name: None if entry is None else str(entry.value or "") for name, entry in entries.items()}
 
 
 # Showing
@@ -260,6 +270,7 @@ def _document(found: ClusterStatus) -> dict[str, Any]:
         "brokers": [broker.broker_id for broker in health.live],
         "brokers_down": down_as_json(health),
         "brokers_silent": list(health.silent),
+        "host": _host_as_json(health),
         "metrics": {str(broker_id): _url(address) for broker_id, address in found.metrics.items() if address},
         "partitions": len(partitions),
         "under_replicated_partitions": sorted(
@@ -277,6 +288,24 @@ def _processes_as_json(local: local_cluster.LocalCluster) -> list[dict[str, Any]
     ]
 
 
+def _host_as_json(health: ClusterHealth) -> dict[str, Any] | None:
+    """Return None unless the brokers are the processes of one host."""
+    processes = health.processes
+    if processes is None:
+        return None
+    states = dict.fromkeys((broker.broker_id for broker in health.live), "up")
+    states |= dict.fromkeys((broker.broker_id for broker in health.down), "down") | dict.fromkeys(
+        health.silent, "silent"
+    )
+    return {
+        "name": processes.host,
+        "processes": [
+            {"process": number, "broker": broker_id, "state": states[broker_id]}
+            for number, broker_id in enumerate(processes.broker_ids)
+        ],
+    }
+
+
 def down_as_json(health: ClusterHealth) -> list[dict[str, Any]]:
     return [{"id": broker.broker_id, "reason": broker.reason, "replicas": broker.replicas} for broker in health.down]
 
@@ -285,7 +314,10 @@ def down_lines(health: ClusterHealth) -> Iterator[str]:
     """Yield a line for each broker that is down."""
     for broker in health.down:
         held = f"; it has {count_text(broker.replicas)} replicas" if broker.replicas else ""
-        yield f"Down: broker {broker.broker_id}: {broker.reason}{held}"
+        name = f"broker {broker.broker_id}"
+        if health.processes is not None:
+            name = f"process {health.processes.number_of(broker.broker_id)} ({name})"
+        yield f"Down: {name}: {broker.reason}{held}"
 
 
 def _url(address: str) -> str | None:
@@ -329,11 +361,12 @@ def _blocks(found: ClusterStatus, most_topics: int) -> Iterator[RenderableType]:
 
 
 def _broker_table(found: ClusterStatus) -> RenderableType:
-    local = found.local
+    local, processes = found.local, found.health.processes
     rows = [
         (
             broker.broker_id,
             broker.address,
+            *(() if processes is None else (processes.number_of(broker.broker_id),)),
             *(() if local is None else (_pid(local, broker.broker_id),)),
             broker.leads,
             broker.replicas,
@@ -343,7 +376,7 @@ def _broker_table(found: ClusterStatus) -> RenderableType:
         )
         for broker in found.health.live
     ]
-    process = () if local is None else ("Process",)
+    process = () if local is None and processes is None else ("Process",)
     return table(("Broker", "Address", *process, "Leads", "Replicas", "Metrics"), rows)
 
 

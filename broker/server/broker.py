@@ -68,8 +68,8 @@ def run(
 ) -> int:
     """Run a broker until it is told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start.
 
-    `shared` are sockets that other processes accept from too, by listener; `metrics` is where to serve metrics if the
-    configuration does not say.
+    `shared` are sockets that other processes accept from too, by listener; `metrics` is where to serve metrics, and not
+    where the configuration says.
     """
     started_ns = time.monotonic_ns()
     _allow_many_files()
@@ -88,7 +88,7 @@ def run(
             bound.append(listener)
             tls, sasl = security_of(endpoint, config, lambda: opened.store.scram_credentials())
             bound[-1] = listener._replace(tls=tls, sasl=sasl)
-        if metrics_endpoint is not None:
+        if metrics is None and metrics_endpoint is not None:
             metrics = bind(metrics_endpoint, None, config)
             metrics.listen(config)
         if not config.is_of_a_cluster:

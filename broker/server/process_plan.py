@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from highwater.broker.client.host_processes import PROCESS, PROCESSES
 from highwater.broker.server.listeners import Endpoint, endpoints_of, metrics_endpoint_of
 from highwater.broker.server.start_check import broker_id_of, check, log_directory_paths
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 
 _logger = logging.getLogger(__name__)
 
-PROCESSES: Final = "highwater.processes"
 MOST_PROCESSES: Final = 256
 _OWN: Final = (
+    PROCESS,
     PROCESSES,
     "advertised.listeners",
     "broker.id",
     "listeners",
     "log.dir",
     "log.dirs",
-    "metrics.listener",
     "node.id",
 )
 """Properties that each process has a value of its own for."""
@@ -131,6 +131,8 @@ class ProcessPlan(NamedTuple):
         named = {setting.name for setting in self.settings}
         defaults = {"broker.rack": socket.gethostname(), **_DEFAULTS}
         own = {
+            PROCESSES: str(self.process_count),
+            PROCESS: str(index),
             "broker.id": str(self.base_id + index),
             "listeners": ",".join(map(_text, self.endpoints_of(index))),
             "log.dirs": ",".join(str(path) for path in self.directories_of(index)),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from highwater.broker.client.host_processes import SETTINGS, HostProcesses, host_processes
 from highwater.common.ceilings import Ceilings
 from highwater.monitor.figures.brokers import broker_figures, tally
 from highwater.monitor.figures.distribution import balance
@@ -171,6 +172,17 @@ def _totals(
         size_bytes=_sum(row.size_bytes for row in topics.values()),
         disk_total_bytes=_sum(row.disk_total_bytes for row in brokers.values()),
         disk_usable_bytes=_sum(row.disk_usable_bytes for row in brokers.values()),
+        processes=_processes(snapshot),
+    )
+
+
+def _processes(snapshot: Snapshot) -> HostProcesses | None:
+    told = {node_id: broker.config for node_id, broker in snapshot.brokers.items() if broker.config is not None}
+    return host_processes(
+        {
+            node_id: {name: entry.value for name in SETTINGS if (entry := config.get(name)) is not None}
+            for node_id, config in told.items()
+        }
     )
 
 

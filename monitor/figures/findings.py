@@ -73,7 +73,7 @@ def verdict(snapshot: Snapshot, totals: Totals, found: Sequence[Finding]) -> tup
         return worst.level, worst.sentence + more
     unknown = list(_unknown(snapshot, totals))
     well = (
-        f"{plural(totals.brokers_alive, 'broker')}, {plural(totals.topics, 'topic')} with "
+        f"{totals.alive_text}, {plural(totals.topics, 'topic')} with "
         f"{plural(totals.partitions, 'partition')} in sync, {plural(totals.groups, 'group')} without a fault."
     )
     if not snapshot.brokers:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from highwater.broker.client.host_processes import HostProcesses
 from highwater.common.topic_partition import TopicPartition
+from highwater.common.units import plural
 
 
 class Level(Enum):
@@ -448,3 +450,12 @@ class Totals:
     size_bytes: int | None
     disk_total_bytes: int | None
     disk_usable_bytes: int | None
+    processes: HostProcesses | None
+    """If the brokers are the processes of one host."""
+
+    @property
+    def alive_text(self) -> str:
+        """How many brokers are alive, in words."""
+        if self.processes is None:
+            return plural(self.brokers_alive, "broker")
+        return f"{plural(self.brokers_alive, 'process')} of one host"

@@ -11,6 +11,7 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -130,6 +131,14 @@ def command(address: str, *arguments: str) -> str:
     return done.stdout
 
 
+def status_of(address: str) -> dict[str, Any]:
+    asked = [*COMMAND[:4], "cluster", "status", "--json", "-b", address]
+    done = subprocess.run(asked, capture_output=True, text=True, timeout=DEADLINE_S)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 def test_kills_lose_nothing_acknowledged_and_processes_come_and_go(
     tmp_path: Path, port: int, brokers: list[RunningBroker]
 ) -> None:
@@ -139,6 +148,10 @@ def test_kills_lose_nothing_acknowledged_and_processes_come_and_go(
     address = brokers[-1].address
     assert address == f"127.0.0.1:{port}"
     command(address, "topics", "--create", "--topic", "numbers", "--partitions", str(PARTITIONS))
+    healthy = f"healthy: 1 host, 2 of 2 processes, {PARTITIONS} partitions in sync"
+    wait_until(lambda: status_of(address)["answer"] == healthy, healthy, DEADLINE_S)
+    assert [each["state"] for each in status_of(address)["host"]["processes"]] == ["up", "up"]
+    assert set(status_of(address)["metrics"].values()) == {f"http://127.0.0.1:{metrics_port}/metrics"}
 
     # A process is killed under load: it is started again, and takes up what it had.
     load = Load(address)

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from highwater.broker.client.host_processes import HostProcesses
 from highwater.monitor.figures.cluster import Figures, derive
-from highwater.monitor.model import Snapshot
+from highwater.monitor.model import Broker, ConfigValue, Snapshot
 from highwater.monitor.state import Cost, MonitorState
 from highwater.monitor.top_screen import screen
 from tests.monitor import clusters
@@ -50,6 +51,21 @@ def test_a_small_cluster_is_shown_whole() -> None:
     assert all(name in text for name in view[0].groups)
     assert all(name in text for name, topic in view[1].topics.items() if not topic.is_internal)
     assert "more" not in lines[-1]
+
+
+def test_the_processes_of_one_host_are_shown_as_such() -> None:
+    def process(number: int) -> Broker:
+        told = {"highwater.processes": "3", "highwater.process": str(number), "broker.rack": "host-a"}
+        config = {name: ConfigValue(value, "STATIC_BROKER_CONFIG") for name, value in told.items()}
+        return replace(clusters.broker(7 + number), config=config)
+
+    snapshot = replace(clusters.snapshot(), brokers={7 + number: process(number) for number in range(3)}, controller=7)
+    figures = derive([snapshot])
+    assert figures.totals.processes == HostProcesses("host-a", 3, 7)
+    assert "3 processes of one host, " in figures.sentence
+    assert any(line.startswith("3/3 processes, 1 host · ") for line in shown((snapshot, figures), None))
+    others = {**snapshot.brokers, 3: clusters.broker(3)}
+    assert derive([replace(snapshot, brokers=others)]).totals.processes == HostProcesses("host-a", 3, 7), "not told yet"
 
 
 def test_a_name_cannot_steer_the_terminal() -> None:

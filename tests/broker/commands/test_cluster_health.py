@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from highwater.broker.commands.cluster_health import ClusterHealth, PartitionHealth, TopicHealth, judge, state_text
+from highwater.broker.client.host_processes import HostProcesses, host_processes
+from highwater.broker.commands.cluster_health import (
+    ClusterHealth,
+    PartitionHealth,
+    TopicHealth,
+    judge,
+    of_one_host,
+    state_text,
+)
+from highwater.broker.commands.cluster_status import down_lines
 
 ALL = {1: "host:9092", 2: "host:9093", 3: "host:9094"}
 
@@ -35,6 +44,37 @@ def test_a_healthy_cluster_is_one_line_with_its_counts() -> None:
     assert cluster(topic("one", WELL), listed={1: "host:9092", 2: "h:1", 3: "h:2"}).sentence.endswith(
         "1 partition in sync"
     )
+
+
+def test_the_processes_of_one_host_are_one_broker() -> None:
+    told = {each: {"highwater.processes": "3", "highwater.process": str(each - 1), "broker.rack": "h"} for each in ALL}
+    processes = host_processes(told)
+    assert processes == HostProcesses("h", 3, 1)
+    well = of_one_host(cluster(topic("orders", WELL)), processes)
+    assert well.sentence == "healthy: 1 host, 3 of 3 processes, 1 partition in sync"
+    listed = {broker_id: ALL[broker_id] for broker_id in (1, 3)}
+    found = host_processes({broker_id: told[broker_id] for broker_id in listed})
+    assert found == processes
+    one_gone = of_one_host(cluster(listed=listed), processes)
+    assert one_gone.sentence == "process 1 is down"
+    assert list(down_lines(one_gone)) == ["Down: process 1 (broker 2): its process does not run"]
+    had_replicas = of_one_host(cluster(topic("t", NO_LEADER), listed={1: "h:1", 2: "h:2"}), processes)
+    assert had_replicas.sentence == "1 partition has no leader; process 2 is down"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {},
+        {1: {"highwater.processes": "3", "highwater.process": "0"}, 2: {"highwater.processes": None}},
+        {1: {"highwater.processes": "3"}},
+        {1: {"highwater.processes": "3", "highwater.process": ""}},
+        {1: {"highwater.processes": "auto", "highwater.process": "0"}},
+        {broker_id: {"highwater.processes": "2", "highwater.process": "0"} for broker_id in (1, 2)},
+    ],
+)
+def test_other_brokers_are_not(told: dict[int, dict[str, str | None]]) -> None:
+    assert host_processes(told) is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ def test_each_process_has_an_id_ports_and_directories_of_its_own() -> None:
     assert config.string("advertised.listeners") == "PLAINTEXT://broker.example:29095"
     assert config.string("log.dirs") == "/a/process-2,/b/process-2"
     assert config.string("zookeeper.connect") == "127.0.0.1:5000"
-    assert config.string("metrics.listener") is None
+    assert config.string("metrics.listener") == "HTTP://127.0.0.1:9404", "clients are told where the parent has them"
+    assert (config.string("highwater.processes"), config.string("highwater.process")) == ("3", "2")
     assert config.integer("message.max.bytes") == 1000
     assert config.warnings == []
 

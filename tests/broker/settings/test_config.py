@@ -23,6 +23,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "kafka-3.9.1-properties.tsv"
 OWN_DEFAULTS = {"listeners", "socket.receive.buffer.bytes", "socket.send.buffer.bytes", "log.dir"}
 OWN_PROPERTIES = {
     "audit.log.file",
+    "highwater.process",
     "highwater.processes",
     "inter.broker.listener.exclusive",
     "metrics.listener",
