@@ -92,10 +92,3 @@ def test_there_is_no_kerberos_and_there_are_no_delegation_tokens() -> None:
 
 def test_ci_does_not_ask_for_known_holes() -> None:
     assert "audit" not in (ROOT / ".ci/run").read_text()
-
-
-def test_wheels_of_the_playbooks_are_not_checked_by_hash() -> None:
-    """When they are, the line on the page has to say so."""
-    text = (ROOT / "playbooks/library/highwater_wheelhouse.py").read_text()
-    assert "--require-hashes" not in text
-    assert "constraints" in text

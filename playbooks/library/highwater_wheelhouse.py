@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -24,7 +26,8 @@ module: highwater_wheelhouse
 short_description: Wheels of Highwater and of all that it needs, for hosts without a package index
 description:
   - Runs on the controller. Builds our wheel from a tree and fetches the pinned versions of what it depends on, for the
-    Python and the processor of the host that is asked for.
+    Python and the processor of the host that is asked for. Of what is fetched, pip takes files alone whose SHA-256
+    C(requirements/) of the tree pins, and so it does with what it builds wheels with.
   - A release is named after its version and the content of what it is built from, so that the name is known before
     anything is built. What was built before is taken from the cache; of releases the last ten are kept there.
   - In check mode it only says the name.
@@ -93,13 +96,16 @@ wheels:
 ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
 """Folders of the package `highwater`, which links to each of them."""
 PACKAGE = "highwater"
-AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml")
+LOCKS = ("requirements/dev.txt", "requirements/jdk.txt", "requirements/tools.txt")
+"""The SHA-256 of each file that may be fetched, as `make lock` writes them. The last has pip and what builds wheels."""
+AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml", *LOCKS)
 NOT_SOURCE = ("__pycache__", ".mypy_cache", ".ruff_cache")
 # Files in a wheel bear a time; this one is the earliest that a zip file can hold.
 SOURCE_DATE_EPOCH = "315532800"
 KEPT_RELEASES = 10
 # Newest first: what Debian 12 and later can load. pip takes the first that a package offers.
 PLATFORMS = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014")
+_PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
 class WheelhouseError(Exception):
@@ -150,6 +156,14 @@ class Target:
 
     def __str__(self) -> str:
         return f"python{self.python_version}-{self.machine}"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of pip, for wheels of another machine than this one."""
+        if self.is_like_this_machine:
+            return ()
+        platforms = (option for name in PLATFORMS for option in ("--platform", f"{name}_{self.machine}"))
+        return ("--python-version", self.python_version, "--implementation", "cp", *platforms)
 
     @property
     def is_like_this_machine(self) -> bool:
@@ -210,11 +224,12 @@ def build(source: Path, cache: Path, directory: Path, extras: list[str], target:
         shutil.rmtree(abandoned)
     making = Path(tempfile.mkdtemp(prefix=".making-", dir=cache))
     try:
-        ours = build_ours(source, making)
+        tools = Tools(source, making)
+        ours = build_ours(source, making, tools)
         dependencies = cache / f"dependencies-{dependency_key(source, extras, target)}"
         if not dependencies.is_dir():
             fetched = making / "dependencies"
-            fetch_dependencies(ours, source, fetched, extras, target)
+            fetch_dependencies(ours, source, fetched, extras, target, tools)
             fetched.rename(dependencies)
         wheels = making / "wheels"
         wheels.mkdir()
@@ -225,7 +240,21 @@ def build(source: Path, cache: Path, directory: Path, extras: list[str], target:
         shutil.rmtree(making)
 
 
-def build_ours(source: Path, making: Path) -> Path:
+class Tools:
+    """pip and setuptools of the releases that the tree pins, in an environment that is there while wheels are made."""
+
+    def __init__(self, source: Path, making: Path) -> None:
+        environment = making / "tools"
+        # Debian's Python has no ensurepip without another package; the controller's pip installs this one.
+        run(sys.executable, "-m", "venv", "--without-pip", str(environment))
+        self._python = str(environment / "bin/python")
+        run(*_PIP, "--python", self._python, "install", "--require-hashes", "-r", str(source / LOCKS[-1]))
+
+    def pip(self, *arguments: str) -> None:
+        run(self._python, *_PIP[1:], *arguments)
+
+
+def build_ours(source: Path, making: Path, tools: Tools) -> Path:
     """Our wheel, the same bytes for the same tree."""
     tree = making / "tree"
     for path in source_files(source):
@@ -235,32 +264,78 @@ def build_ours(source: Path, making: Path) -> Path:
         copied.chmod(0o644)
     for room in ROOMS:
         (tree / PACKAGE / room).symlink_to(Path("..", room))
-    pip("wheel", "--no-deps", "--wheel-dir", str(making / "ours"), str(tree))
+    tools.pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(making / "ours"), str(tree))
     return next((making / "ours").glob("highwater-*.whl"))
 
 
 def dependency_key(source: Path, extras: list[str], target: Target) -> str:
     project = tomllib.loads((source / "pyproject.toml").read_text("utf-8"))["project"]
     asked = (project["dependencies"], sorted(project["optional-dependencies"].items()), extras, str(target))
-    pins = (source / "constraints.txt").read_text("utf-8")
+    pins = "\0".join((source / name).read_text("utf-8") for name in ("constraints.txt", *LOCKS))
     return hashlib.sha256(f"{asked}\0{pins}".encode()).hexdigest()[:12]
 
 
-def fetch_dependencies(ours: Path, source: Path, fetched: Path, extras: list[str], target: Target) -> None:
-    """The pinned versions of what is needed, and pip itself, which hosts may lack."""
+def fetch_dependencies(
+    ours: Path, source: Path, fetched: Path, extras: list[str], target: Target, tools: Tools
+) -> None:
+    """The pinned versions of what is needed, and pip itself, which hosts may lack.
+
+    What is needed is asked of pip first, and wheels alone are looked at for that: nothing is run, or kept, that is not
+    what requirements/ pins.
+    """
     fetched.mkdir()
-    constraints = ("-c", str(source / "constraints.txt"), "--find-links", str(fetched))
-    wanted = (f"{ours}[{','.join(extras)}]" if extras else str(ours), "pip")
-    if target.is_like_this_machine:
-        pip("wheel", *constraints, "--wheel-dir", str(fetched), *wanted)
-    else:
-        if "bench" in extras:  # the one that is published as source alone; it is pure Python
-            pip("wheel", *constraints, "--no-deps", "--wheel-dir", str(fetched), "pyspark")
-        platforms = [option for name in PLATFORMS for option in ("--platform", f"{name}_{target.machine}")]
-        version = ("--python-version", target.python_version, "--implementation", "cp")
-        only = ("--only-binary", ":all:", *version, *platforms)
-        pip("download", *constraints, *only, "--dest", str(fetched), *wanted)
-    (fetched / ours.name).unlink(missing_ok=True)
+    pinned = pins(source)
+    making = fetched.parent
+    if "bench" in extras or "pipeline" in extras:  # the one that is published as source alone
+        listed = hashed(making / "source.txt", {"pyspark": pinned["pyspark"]})
+        tools.pip("wheel", "--no-build-isolation", "--no-deps", *listed, "--wheel-dir", str(fetched))
+    built = {canonical(wheel.name.partition("-")[0]) for wheel in fetched.glob("*.whl")}
+    only = ("--only-binary", ":all:", "--find-links", str(fetched), *target.options)
+    constraints = ("-c", str(source / "constraints.txt"))
+    wanted = (f"{ours}[{','.join(extras)}]" if extras else str(ours), f"pip=={pinned['pip'].version}")
+    report = making / "report.json"
+    dry = ("install", "--dry-run", "--ignore-installed", "--target", str(making / "nowhere"), "--report", str(report))
+    tools.pip(*dry, *constraints, *only, *wanted)
+    needed = {
+        canonical(each["metadata"]["name"]): str(each["metadata"]["version"])
+        for each in json.loads(report.read_text("utf-8"))["install"]
+    }
+    del needed[PACKAGE]
+    for name, version in needed.items():
+        if name not in pinned or pinned[name].version != version:
+            raise WheelhouseError(f"requirements/ of the tree has no SHA-256 of {name} {version}; make lock adds it")
+    listed = hashed(making / "fetched.txt", {name: pinned[name] for name in sorted(needed.keys() - built)})
+    tools.pip("download", "--no-deps", *only, *listed, "--dest", str(fetched))
+
+
+class Pin(NamedTuple):
+    """A release, and pip's options with the SHA-256 of each of its files."""
+
+    version: str
+    hashes: tuple[str, ...]
+
+
+def pins(source: Path) -> dict[str, Pin]:
+    """All that requirements/ pins, by its canonical name."""
+    found = {}
+    for lock in LOCKS:
+        for entry in (source / lock).read_text("utf-8").replace("\\\n", " ").splitlines():
+            # Markers are left out: whether a release is needed is known by then.
+            if match := re.match(r"([\w.-]+)==([^\s;]+)", entry):
+                found[canonical(match[1])] = Pin(match[2], tuple(re.findall(r"--hash=sha256:[0-9a-f]{64}", entry)))
+    return found
+
+
+def hashed(file: Path, releases: Mapping[str, Pin]) -> tuple[str, ...]:
+    """Writes a list for pip; returns the options that name it."""
+    lines = (f"{name}=={pin.version} {' '.join(pin.hashes)}\n" for name, pin in releases.items())
+    file.write_text("".join(lines), "utf-8")
+    return ("--require-hashes", "--requirement", str(file))
+
+
+def canonical(name: str) -> str:
+    """As PEP 503 has it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def prune(cache: Path) -> None:
@@ -273,17 +348,24 @@ def prune(cache: Path) -> None:
             shutil.rmtree(dependencies)
 
 
-def pip(*arguments: str) -> None:
-    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+def run(*command: str) -> None:
     environment: dict[str, Any] = {**os.environ, "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()] or ["no reason told"]
-        why = next((line for line in reversed(said) if line.startswith("ERROR")), said[-1])
-        raise WheelhouseError(
-            f"the controller cannot {'build' if arguments[0] == 'wheel' else 'fetch'} the wheels ({why}); it needs pip "
-            "and a package index, or a directory of wheels as package_wheelhouse"
+        raise WheelhouseError(why_not(done.stdout + done.stderr, is_built="wheel" in command))
+
+
+def why_not(said: str, *, is_built: bool) -> str:
+    if other := re.search(r"DO NOT MATCH THE HASHES.*\n\s*(\S.*):\n", said):
+        return (
+            f"requirements/ of the tree pins another file than {other[1]}: no release was made; find out who changed it"
         )
+    lines = [line for line in said.splitlines() if line.strip()] or ["no reason told"]
+    why = next((line for line in lines if line.startswith("ERROR")), lines[-1])
+    return (
+        f"the controller cannot {'build' if is_built else 'fetch'} the wheels ({why}); it needs pip and a package "
+        "index, or a directory of wheels as package_wheelhouse"
+    )
 
 
 if __name__ == "__main__":

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ensurepip
+import hashlib
 import json
+import platform
 import shutil
 import subprocess
 import sys
@@ -152,6 +154,7 @@ def tree(tmp_path: Path) -> Path:
         (tree / room).mkdir(parents=True)
         (tree / room / "__init__.py").write_text(f'"""{room}"""\n')
     for name in wheelhouse.AROUND:
+        (tree / name).parent.mkdir(exist_ok=True)
         (tree / name).write_bytes((REPOSITORY / name).read_bytes())
     return tree
 
@@ -186,6 +189,91 @@ def test_in_check_mode_the_controller_builds_nothing(tree: Path, tmp_path: Path)
     answer = call("highwater_wheelhouse", check=True, **arguments)
     assert (answer["name"], answer["wheels"]) == (wheelhouse.name_of_tree(tree, []), [])
     assert not cache.exists()
+
+
+class OwnPip:
+    """In place of Tools: the pip of the tests."""
+
+    def pip(self, *arguments: str) -> None:
+        wheelhouse.run(sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments)
+
+
+@pytest.fixture
+def index(tmp_path: Path, tree: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All that pip finds: what our wheel needs, what that needs, and pip; the tree pins their SHA-256."""
+    links = tmp_path / "links"
+    names = [make_wheel(links, "one", "1", "one", "two"), make_wheel(links, "two", "2", "two")]
+    make_wheel(links, "three", "3", "needed by nobody")
+    pip = make_wheel(links, "pip", wheelhouse.pins(tree)["pip"].version, "pip")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(links))
+    pin(tree, wheelhouse.LOCKS[0], links, *names)
+    pin(tree, wheelhouse.LOCKS[1], links)
+    pin(tree, wheelhouse.LOCKS[2], links, pip)
+    (tree / "constraints.txt").write_text("one==1\ntwo==2\n")
+    return links
+
+
+def pin(tree: Path, lock: str, links: Path, *names: str) -> None:
+    """With a marker that is not so, as a release decides for the host and not for the controller."""
+    hashes = {name: hashlib.sha256((links / name).read_bytes()).hexdigest() for name in names}
+    entries = (
+        f"{name.split('-')[0]}=={name.split('-')[1]} ; sys_platform == 'x' \\\n    --hash=sha256:{digest}\n"
+        for name, digest in hashes.items()
+    )
+    (tree / lock).write_text("# Made by: make lock\n" + "".join(entries))
+
+
+def fetch(tmp_path: Path, tree: Path) -> list[str]:
+    """File names of what a release of the tree is made of, beside our own wheel."""
+    ours = tmp_path / "ours" / make_wheel(tmp_path / "ours", "highwater", "0.1", "x", "one")
+    fetched = tmp_path / "fetched"
+    target = wheelhouse.Target(f"{sys.version_info.major}.{sys.version_info.minor}", platform.machine())
+    wheelhouse.fetch_dependencies(ours, tree, fetched, [], target, OwnPip())
+    return sorted(path.name.partition("-")[0] for path in fetched.iterdir())
+
+
+def test_a_release_has_what_is_needed_and_nothing_else(tmp_path: Path, tree: Path, index: Path) -> None:
+    assert fetch(tmp_path, tree) == ["one", "pip", "two"]
+
+
+@pytest.mark.parametrize("name", ["two", "pip"])
+def test_a_file_that_was_exchanged_makes_no_release(name: str, tmp_path: Path, tree: Path, index: Path) -> None:
+    (wheel,) = index.glob(f"{name}-*.whl")
+    make_wheel(index, name, wheel.name.split("-")[1], "another")
+    with pytest.raises(wheelhouse.WheelhouseError) as refused:
+        fetch(tmp_path, tree)
+    assert str(refused.value).startswith(f"requirements/ of the tree pins another file than {name}==")
+    assert str(refused.value).endswith(": no release was made; find out who changed it")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("pinned", [[], ["two-1-py3-none-any.whl"]])
+def test_what_has_no_hash_makes_no_release(pinned: list[str], tmp_path: Path, tree: Path, index: Path) -> None:
+    make_wheel(index, "two", "1", "older")
+    pin(tree, wheelhouse.LOCKS[0], index, "one-1-py3-none-any.whl", *pinned)
+    with pytest.raises(wheelhouse.WheelhouseError) as refused:
+        fetch(tmp_path, tree)
+    assert str(refused.value) == "requirements/ of the tree has no SHA-256 of two 2; make lock adds it"
+
+
+def test_what_cannot_be_found_is_told_with_the_way_out(tmp_path: Path, tree: Path, index: Path) -> None:
+    (index / "one-1-py3-none-any.whl").unlink()
+    told = r"cannot fetch the wheels \(ERROR: (?!ResolutionImpossible).*\); it needs pip and .* as package_wheelhouse"
+    with pytest.raises(wheelhouse.WheelhouseError, match=told):
+        fetch(tmp_path, tree)
+
+
+def test_all_that_hosts_get_is_pinned() -> None:
+    """By the files that the module reads, each release of the extras that roles ask for."""
+    pinned = wheelhouse.pins(REPOSITORY)
+    versions = dict(
+        line.split("==") for line in (REPOSITORY / "constraints.txt").read_text("utf-8").splitlines() if "==" in line
+    )
+    lacking = [name for name, version in versions.items() if pinned[wheelhouse.canonical(name)].version != version]
+    assert lacking == []
+    assert all(pin.hashes for pin in pinned.values())
+    assert {"pip", "setuptools"} <= pinned.keys()
 
 
 def test_what_is_no_tree_is_told(tmp_path: Path) -> None:
