@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -21,6 +21,9 @@ _ENSEMBLES = (1, 3, 5)
 _MOST_HOSTS_NAMED = 4
 # As in highwater.py; filters of Ansible's cannot import each other.
 _INSIDE_ABOVE = 1000
+# As in roles/broker/vars, and in highwater_monitor.py.
+_METRICS_ABOVE = 1100
+_MONITOR, _MONITORS_APART = 9644, 10
 # How like a name of ours must be to be taken for a misspelling of it.
 _ALIKE = 0.88
 # What an operator says to more than one role.
@@ -71,7 +74,7 @@ def inventory_faults(
         *_faults_of_zookeeper(hostvars, groups),
         *_faults_of_ids(brokers),
         *_faults_of_ids(references),
-        *_faults_within_hosts(hostvars, groups, [*brokers, *references]),
+        *_faults_within_hosts(hostvars, groups, sorted(clusters), [*brokers, *references]),
     ]
 
 
@@ -89,10 +92,15 @@ def clock_faults(ahead_s: Mapping[str, float | None], most_s: float) -> list[str
     ]
 
 
-def expected_ports(variables: Variables, group_names: Iterable[str]) -> list[dict[str, Any]]:
-    """`hostvars[inventory_hostname] | highwater_ports(group_names)`: what will listen on a host, by unit."""
-    groups = set(group_names)
-    return [{"port": port, "unit": unit} for port, unit, _ in _listeners(variables, groups) if unit]
+def expected_ports(
+    variables: Variables, group_names: Iterable[str], groups: Mapping[str, list[str]], clusters: Iterable[str]
+) -> list[dict[str, Any]]:
+    """`hostvars[host] | highwater_ports(group_names, groups, clusters)`: what will listen on a host, by unit.
+
+    clusters: the names of ours, each of which has a monitor by default.
+    """
+    carried = _Carried(set(group_names), len(groups.get("zookeeper", [])), bool(groups.get("monitor")), [*clusters])
+    return [{"port": port, "unit": unit} for port, unit, _ in _listeners(variables, carried)]
 
 
 def _faults_of_variables(variables: Variables) -> Iterator[str]:
@@ -281,12 +289,14 @@ def _faults_of_ids(brokers: list[tuple[str, str, Mapping[str, Any]]]) -> Iterato
 def _faults_within_hosts(
     hostvars: Mapping[str, Variables],
     groups: Mapping[str, list[str]],
+    clusters: list[str],
     brokers: list[tuple[str, str, Mapping[str, Any]]],
 ) -> Iterator[str]:
     for host in hostvars:
         its_groups = {group for group, hosts in groups.items() if host in hosts}
+        carried = _Carried(its_groups, len(groups.get("zookeeper", [])), bool(groups.get("monitor")), clusters)
         taken: dict[int, str] = {}
-        for port, _, what in _listeners(hostvars[host], its_groups):
+        for port, _, what in _listeners(hostvars[host], carried):
             if port in taken:
                 yield f"{host}: port {port} is that of {taken[port]} and of {what}; give one of them another"
             taken.setdefault(port, what)
@@ -306,24 +316,66 @@ def _faults_within_hosts(
                 folders.setdefault(folder, what)
 
 
-def _listeners(variables: Variables, groups: set[str]) -> Iterator[tuple[int, str, str]]:
+class _Carried(NamedTuple):
+    """What decides who listens on a host, beside its variables."""
+
+    groups: set[str]
+    members: int
+    """Of the ensemble of ZooKeeper."""
+    has_monitor: bool
+    """Whether the inventory has one: then agents are asked."""
+    clusters: list[str]
+
+
+def _listeners(variables: Variables, carried: _Carried) -> Iterator[tuple[int, str, str]]:
     """Port, unit and name of what will listen on a host, with the roles' own defaults."""
-    if "zookeeper" in groups:
-        yield _whole(variables.get("zookeeper_client_port")) or 2181, "zookeeper.service", "zookeeper_client_port"
-    kinds: tuple[tuple[str, str, str, int, list[dict[str, str]]], ...] = (
-        ("brokers", "broker_instances", "highwater-broker", 9092, [{"name": "main"}]),
-        ("reference_kafka", "reference_kafka_instances", "reference-kafka", 19092, []),
-    )
-    for group, variable, unit, port, default in kinds:
-        instances = variables.get(variable, default) if group in groups else []
-        for instance in instances if isinstance(instances, list) else []:
-            if isinstance(instance, dict):
-                name = str(instance.get("name", "main"))
-                its_port = _whole(instance.get("port")) or port
-                yield its_port, f"{unit}@{name}.service", f"{variable} {name}"
-                if group == "brokers" and variables.get("cluster_security") == "tls":
-                    inside = _whole(instance.get("inside_port")) or its_port + _INSIDE_ABOVE
-                    yield inside, f"{unit}@{name}.service", f"the inside_port of {variable} {name}"
+    if "zookeeper" in carried.groups:
+        kinds = [("zookeeper_client_port", 2181)]
+        if carried.members > 1:
+            kinds += [("zookeeper_quorum_port", 2888), ("zookeeper_election_port", 3888)]
+        for name, port in kinds:
+            yield _whole(variables.get(name)) or port, "zookeeper.service", name
+    if "brokers" in carried.groups:
+        yield from _listeners_of_brokers(variables)
+        if carried.has_monitor and str(variables.get("agent_state", "present")) != "absent":
+            yield _whole(variables.get("agent_port")) or 9646, "highwater-agent.service", "agent_port"
+    if "reference_kafka" in carried.groups:
+        for instance in _instances(variables, "reference_kafka_instances", []):
+            name = str(instance.get("name", "main"))
+            port = _whole(instance.get("port")) or 19092
+            yield port, f"reference-kafka@{name}.service", f"reference_kafka_instances {name}"
+    if "monitor" in carried.groups and str(variables.get("monitor_state", "present")) != "absent":
+        default = [
+            {"name": name, "port": _MONITOR + number * _MONITORS_APART} for number, name in enumerate(carried.clusters)
+        ]
+        for instance in _instances(variables, "monitor_instances", default):
+            name = str(instance.get("name", ""))
+            unit = f"highwater-monitor@{name}.service"
+            yield _whole(instance.get("port")) or _MONITOR, unit, f"monitor {name}"
+            settings = instance.get("settings")
+            metrics = settings.get("metrics") if isinstance(settings, dict) else None
+            listen = metrics.get("listen") if isinstance(metrics, dict) else None
+            if of_metrics := _whole(str(listen).rpartition(":")[2]):
+                yield of_metrics, unit, f"metrics of monitor {name}"
+
+
+def _listeners_of_brokers(variables: Variables) -> Iterator[tuple[int, str, str]]:
+    for instance in _instances(variables, "broker_instances", [{"name": "main"}]):
+        name = str(instance.get("name", "main"))
+        unit, what = f"highwater-broker@{name}.service", f"broker_instances {name}"
+        port = _whole(instance.get("port")) or 9092
+        yield port, unit, what
+        if variables.get("cluster_security") == "tls":
+            yield _whole(instance.get("inside_port")) or port + _INSIDE_ABOVE, unit, f"the inside_port of {what}"
+        metrics = _whole(instance.get("metrics_port"))
+        if metrics != 0:
+            yield metrics or port + _METRICS_ABOVE, unit, f"the metrics_port of {what}"
+
+
+def _instances(variables: Variables, name: str, default: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Those that are instances; what is of another type is told as a fault of the variable."""
+    given = variables.get(name, default)
+    return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
 
 
 @cache

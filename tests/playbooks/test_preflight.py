@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from playbooks.filter_plugins.highwater import clusters
+from playbooks.filter_plugins.highwater_monitor import instances as monitors
 from playbooks.filter_plugins.highwater_preflight import clock_faults, expected_ports, inventory_faults, variable_faults
 from tests.playbooks.playing import play, run, succeeded
 
@@ -187,14 +188,54 @@ def test_a_clock_that_is_away_from_the_others() -> None:
     assert told.startswith("node3: the clock is 3600 s ahead of the other hosts', and 5 s are allowed; set it")
 
 
+def ports_of(variables: dict[str, Any], *group_names: str, groups: dict[str, list[str]]) -> list[tuple[int, str]]:
+    found = expected_ports(variables, group_names, groups, ["hdd", "ssd"])
+    return [(each["port"], each["unit"].removesuffix(".service")) for each in found]
+
+
 def test_ports_that_will_be_listened_on() -> None:
-    ports = expected_ports(three()["node1"], ["zookeeper", "brokers"])
-    assert [(each["port"], each["unit"]) for each in ports] == [
-        (2181, "zookeeper.service"),
-        (9092, "highwater-broker@ssd.service"),
-        (9093, "highwater-broker@hdd.service"),
+    one = {"zookeeper": ["node1"], "brokers": ["node1"]}
+    brokers = [
+        (9092, "highwater-broker@ssd"),
+        (10192, "highwater-broker@ssd"),
+        (9093, "highwater-broker@hdd"),
+        (10193, "highwater-broker@hdd"),
     ]
-    assert expected_ports({}, ["brokers"]) == [{"port": 9092, "unit": "highwater-broker@main.service"}]
+    variables = three()["node1"]
+    assert ports_of(variables, "zookeeper", "brokers", groups=one) == [(2181, "zookeeper"), *brokers]
+    members = [(2181, "zookeeper"), (2888, "zookeeper"), (3888, "zookeeper")]
+    assert ports_of(variables, "zookeeper", groups=GROUPS) == members
+    main = [(9092, "highwater-broker@main"), (10192, "highwater-broker@main")]
+    assert ports_of({}, "brokers", groups=one) == main
+    quiet = {"broker_instances": [{"name": "main", "metrics_port": 0, "inside_port": 7}], "cluster_security": "tls"}
+    assert ports_of(quiet, "brokers", groups=one) == [main[0], (7, "highwater-broker@main")]
+
+
+def test_ports_of_monitors_and_of_the_agents_that_they_ask() -> None:
+    watched = {"brokers": ["a"], "monitor": ["b"]}
+    agent = (9646, "highwater-agent")
+    assert agent in ports_of({}, "brokers", groups=watched)
+    assert agent not in ports_of({}, "brokers", groups={"brokers": ["a"]}), "nobody asks it"
+    assert agent not in ports_of({"agent_state": "absent"}, "brokers", groups=watched)
+    by_default = [(9644, "highwater-monitor@hdd"), (9654, "highwater-monitor@ssd")]
+    assert ports_of({}, "monitor", groups=watched) == by_default
+    given = [{"name": "x", "port": 8443, "settings": {"metrics": {"listen": "127.0.0.1:9645"}}}, {"name": "y"}]
+    assert ports_of({"monitor_instances": given}, "monitor", groups=watched) == [
+        (8443, "highwater-monitor@x"),
+        (9645, "highwater-monitor@x"),
+        (9644, "highwater-monitor@y"),
+    ]
+    assert ports_of({"monitor_instances": given, "monitor_state": "absent"}, "monitor", groups=watched) == []
+    assert [(instance["port"], instance["name"]) for instance in monitors({"hdd": 0, "ssd": 0})] == [
+        (port, unit.partition("@")[2]) for port, unit in by_default
+    ], "as the role has them by default"
+
+
+def test_a_port_of_a_broker_is_none_of_the_monitor() -> None:
+    groups = {**GROUPS, "monitor": ["node3"]}
+    instances = [{"name": "ssd", "cluster": "ssd", "port": 9644, "log_dirs": ["/data/ssd1/a"]}]
+    (told,) = faults_of(three(broker_instances=instances), groups)
+    assert told == "node3: port 9644 is that of broker_instances ssd and of monitor hdd; give one of them another"
 
 
 def test_the_inventories_that_are_shipped_are_sound(tmp_path: Path) -> None:
