@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,9 +22,11 @@ Variables = Mapping[str, Any]
 Acl = dict[str, str]
 
 TLS = "tls"
-_GROUPS = ("zookeeper", "brokers", "monitor", "bench")
+_GROUPS = ("zookeeper", "brokers", "monitor", "bench", "spark_master", "spark_workers")
 _ADDRESSES = ("zookeeper_address", "broker_address", "highwater_address", "ansible_host")
 _LOCAL = ("localhost", "127.0.0.1")
+# Uses of a certificate, by the identifiers of RFC 5280.
+_USES = {"servers": "1.3.6.1.5.5.7.3.1", "clients": "1.3.6.1.5.5.7.3.2"}
 # What the playbooks log in as, beside the brokers. Users of the inventory have other names.
 _OURS = "highwater-"
 _BY_BROKERS = "highwater-broker"
@@ -83,24 +87,40 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def users_of(
-    cluster: str, users: Iterable[Variables], mirrors: Iterable[Variables], passwords: Mapping[str, str]
-) -> list[dict[str, Any]]:
-    """`name | highwater_cluster_users(cluster_users, cluster_mirrors, passwords)`: all that a cluster is to have, with
-    their ACLs; passwords are of the playbooks' own users, by their services.
-    """
+def users_of(cluster: str, users: Iterable[Variables], mirrors: Iterable[Variables]) -> list[dict[str, Any]]:
+    """`name | highwater_cluster_users(cluster_users, cluster_mirrors)`: all of a cluster, with their ACLs."""
     mirroring = _acls_of_mirrors(cluster, mirrors)
     found: list[dict[str, Any]] = [
-        {"name": f"{_OURS}verify", "password": passwords["verify"], "acls": _acls_of_verify()},
-        {"name": f"{_OURS}monitor", "password": passwords["monitor"], "acls": _acls_of_monitor()},
-        {"name": f"{_OURS}bench", "password": passwords["bench"], "acls": _acls_of_bench()},
+        {"name": f"{_OURS}verify", "acls": _acls_of_verify()},
+        {"name": f"{_OURS}monitor", "acls": _acls_of_monitor()},
+        {"name": f"{_OURS}bench", "acls": _acls_of_bench()},
     ]
     if mirroring:
-        found.append({"name": f"{_OURS}mirror", "password": passwords["mirror"], "acls": mirroring})
+        found.append({"name": f"{_OURS}mirror", "acls": mirroring})
     for user in users:
         acls = [acl for given in user.get("acls") or [] for acl in _given_acls(given)]
-        found.append({"name": str(user["name"]), "password": str(user["password"]), "acls": acls})
+        found.append({"name": str(user["name"]), "acls": acls})
     return found
+
+
+def passwords_of_users(passwords: Mapping[str, str], users: Iterable[Variables]) -> dict[str, str]:
+    """`passwords | highwater_passwords_of_users(cluster_users)`: by the names of users; given are those of services."""
+    ours = {f"{_OURS}{service}": str(password) for service, password in passwords.items()}
+    return ours | {str(user["name"]): str(user["password"]) for user in users}
+
+
+def key_store(key: str, certificate: str) -> str:
+    """`key | highwater_key_store(certificate)`: one file of both, as Java and OpenSSL read it.
+
+    A key that was given may be in another form than PKCS #8, which alone ZooKeeper reads, and the lookup of a file
+    takes the end of its last line away.
+    """
+    if not (key and certificate):
+        return f"{key}{certificate}"  # in check mode, of what is not made yet
+    form = serialization.PrivateFormat.PKCS8
+    private = serialization.load_pem_private_key(key.encode(), password=None)
+    text = private.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
+    return f"{text.strip()}\n{certificate.strip()}\n"
 
 
 def _acls(resource: str, name: str, pattern: str, *operations: str) -> list[Acl]:
@@ -176,6 +196,30 @@ def found_on(looked: Mapping[str, Any], what: str) -> list[str]:
     ]
 
 
+def strangers(looked: Mapping[str, Any], authority: str) -> list[str]:
+    """`registered | highwater_cluster_strangers(authority)`: hosts where something runs that trusts none of these."""
+    wanted = set(_certificates(authority))
+    found = [
+        (str(result["__cluster_host"]), base64.b64decode(line.partition(" ")[2]).decode())
+        for result in looked["results"]
+        for line in str(result.get("stdout", "")).splitlines()
+        if line.startswith("authority ")
+    ]
+    return list(dict.fromkeys(host for host, text in found if wanted.isdisjoint(_certificates(text))))
+
+
+def _certificates(text: str) -> list[str]:
+    """Each certificate of a text in PEM, without its blanks."""
+    found = re.findall(r"-BEGIN CERTIFICATE-+(.*?)-+END CERTIFICATE-", text, re.DOTALL)
+    return ["".join(each.split()) for each in found]
+
+
+def other_logins(looked: Mapping[str, Any], login: str) -> list[str]:
+    """`registered | highwater_cluster_other_logins(login)`: hosts where something was told, and not this login."""
+    told = {str(result["__cluster_host"]): str(result.get("stdout", "")) for result in looked["results"]}
+    return [host for host, text in told.items() if text and login not in text]
+
+
 def faults(hostvars: Mapping[str, Variables], groups: Mapping[str, Sequence[str]]) -> list[str]:
     """`hostvars | highwater_cluster_security_faults(groups)`: what would go wrong; without any secret."""
     hosts = list(dict.fromkeys(host for group in _GROUPS for host in groups.get(group, []) if host in hostvars))
@@ -249,7 +293,9 @@ def _faults_of_logins(variables: Variables) -> Iterator[str]:
 
 def _faults_of_password(password: Any) -> Iterator[str]:
     text = "" if password is None else str(password)
-    if not text:
+    if isinstance(password, bool | int | float):
+        yield "is a number or a truth value for YAML, which may write it otherwise than you; put it into quotes"
+    elif not text:
         yield "is empty; take it from a vault"
     elif not text.isprintable():
         yield "has several lines or control characters; give one line"
@@ -331,6 +377,11 @@ def _faults_of_pair(texts: Mapping[str, str], authorities: Sequence[Any], names:
     if not any(_is_issued_by(chain[-1], each) for each in authorities):
         yield "cluster_certificate is not signed by cluster_authority; give the authority that signed it"
     yield from _faults_of_time("cluster_certificate", certificate)
+    if lacking := [use for use, identifier in _USES.items() if not _may_be_used_by(certificate, identifier)]:
+        yield (
+            f"cluster_certificate may not be used by {' and '.join(lacking)}, and a host is server and client; have it "
+            "made for both (extendedKeyUsage)"
+        )
     own = _names_in(certificate)
     if missing := [name for name in names if name.lower() not in own]:
         yield (
@@ -359,6 +410,15 @@ def _public(key: Any) -> bytes:
     return bytes(key.public_bytes(serialization.Encoding.DER, form))
 
 
+def _may_be_used_by(certificate: Any, identifier: str) -> bool:
+    """One that names no use may be used for each."""
+    try:
+        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return identifier in {use.dotted_string for use in uses}
+
+
 def _names_in(certificate: Any) -> set[str]:
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -375,10 +435,14 @@ class FilterModule:
         return {
             "highwater_certificate_names": certificate_names,
             "highwater_cluster_found": found_on,
+            "highwater_cluster_other_logins": other_logins,
             "highwater_cluster_security_faults": faults,
+            "highwater_cluster_strangers": strangers,
             "highwater_cluster_users": users_of,
             "highwater_is_secure": is_secure,
+            "highwater_key_store": key_store,
             "highwater_login": login_text,
             "highwater_login_entry": login_entry,
+            "highwater_passwords_of_users": passwords_of_users,
             "highwater_super_users": super_users,
         }

@@ -64,15 +64,18 @@ options:
         description: Name of the user.
         type: str
         required: true
-      password:
-        description: Password of the user.
-        type: str
-        required: true
       acls:
         description: What is allowed, each with resource, name, pattern, operation and host.
         type: list
         elements: dict
         default: []
+  passwords:
+    description:
+      - Passwords of O(users), by their names.
+      - Apart from O(users), as Ansible writes what it is told into the host's journal, where it does not recognize a
+        password that has a backslash or both kinds of quotes in it.
+    type: dict
+    required: true
   timeout_seconds:
     description: How long each answer may take.
     type: int
@@ -96,8 +99,9 @@ EXAMPLES = r"""
     password: "{{ vault_broker }}"
     users:
       - name: alice
-        password: "{{ vault_alice }}"
         acls: [{resource: topic, name: orders, pattern: literal, operation: read, host: "*"}]
+    passwords:
+      alice: "{{ vault_alice }}"
   vars:
     ansible_python_interpreter: /opt/highwater/broker/current/bin/python
 """
@@ -130,7 +134,6 @@ class RefusedError(Exception):
 def main() -> None:
     user = {
         "name": {"type": "str", "required": True},
-        "password": {"type": "str", "required": True, "no_log": True},
         "acls": {"type": "list", "elements": "dict", "default": []},
     }
     module = AnsibleModule(
@@ -141,6 +144,7 @@ def main() -> None:
             "username": {"type": "str", "required": True},
             "password": {"type": "str", "required": True, "no_log": True},
             "users": {"type": "list", "elements": "dict", "required": True, "options": user},
+            "passwords": {"type": "dict", "required": True, "no_log": True},
             "timeout_seconds": {"type": "int", "default": 30},
         },
         supports_check_mode=True,
@@ -167,7 +171,7 @@ def ensure(wanted: dict[str, Any], *, is_check_mode: bool) -> dict[str, Any]:
         # Who is new may do nothing before the ACLs are there.
         credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
         changes = [
-            UserScramCredentialUpsertion(user["name"], credential, user["password"].encode())
+            UserScramCredentialUpsertion(user["name"], credential, wanted["passwords"][user["name"]].encode())
             for user in [*made, *changed]
         ]
         if missing:
@@ -194,7 +198,7 @@ def can_log_in(user: dict[str, Any], wanted: dict[str, Any]) -> bool:
             "bootstrap.servers": wanted["bootstrap_servers"],
             "sasl.mechanism": _MECHANISM,
             "sasl.username": user["name"],
-            "sasl.password": user["password"],
+            "sasl.password": wanted["passwords"][user["name"]],
             "error_cb": refusals.append,
             **_tls(wanted["authority"]),
         }

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,29 @@ def test_secrets_of_properties_are_told_to_no_module_of_a_host(tmp_path: Path) -
     (told,) = (part for part in done.stdout.split("TASK [") if part.startswith("broker : Check the owner of the log"))
     assert "module_args" in told
     assert "hush" not in told
+
+
+def test_properties_with_secrets_are_refused_with_the_reason_and_without_the_secrets(tmp_path: Path) -> None:
+    """A task that may not be shown cannot say why it failed, so that they are checked before."""
+    program = tmp_path / "release/bin/highwater"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m highwater "$@"\n')
+    program.chmod(0o755)
+    own = {"ssl.keystore.password": "hush", "num.partitons": 3}
+    instances = [
+        {"name": name, "port": port, "log_dirs": [f"{tmp_path}/{name}"], "properties": properties}
+        for name, port, properties in (("good", 9092, {}), ("bad", 9093, own))
+    ]
+    host = {"broker_id": 1, "broker_instances": instances}
+    inventory = {"children": {group: {"hosts": {"one": host}} for group in ("zookeeper", "brokers")}}
+    given = {"package_release_path": str(tmp_path / "release")}
+    played = play_part(tmp_path, "broker", "check", inventory, "-vvv", **given)
+    assert played.returncode == 2
+    told = " ".join(played.stdout.split())
+    reason = r"one: properties of brokers are refused: line \d+: .{0,80}did you mean num.partitions\?"
+    assert re.search(reason, told), told
+    (shown,) = (part for part in played.stdout.split("TASK [") if part.startswith("broker : Check the properties"))
+    assert "hush" not in shown
 
 
 def test_digests_of_secrets_do_for_their_texts(tmp_path: Path) -> None:

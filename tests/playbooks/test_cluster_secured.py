@@ -31,7 +31,7 @@ PARTITIONS = shipped("library/highwater_partitions.py")
 MEMBERS = shipped("library/highwater_zookeeper.py")
 FILTERS = shipped("filter_plugins/highwater_cluster.py")
 HOST = "127.0.0.1"
-SERVICES = ("broker", "verify", "monitor", "bench", "mirror")
+SERVICES = ("broker", "verify", "monitor", "bench", "mirror", "spark")
 # With what has to be quoted in every file.
 PASSWORDS = {service: f'{service} "hush" \\ é$' for service in SERVICES}
 USER: dict[str, Any] = {"name": "alice", "password": 'hush "x"', "acls": [{"topic": "orders", "operations": ["read"]}]}
@@ -59,7 +59,8 @@ class Running:
             "authority": self.authority,
             "username": "highwater-broker",
             "password": PASSWORDS["broker"],
-            "users": FILTERS.users_of("main", [USER], [], PASSWORDS),
+            "users": FILTERS.users_of("main", [USER], []),
+            "passwords": FILTERS.passwords_of_users(PASSWORDS, [USER]),
             "timeout_seconds": 60,
         }
         found: dict[str, Any] = USERS.ensure(wanted, is_check_mode=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tests.broker.server.certificates import Authority
 from tests.playbooks.modules import TREE, call, load
@@ -17,6 +19,7 @@ from tests.playbooks.playing import play_part
 
 FILTERS = load("filter_plugins/highwater_cluster.py")
 KEYS = load("library/highwater_keys.py")
+HOST = "127.0.0.1"
 GROUPS = {"zookeeper": ["a"], "brokers": ["a", "b"], "monitor": ["c"]}
 PASSWORDS = dict.fromkeys(("broker", "verify", "monitor", "bench", "mirror"), "hush")
 DOCUMENTATION = TREE.parent / "docs"
@@ -52,6 +55,7 @@ def test_it_is_the_same_on_all_hosts_and_not_for_apache_kafka() -> None:
         ({"cluster_users": [{"name": "highwater-x", "password": "hush"}]}, "cluster_users has the name 'highwater-x'"),
         ({"cluster_users": [{"name": "x", "password": ""}]}, "cluster_users x: its password is empty; take it from a"),
         ({"cluster_users": [{"name": "x", "password": "hush\nhush"}]}, "cluster_users x: its password has several"),
+        ({"cluster_users": [{"name": "x", "password": 1234}]}, "cluster_users x: its password is a number or a truth"),
         ({"cluster_users": [{"name": "x", "password": "hush"}] * 2}, "cluster_users names x 2 times; name it once"),
         ({"cluster_passwords": {"bench": None}}, "cluster_passwords.bench is empty; take it from a vault"),
         ({"broker_properties": {"listeners": "PLAINTEXT://:1"}}, "a: property listeners of a broker follows from clus"),
@@ -101,6 +105,101 @@ def test_given_keys_that_fit_are_taken_and_others_told() -> None:
     (fault, *_) = faults(**mine, broker_address="b.example.net")
     assert fault.startswith("a: cluster_certificate is not for b.example.net, by which others find the host")
     assert faults(**given(authority, "b.example.net"), broker_address="b.example.net") == []
+
+
+def test_a_given_certificate_has_to_be_for_servers_and_clients(tmp_path: Path) -> None:
+    names = ["a", HOST]
+    for is_client, expected in ((False, ["clients"]), (True, [])):
+        made = call("highwater_keys", directory=str(tmp_path), name="a", names=names, is_client=is_client)
+        texts = {f"cluster_{name}": made[name] for name in ("authority", "certificate", "key")}
+        found = FILTERS.faults({"a": hostvars(**texts)["a"]}, {"brokers": ["a"]})
+        assert [use for fault in found for use in re.findall(r"may not be used by (\w+),", fault)] == expected
+        assert len(found) == len(expected)
+
+
+@pytest.mark.parametrize("form", [PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8])
+def test_a_given_key_and_certificate_are_one_file_for_java_and_openssl(form: PrivateFormat, tmp_path: Path) -> None:
+    """Ansible's lookup of a file takes the end of the last line away, and ZooKeeper reads PKCS #8 alone."""
+    pair = Authority().certify("host")
+    key = pair.key.private_bytes(Encoding.PEM, form, NoEncryption()).decode().rstrip()
+    text = FILTERS.key_store(key, pair.certificate_pem.rstrip())
+    (tmp_path / "host.pem").write_text(text)
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tmp_path / "host.pem")
+    assert text.startswith("-----BEGIN PRIVATE KEY-----\n")
+    made = pair.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    assert text == made + pair.certificate_pem, "what role keys makes stays as it is"
+    assert FILTERS.key_store("", "") == "", "of check mode, which makes none"
+
+
+def looked(tmp_path: Path, files: dict[str, str], running: str) -> list[str]:
+    """What the look at a host says, with these files below /etc/highwater, and a systemctl that knows what runs."""
+    variables = yaml.safe_load((TREE / "roles/cluster/vars/main.yml").read_text("utf-8"))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\ncase "$3" in {running}) exit 0 ;; esac; exit 3\n')
+    (tmp_path / "bin/systemctl").chmod(0o755)
+    script = variables["__cluster_look"].replace("/etc/highwater", str(tmp_path))
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", variables["__cluster_mark"]],
+        env={"PATH": f"{tmp_path}/bin:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("listeners", "running", "told"),
+    [
+        ("listeners=PLAINTEXT://:9092", "highwater-broker@a.service", ["plain highwater-broker@a.service"]),
+        # One that the operator gave, of which PLAINTEXT is not the first; or one of the name that ours have with TLS.
+        ("listeners=SSL://:1,PLAINTEXT://:2", "highwater-broker@a.service", ["plain highwater-broker@a.service"]),
+        ("listeners=CLIENTS://:1,PLAINTEXT://:2", "highwater-broker@a.service", ["plain highwater-broker@a.service"]),
+        ("listeners=PLAINTEXT://:9092", "nothing", []),
+    ],
+)
+def test_a_broker_without_our_tls_is_known_while_it_runs(
+    listeners: str, running: str, told: list[str], tmp_path: Path
+) -> None:
+    assert looked(tmp_path, {"broker-a.properties": f"broker.id=1\n{listeners}\n"}, running) == told
+
+
+def test_what_has_tls_is_known_with_the_authority_of_what_runs(tmp_path: Path) -> None:
+    authority, other = Authority().pem, Authority().pem
+    files = {
+        "broker-a.properties": "listeners=CLIENTS://:1,BROKERS://:2\nsuper.users=User:highwater-broker;User:x\n",
+        "zookeeper/zoo.cfg": "secureClientPort=2181\nauthProvider.sasl=x\n",
+        "zookeeper/authority.pem": authority,
+        "security/authority.pem": authority,
+    }
+    told = looked(tmp_path, files, "zookeeper.service")
+    assert [line for line in told if not line.startswith("authority")] == [
+        "secure zookeeper.service",
+        "secure highwater-broker@a.service",
+    ]
+    answer = {"results": [{"__cluster_host": "a", "stdout": "\n".join(told)}, {"__cluster_host": "b"}]}
+    assert FILTERS.found_on(answer, "secure") == ["a (zookeeper.service)", "a (highwater-broker@a.service)"]
+    assert FILTERS.strangers(answer, authority) == []
+    assert FILTERS.strangers(answer, other + authority.strip()) == [], "while both are trusted it may change"
+    assert FILTERS.strangers(answer, other) == FILTERS.strangers(answer, "") == ["a"]
+
+
+def test_another_password_of_brokers_that_run_is_known() -> None:
+    told = 'sasl.jaas.config=x required username\\="highwater-broker" password\\="one";\n'
+    answer = {
+        "results": [
+            {"__cluster_host": "a", "stdout": told},
+            {"__cluster_host": "b", "stdout": ""},
+            {"__cluster_host": "c", "unreachable": True},
+        ]
+    }
+    for password, others in (("one", []), ("on", ["a"]), ("two", ["a"])):
+        login = f'username\\="highwater-broker" password\\="{password}"'
+        assert FILTERS.other_logins(answer, login) == others
 
 
 def test_an_authority_that_expired_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,13 +261,13 @@ def test_the_bench_and_the_mirror_have_what_the_page_lists_and_no_more() -> None
     mirror = {"source": "a", "target": "b", "topics": ["orders"], "groups": ["billing"], "prefix": "copy."}
     made: dict[str, set[tuple[str, ...]]] = {}
     for cluster in ("a", "b"):
-        for user in FILTERS.users_of(cluster, [], [mirror], PASSWORDS):
+        for user in FILTERS.users_of(cluster, [], [mirror]):
             keys = ("resource", "name", "pattern", "operation")
             acls = {tuple(acl[key] for key in keys) for acl in user["acls"]}
             made.setdefault(user["name"].removeprefix("highwater-"), set()).update(acls)
     assert made["bench"] == wanted["bench"]
     assert made["mirror"] == wanted["mirror"]
-    assert "mirror" not in {user["name"] for user in FILTERS.users_of("a", [], [], PASSWORDS)}
+    assert "mirror" not in {user["name"] for user in FILTERS.users_of("a", [], [])}
 
 
 def test_users_of_the_inventory_and_their_acls() -> None:
@@ -180,13 +279,16 @@ def test_users_of_the_inventory_and_their_acls() -> None:
         {"name": "alice", "password": "hush", "acls": acls},
         {"name": "admin", "password": "p", "super_user": True},
     ]
-    found = FILTERS.users_of("a", users, [], PASSWORDS)
+    found = FILTERS.users_of("a", users, [])
     alice = next(user for user in found if user["name"] == "alice")
     assert alice["acls"] == [
         {"resource": "cluster", "name": "kafka-cluster", "pattern": "literal", "operation": "describe", "host": "*"},
         {"resource": "topic", "name": "o-", "pattern": "prefixed", "operation": "read", "host": "*"},
     ]
     assert FILTERS.super_users(users) == "User:highwater-broker;User:admin"
+    assert "password" not in alice, "passwords go another way, that Ansible does not log"
+    told = FILTERS.passwords_of_users({"bench": "hush"}, users)
+    assert told == {"highwater-bench": "hush", "alice": "hush", "admin": "p"}
 
 
 def test_the_role_refuses_before_it_changes_anything(tmp_path: Path) -> None:
@@ -225,24 +327,3 @@ def test_half_a_cluster_is_refused(tmp_path: Path, security: str, found: str, sa
     assert played.returncode != 0
     assert says in text
     assert "Nothing was changed on any host" in text
-
-
-def test_what_runs_without_tls_and_what_has_it_is_found(tmp_path: Path) -> None:
-    variables = yaml.safe_load((TREE / "roles/cluster/vars/main.yml").read_text("utf-8"))
-    script = variables["__cluster_look"].replace("/etc/highwater", str(tmp_path))
-    (tmp_path / "zookeeper").mkdir()
-    (tmp_path / "zookeeper/zoo.cfg").write_text("clientPort=2181\n")
-    (tmp_path / "broker-1.properties").write_text("listeners=CLIENTS://:9092\n")
-    (tmp_path / "broker-2.properties").write_text("listeners=PLAINTEXT://:9092\n")
-    (tmp_path / "systemctl").write_text("#!/bin/sh\n[ $3 != highwater-broker@2.service ]\n")  # 2 does not run
-    (tmp_path / "systemctl").chmod(0o755)
-    done = subprocess.run(
-        ["/bin/sh", "-c", script, "sh", variables["__cluster_plain"], variables["__cluster_secure"]],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    looked = {"results": [{"__cluster_host": "a", "stdout": done.stdout}, {"__cluster_host": "away"}]}
-    assert FILTERS.found_on(looked, "plain") == ["a (zookeeper.service)"]
-    assert FILTERS.found_on(looked, "secure") == ["a (highwater-broker@1.service)"]

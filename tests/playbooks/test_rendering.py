@@ -96,7 +96,7 @@ def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # With a password that every file has to quote.
 HUSH = 'hush "hush" \\ é$'
-SERVICES = ("broker", "verify", "monitor", "bench", "mirror")
+SERVICES = ("broker", "verify", "monitor", "bench", "mirror", "spark")
 SECURE = {
     "all": {
         "vars": {
@@ -291,6 +291,7 @@ def test_brokers_with_tls_take_their_properties(secure: Path, tmp_path: Path) ->
 def test_an_ensemble_with_tls_has_no_port_without(secure: Path) -> None:
     told = properties(secure / "zoo.cfg")
     assert (told["secureClientPort"], "clientPort" in told) == ("2181", False)
+    assert told["4lw.commands.whitelist"] == "ruok,srvr,mntr", "they are answered without a login"
     assert (told["enforce.auth.enabled"], told["enforce.auth.schemes"], told["sslQuorum"]) == ("true", "sasl", "true")
     unit = (secure / "zookeeper.service").read_text("utf-8")
     assert "netty-codec.jar" in unit
@@ -328,6 +329,18 @@ def test_the_bench_and_the_commands_know_how_to_log_in(secure: Path) -> None:
     told = as_librdkafka_has_it(written(secure / "admin.properties"))
     assert (told["sasl.username"], told["sasl.password"]) == ("highwater-broker", HUSH)
     assert json.loads((secure / "secrets.json").read_text("utf-8"))["broker.properties"] is True
+
+
+def test_spark_encrypts_what_has_the_password_of_the_load(secure: Path, rendered: Path) -> None:
+    bench, daemons = (
+        dict(line.split(" ", 1) for line in file.read_text("utf-8").splitlines() if line.startswith("spark."))
+        for file in (secure / "bench-spark-defaults.conf", secure / "spark-defaults.conf")
+    )
+    for told in (bench, daemons):
+        assert (told["spark.authenticate"], told["spark.network.crypto.enabled"]) == ("true", "true")
+        assert told["spark.authenticate.secret"] == HUSH
+    assert bench["spark.io.encryption.enabled"] == "true"
+    assert "spark.authenticate" not in (rendered / "spark-defaults.conf").read_text("utf-8")
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ansible.module_utils import basic
 
 from tests.broker.server.secured import PASSWORD, Secured, running_secured
 from tests.playbooks.shipped import shipped
@@ -33,7 +35,8 @@ def wanted(secured: Secured, *users: dict[str, Any]) -> dict[str, Any]:
         "authority": str(secured.ca),
         "username": "alice",
         "password": PASSWORD,
-        "users": list(users),
+        "users": [{key: value for key, value in user.items() if key != "password"} for user in users],
+        "passwords": {user["name"]: user["password"] for user in users},
         "timeout_seconds": 30,
     }
 
@@ -48,18 +51,50 @@ def test_users_are_made_once_and_get_another_password_when_that_is_wanted(secure
     assert USERS.ensure(one, is_check_mode=True) == made("bob", acls=2)
     assert USERS.ensure(one, is_check_mode=False) == made("bob", acls=2), "check mode has made nothing"
     assert USERS.ensure(one, is_check_mode=False) == made()
-    assert USERS.can_log_in(bob, one)
+    assert USERS.can_log_in({"name": "bob"}, one)
     other = {**bob, "password": "another", "acls": [ACL]}
     two = wanted(secured, other, {"name": "carol", "password": "hush", "acls": []})
     assert USERS.ensure(two, is_check_mode=False) == made("carol", passwords=("bob",))
-    assert not USERS.can_log_in(bob, two)
+    assert not USERS.can_log_in({"name": "bob"}, {**two, "passwords": one["passwords"]})
     assert USERS.ensure(two, is_check_mode=False) == made()
 
 
 def test_a_broker_that_says_neither_yes_nor_no_is_told(secured: Secured) -> None:
-    silent = {**wanted(secured), "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1}
+    bob = {"name": "bob", "password": "hush"}
+    silent = {**wanted(secured, bob), "bootstrap_servers": "127.0.0.1:1", "timeout_seconds": 1}
     with pytest.raises(USERS.RefusedError, match="does not say whether bob may log in"):
-        USERS.can_log_in({"name": "bob", "password": "hush"}, silent)
+        USERS.can_log_in(bob, silent)
+
+
+def test_no_password_is_in_what_ansible_writes_into_the_journal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It takes passwords out of the text of a list as they are, and the text of a list has a backslash twice."""
+    passwords = {"bob": 'a "b" \\ c', "carol": 'it\'s "so"'}
+    own = "d \\ 'e' \"f\""
+    given = {
+        "inside_servers": "a:1",
+        "bootstrap_servers": "a:2",
+        "authority": "/a",
+        "username": "alice",
+        "password": own,
+        "users": [{"name": name} for name in passwords],
+        "passwords": passwords,
+    }
+    logged: list[str] = []
+    monkeypatch.setattr(basic.AnsibleModule, "log", lambda _, message, log_args=None: logged.append(message))
+    monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": given}).encode())
+    monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy")
+    monkeypatch.setattr(USERS, "ensure", lambda wanted, is_check_mode: {"made": sorted(wanted["passwords"])})
+    with pytest.raises(SystemExit):
+        USERS.main()
+    (line,) = logged
+    shown = line + capsys.readouterr().out
+    assert "Invoked with" in line
+    assert "carol" in line
+    for password in [*passwords.values(), own]:
+        for text in (password, repr(password)[1:-1], json.dumps(password)[1:-1]):
+            assert text not in shown
 
 
 def test_replicas_are_asked_for_with_tls_and_a_login(secured: Secured) -> None:

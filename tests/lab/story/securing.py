@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import ssl
 import time
@@ -49,7 +50,8 @@ def closed(scene: Scene) -> str:
         except KafkaException:
             continue
         raise AssertionError(f"a client {how} came in")
-    return f"{', '.join(strangers)}: refused; {_reader(scene)}; {_zookeeper(scene)}; {_files(scene)}"
+    seen = (_reader(scene), _zookeeper(scene), _files(scene), _journals(scene))
+    return f"{', '.join(strangers)}: refused; {'; '.join(seen)}"
 
 
 def _reader(scene: Scene) -> str:
@@ -117,6 +119,21 @@ def _files(scene: Scene) -> str:
     return f"{len(modes)} keys on the controller for its owner alone"
 
 
+def _journals(scene: Scene) -> str:
+    """Nor does any journal have one, as it is or as it is written in a list or in JSON."""
+    secrets = {path.name: path.read_text("utf-8").strip() for path in scene.keys.glob("cluster-*.secret")}
+    secrets["the story's password"] = access.PASSWORD
+    for node in scene.hosts:
+        journal = scene.run(node, "journalctl --no-pager --output=cat")
+        assert "Invoked with" in journal, f"{node.name}: the journal does not say which modules ran"
+        processes = scene.run(node, "ps -eww -o args")
+        for name, text in secrets.items():
+            for written in (text, repr(text)[1:-1], json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]):
+                assert written not in journal, f"{node.name}: the journal has {name}"
+                assert written not in processes, f"{node.name}: a process has {name} on its command line"
+    return f"{len(secrets)} passwords in no journal and on no command line"
+
+
 def renewed(scene: Scene) -> str:
     """Of a host: brokers serve the new certificate, and are the processes that they were."""
     node, port = scene.hosts[0], OURS[_CLUSTER][0]
@@ -150,12 +167,24 @@ def _certificate(node: Node, port: int) -> bytes:
 def kept(scene: Scene) -> str:
     """What would leave a half is refused before anything is changed."""
     before = scene.each(scene.operator.files, scene.hosts)
-    for playbook in ("zookeeper.yml", "broker.yml"):
-        played = scene.play(playbook, "-e", "cluster_security=none", status=None)
-        text = " ".join(played.out.split())
-        assert "has TLS and logins, and cluster_security is none" in text, f"{playbook} does not say why it ended"
+    nowhere = scene.operator.store.directory / "other-keys"
+    wrong: dict[str, tuple[dict[str, object], str]] = {
+        "cluster_security=none": ({"cluster_security": "none"}, "has TLS and logins, and cluster_security is none"),
+        "keys of another controller": ({"keys_directory": str(nowhere)}, "runs with keys of another authority"),
+        "another password of brokers": (
+            {"cluster_passwords": {"broker": "another", "bench": access.PASSWORD}},
+            "brokers run with another password than cluster_passwords.broker",
+        ),
+    }
+    for how, (variables, reason) in wrong.items():
+        for playbook in ("zookeeper.yml", "broker.yml"):
+            played = scene.play(playbook, "-e", json.dumps(variables), status=None)
+            text = " ".join(played.out.split())
+            assert reason in text, f"{playbook} does not say why it ended with {how}"
+            assert played.changed == 0, f"{playbook} with {how} has changed something"
+    assert not nowhere.exists(), "keys were made before it was refused"
     assert scene.each(scene.operator.files, scene.hosts) == before, "something was changed before it was refused"
-    return "cluster_security=none is refused, with nothing changed"
+    return f"{', '.join(wrong)}: refused, with nothing changed"
 
 
 def _wait(get: Callable[[], list[str]], wanted: list[str]) -> None:
