@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -13,10 +12,9 @@ from confluent_kafka import KafkaError, Producer
 from tests.broker.commands.calling import Result, call
 from tests.broker.running import running_broker
 from tests.broker.running_cluster import RunningCluster, running_cluster
-from tests.compat.apache_kafka import authorizer_integration, end_to_end_authorization
+from tests.compat.apache_kafka import authorizer_integration, end_to_end_authorization, recorded_outcomes
 from tests.compat.apache_kafka.answers.authorization import PROPERTIES, USERS
 from tests.compat.apache_kafka.authorization_differs import differences
-from tests.compat.apache_kafka.authorizer_world import Outcome
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 from tests.compat.apache_kafka.tools import kafka_tool
@@ -225,15 +223,15 @@ def what_is_denied_is_what_kafka_denies(directory: Path) -> None:
 @cluster_case
 def authorizer_integration_test_of_kafka(directory: Path) -> None:
     """Kafka's cases by their names: each outcome is Kafka's."""
-    _are_alike(*authorizer_integration.compared(directory, list(authorizer_integration.CASES)))
+    _are_as_recorded(authorizer_integration.SUITE, directory)
 
 
 @cluster_case
 def end_to_end_authorization_tests_of_kafka(directory: Path) -> None:
     """The same, for clients that come by SASL_SSL and by SSL."""
-    _are_alike(*end_to_end_authorization.compared(directory, end_to_end_authorization.CASES))
+    _are_as_recorded(end_to_end_authorization.SUITE, directory)
 
 
-def _are_alike(theirs: Mapping[str, Outcome], ours: Mapping[str, Outcome]) -> None:
-    different = [f"{name}: Kafka {theirs[name]}, ours {ours[name]}" for name in theirs if theirs[name] != ours[name]]
+def _are_as_recorded(suite: recorded_outcomes.Suite, directory: Path) -> None:
+    different = recorded_outcomes.differences(suite, directory, suite.cases)
     assert not different, "\n".join(different)[:2000]

@@ -7,7 +7,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from highwater.broker.security.acl import Operation
-from tests.compat.apache_kafka.answers.script import CLOSED
 from tests.compat.apache_kafka.authorizer_world import (
     CLUSTER,
     GROUP,
@@ -19,6 +18,7 @@ from tests.compat.apache_kafka.authorizer_world import (
     errors_in,
     mirrors,
 )
+from tests.waiting import wait_until
 
 ADMIN_CASES: Final[dict[str, Check]] = {}
 _case = partial(mirrors, ADMIN_CASES)
@@ -76,7 +76,7 @@ def _(world: World) -> Any:
     world.allow(TOPIC, READ)
     refused = _fetch(world, replica_id=5)
     world.allow(CLUSTER, CLUSTER_ACTION)
-    return refused, "topic_authorization_failed" in _fetch(world, replica_id=5)
+    return refused, _fetch(world, replica_id=5)
 
 
 @_case("OffsetsForLeaderEpochClusterPermission")
@@ -148,17 +148,19 @@ def _(world: World) -> Any:
 def _(world: World) -> Any:
     world.create()
     world.allow(TOPIC, DELETE, name="*")
-    return _delete(world)
+    told = _delete(world)
+    wait_until(lambda: not world.names(), "the topic is gone")
+    return told
 
 
 def _delete_records(world: World) -> list[str]:
-    partitions = [{"partition_index": 0, "offset": 0}]
+    partitions = [{"partition_index": 0, "offset": 1}]
     return world.errors("delete_records", 2, topics=[{"name": world.topic, "partitions": partitions}], timeout=30_000)
 
 
 @_case("UnauthorizedDeleteRecordsWithoutDescribe", "UnauthorizedDeleteRecordsWithDescribe")
 def _(world: World) -> Any:
-    world.create()
+    world.fill()
     refused = _delete_records(world)
     world.allow(TOPIC, DESCRIBE)
     return refused, _delete_records(world)
@@ -166,7 +168,7 @@ def _(world: World) -> Any:
 
 @_case("DeleteRecordsWithWildCardAuth")
 def _(world: World) -> Any:
-    world.create()
+    world.fill()
     world.allow(TOPIC, DELETE, name="*")
     return _delete_records(world)
 
@@ -192,18 +194,6 @@ def _(world: World) -> Any:
 # Groups
 
 
-def _commit_as_admin(world: World) -> None:
-    partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}]
-    answer = world.admin(
-        *("offset_commit", 8),
-        group_id=world.group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        topics=[{"name": world.topic, "partitions": partitions}],
-    )
-    assert set(errors_in(answer)) == {"none"}, answer
-
-
 @_case("DescribeGroupApiWithNoGroupAcl", "DescribeGroupApiWithGroupDescribe")
 def _(world: World) -> Any:
     refused = world.errors("describe_groups", 5, groups=[world.group])
@@ -215,10 +205,11 @@ def _(world: World) -> Any:
 def _(world: World) -> Any:
     """A group by itself, and all by the cluster."""
     world.create()
-    _commit_as_admin(world)
+    world.commit_as_admin()
 
-    def sees() -> bool:
-        return world.group in {each.group_id for each in world.ask("list_groups", 4).groups}
+    def sees() -> Any:
+        answer = world.ask("list_groups", 4)
+        return answer.error_code.name, world.group in {each.group_id for each in answer.groups}
 
     told = [sees()]
     world.allow(GROUP, DESCRIBE)
@@ -240,9 +231,9 @@ def _(world: World) -> Any:
 @_case("DeleteGroupApiWithNoDeleteGroupAcl", "DeleteGroupApiWithDeleteGroupAcl")
 def _(world: World) -> Any:
     world.create()
-    _commit_as_admin(world)
+    world.commit_as_admin()
     world.allow(GROUP, READ)
-    refused = _delete_group(world)
+    refused = _delete_group(world), world.committed_offset()
     world.allow(GROUP, DELETE)
     return refused, _delete_group(world)
 
@@ -260,7 +251,7 @@ def _(world: World) -> Any:
 @_case("DeleteGroupOffsetsWithoutDeleteAcl")
 def _(world: World) -> Any:
     world.create()
-    _commit_as_admin(world)
+    world.commit_as_admin()
     world.allow(GROUP, READ)
     world.allow(TOPIC, READ)
     return _delete_offsets(world)
@@ -269,9 +260,9 @@ def _(world: World) -> Any:
 @_case("DeleteGroupOffsetsWithDeleteAclWithoutTopicAcl", "DeleteGroupOffsetsWithAcl")
 def _(world: World) -> Any:
     world.create()
-    _commit_as_admin(world)
+    world.commit_as_admin()
     world.allow(GROUP, DELETE)
-    refused = _delete_offsets(world)
+    refused = _delete_offsets(world), world.committed_offset()
     world.allow(TOPIC, READ)
     return refused, _delete_offsets(world)
 
@@ -280,7 +271,7 @@ def _(world: World) -> Any:
 def _(world: World) -> Any:
     """Of all offsets of a group those are told whose topics the client may see."""
     world.create()
-    _commit_as_admin(world)
+    world.commit_as_admin()
 
     def fetch() -> Any:
         answer = world.ask("offset_fetch", 7, group_id=world.group, topics=None, require_stable=False)
@@ -296,7 +287,7 @@ def _(world: World) -> Any:
 @_case("OffsetFetchMultipleGroupsAuthorization")
 def _(world: World) -> Any:
     world.create()
-    _commit_as_admin(world)
+    world.commit_as_admin()
     wanted = [{"name": world.topic, "partition_indexes": [0]}]
     groups = [{"group_id": name, "topics": wanted} for name in (world.group, f"{world.group}-2")]
     told = [world.errors("offset_fetch", 8, groups=groups)]
@@ -313,9 +304,10 @@ def _(world: World) -> Any:
 def _(world: World) -> Any:
     _init_as_admin(world)
 
-    def sees() -> bool:
+    def sees() -> Any:
         answer = world.ask("list_transactions", 0, state_filters=[], producer_id_filters=[])
-        return world.transaction in {each.transactional_id for each in answer.transaction_states}
+        seen = {each.transactional_id for each in answer.transaction_states}
+        return answer.error_code.name, world.transaction in seen
 
     before = sees()
     world.allow(TRANSACTION, DESCRIBE)
@@ -326,13 +318,14 @@ def _(world: World) -> Any:
 def _(world: World) -> Any:
     world.create()
     producer = _init_as_admin(world)
-    world.admin(
+    answer = world.admin(
         *("add_partitions_to_txn", 3),
         v3_and_below_transactional_id=world.transaction,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.producer_epoch,
         v3_and_below_topics=[{"name": world.topic, "partitions": [0]}],
     )
+    assert set(errors_in(answer)) == {"none"}, answer
 
     def describe() -> Any:
         (found,) = world.ask("describe_transactions", 0, transactional_ids=[world.transaction]).transaction_states
@@ -346,12 +339,25 @@ def _(world: World) -> Any:
 
 
 def _init_as_admin(world: World) -> Any:
-    answer: Any = None
-    for _ in range(100):
-        answer = world.admin("init_producer_id", 4, transactional_id=world.transaction, transaction_timeout=60_000)
-        if errors_in(answer) == ["none"]:
-            return answer
-    raise AssertionError(answer)
+    found: list[Any] = []
+
+    def is_begun() -> bool:
+        """Not by a coordinator that still loads."""
+        found[:] = [world.admin("init_producer_id", 4, transactional_id=world.transaction, transaction_timeout=60_000)]
+        return errors_in(found[0]) == ["none"]
+
+    _know_coordinator(world)
+    wait_until(is_begun, "a producer has its id")
+    return found[0]
+
+
+def _know_coordinator(world: World) -> None:
+    """With the first question of this kind a broker makes the topic of transactions."""
+
+    def is_known() -> bool:
+        return errors_in(world.admin("find_coordinator", 3, key_type=1, key=world.transaction)) == ["none"]
+
+    wait_until(is_known, "transactions have a coordinator")
 
 
 # Settings
@@ -365,11 +371,12 @@ def _of_logger(world: World) -> list[str]:
 
 @_case("IncrementalAlterConfigsRequestRequiresClusterPermissionForBrokerLogger")
 def _(world: World) -> Any:
-    """Ours has no such loggers, but says so only to who may alter settings."""
+    """Ours has no such loggers, and says so only to who may alter settings: how is not compared."""
     world.allow(TOPIC, ALTER_CONFIGS)
     refused = _of_logger(world)
     world.allow(CLUSTER, ALTER_CONFIGS)
-    return refused, "cluster_authorization_failed" in _of_logger(world)
+    (allowed,) = _of_logger(world)
+    return refused, allowed == "cluster_authorization_failed"
 
 
 @_case("DescribeTopicConfigsAclWithOperationAll")
@@ -377,7 +384,8 @@ def _(world: World) -> Any:
     world.create()
     world.allow(TOPIC, ALL)
     resource = {"resource_type": 2, "resource_name": world.topic, "configuration_keys": ["retention.ms"]}
-    return world.errors("describe_configs", 4, resources=[resource])
+    (result,) = world.ask("describe_configs", 4, resources=[resource]).results
+    return result.error_code.name, [config.name for config in result.configs]
 
 
 # What is authorised
@@ -424,23 +432,25 @@ def _(world: World) -> Any:
 @_case("ClusterId")
 def _(world: World) -> Any:
     """Who may nothing still learns the id of the cluster."""
-    return bool(_metadata(world, topics=[]).cluster_id), bool(world.ask("describe_cluster", 0).cluster_id)
+    found = world.admin("describe_cluster", 0).cluster_id
+    assert found
+    return [answer.cluster_id == found for answer in (_metadata(world, topics=[]), world.ask("describe_cluster", 0))]
 
 
-def _has_producer_id(world: World) -> bool:
+def _producer_id(world: World) -> str:
     """Needs WRITE on any topic: the answer of authorizeByResourceType."""
-    answer = world.ask("init_producer_id", 4, transactional_id=None, transaction_timeout=0)
-    return answer != CLOSED and errors_in(answer) == ["none"]
+    (error,) = world.errors("init_producer_id", 4, transactional_id=None, transaction_timeout=0)
+    return error
 
 
 @_case("AuthorizeByResourceTypeMultipleAddAndRemove")
 def _(world: World) -> Any:
-    told = [_has_producer_id(world)]
+    told = [_producer_id(world)]
     for _ in range(3):
         world.allow(TOPIC, WRITE)
-        told.append(_has_producer_id(world))
+        told.append(_producer_id(world))
         world.revoke(TOPIC, WRITE)
-        told.append(_has_producer_id(world))
+        told.append(_producer_id(world))
     return told
 
 
@@ -450,30 +460,30 @@ def _(world: World) -> Any:
     world.deny(GROUP, ALL, name="*")
     world.deny(TOPIC, READ, name="*")
     world.allow(TOPIC, WRITE)
-    return _has_producer_id(world)
+    return _producer_id(world)
 
 
 @_case("AuthorizeByResourceTypeDenyTakesPrecedence")
 def _(world: World) -> Any:
     world.allow(TOPIC, WRITE)
-    before = _has_producer_id(world)
+    before = _producer_id(world)
     world.deny(TOPIC, WRITE)
-    return before, _has_producer_id(world)
+    return before, _producer_id(world)
 
 
 @_case("AuthorizeByResourceTypeWildcardResourceDenyDominate")
 def _(world: World) -> Any:
     world.allow(TOPIC, WRITE)
     world.allow(TOPIC, WRITE, name=world.other, pattern=PREFIXED)
-    before = _has_producer_id(world)
+    before = _producer_id(world)
     world.deny(TOPIC, WRITE, name="*")
-    return before, _has_producer_id(world)
+    return before, _producer_id(world)
 
 
 @_case("AuthorizeByResourceTypePrefixedResourceDenyDominate")
 def _(world: World) -> Any:
     world.allow(TOPIC, WRITE)
     world.allow(TOPIC, WRITE, pattern=PREFIXED)
-    before = _has_producer_id(world)
+    before = _producer_id(world)
     world.deny(TOPIC, WRITE, name=world.topic[:3], pattern=PREFIXED)
-    return before, _has_producer_id(world)
+    return before, _producer_id(world)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
 from highwater.broker.security.acl import Operation
 from tests.compat.apache_kafka.authorizer_world import (
@@ -14,13 +14,14 @@ from tests.compat.apache_kafka.authorizer_world import (
     GROUP,
     LOCAL,
     PREFIXED,
-    QUIET_S,
     TOPIC,
     TRANSACTION,
     Check,
     World,
+    all_of,
     attempt,
     mirrors,
+    quiet_until,
     received,
     sent,
 )
@@ -263,7 +264,13 @@ def _(world: World) -> Any:
 def _(world: World) -> Any:
     world.fill()
     world.allow(GROUP, READ)
-    return world.consume(within_s=QUIET_S), world.consume(subscribe=True)
+    consumer = world.consumer()
+    try:
+        consumer.assign([TopicPartition(world.topic, 0, OFFSET_BEGINNING)])
+        subscribed = world.consume(subscribe=True)
+        return subscribed, quiet_until(consumer, lambda: world.allow(TOPIC, READ))
+    finally:
+        consumer.close()
 
 
 @_case("ConsumeWithTopicDescribe")
@@ -290,15 +297,20 @@ def _(world: World) -> Any:
     return world.consume(), world.consume(subscribe=True)
 
 
-def _by_pattern(world: World, pattern: str, within_s: float = 30.0, **settings: Any) -> str:
-    return world.consume(pattern, subscribe=True, within_s=within_s, **settings)
+def _by_pattern(world: World, pattern: str) -> str:
+    return world.consume(pattern, subscribe=True)
 
 
 @_case("PatternSubscriptionWithNoTopicAccess")
 def _(world: World) -> Any:
     world.fill()
     world.allow(GROUP, READ)
-    return _by_pattern(world, f"^{world.topic}.*", QUIET_S)
+    consumer = world.consumer()
+    try:
+        consumer.subscribe([f"^{world.topic}.*"])
+        return quiet_until(consumer, lambda: world.allow(TOPIC, READ))
+    finally:
+        consumer.close()
 
 
 @_case("PatternSubscriptionWithTopicDescribeOnlyAndGroupRead")
@@ -367,8 +379,13 @@ def _(world: World) -> Any:
 
 @_case("CreateAndCloseConsumerWithNoAccess")
 def _(world: World) -> Any:
-    consumer: Consumer = world.consumer()
-    return attempt(consumer.close)
+    """One that never asked, and one that was refused: either closes without an error."""
+    world.create()
+    fresh = attempt(world.consumer().close)
+    consumer = world.consumer()
+    consumer.subscribe([world.topic])
+    told = all_of(consumer, {"GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"})
+    return fresh, told, attempt(consumer.close)
 
 
 # Offsets
@@ -421,12 +438,14 @@ def _(world: World) -> Any:
 @_case("OffsetFetchWithNoAccess")
 def _(world: World) -> Any:
     world.create()
+    world.commit_as_admin()
     return world.committed()
 
 
 @_case("OffsetFetchWithNoGroupAccess")
 def _(world: World) -> Any:
     world.create()
+    world.commit_as_admin()
     world.allow(TOPIC, READ)
     return world.committed()
 
@@ -434,6 +453,7 @@ def _(world: World) -> Any:
 @_case("OffsetFetchWithNoTopicAccess")
 def _(world: World) -> Any:
     world.create()
+    world.commit_as_admin()
     world.allow(GROUP, READ)
     return world.committed()
 
@@ -441,6 +461,7 @@ def _(world: World) -> Any:
 @_case("OffsetFetchTopicDescribe")
 def _(world: World) -> Any:
     world.create()
+    world.commit_as_admin()
     world.allow(GROUP, READ)
     world.allow(TOPIC, DESCRIBE)
     return world.committed()
@@ -449,6 +470,7 @@ def _(world: World) -> Any:
 @_case("OffsetFetchWithTopicAndGroupRead")
 def _(world: World) -> Any:
     world.create()
+    world.commit_as_admin()
     world.allow(GROUP, READ)
     world.allow(TOPIC, READ)
     return world.committed()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -14,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, Permission, ResourceType
 from tests.compat.apache_kafka.answers.authorization import USERS
-from tests.compat.apache_kafka.answers.script import CLOSED, Connection
+from tests.compat.apache_kafka.answers.script import Connection
 from tests.compat.apache_kafka.authorization_differs import UserConnection
 from tests.waiting import wait_until
 
@@ -31,14 +33,21 @@ LOCAL: Final = "127.0.0.1"
 QUIET_S: Final = 3.0
 """How long a consumer waits that should get nothing."""
 _DEADLINE_S: Final = 30.0
-_COMMITTED_WITHIN_S: Final = 10.0
-"""A client that may not find the coordinator asks until then."""
-_PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._PARTITION_EOF)
+_CALLS: Final = 5
+_EVERY_ACL: Final = {
+    "resource_type_filter": 1,
+    "resource_name_filter": None,
+    "pattern_type_filter": 1,
+    "operation": 1,
+    "permission_type": 1,
+}
+_FATAL: Final = re.compile("Fatal error: Broker: (.+?):")
+PASSING: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._PARTITION_EOF)
 
 
 def errors_in(value: Any) -> list[str]:
     """The name of each error code in an answer, in its order."""
-    return list(_errors(value)) if value != CLOSED else [CLOSED]
+    return list(_errors(value))
 
 
 def _errors(value: Any) -> Iterator[str]:
@@ -60,12 +69,28 @@ def name_of(error: BaseException | KafkaError) -> str:
     return str(found.name()) if isinstance(found, KafkaError) else type(error).__name__
 
 
+class TellingProducer(Producer):
+    """Keeps what ended it, from librdkafka's log: its binding raises that amid other callbacks, and may lose it."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.fatal = ""
+        log = logging.Logger("librdkafka")
+        log.addFilter(self._hear)
+        super().__init__(settings | {"logger": log})
+
+    def _hear(self, record: logging.LogRecord) -> bool:
+        if (ended := _FATAL.search(record.getMessage())) is not None:
+            self.fatal = ended[1]
+        return False
+
+
 class Way(NamedTuple):
     """How users come to a broker."""
 
     admin: Connection
     """For raw requests."""
-    alice: Connection
+    alice: Connection | None
+    """Alice's; None where no case asks as alice without a client."""
     login: Callable[[str], dict[str, Any]]
     """librdkafka's properties of a user."""
     principal: str = ALICE
@@ -100,10 +125,22 @@ class World:
         self._alice = way.alice
 
     def close(self) -> None:
-        every = {"resource_type_filter": 1, "resource_name_filter": None, "pattern_type_filter": 1}
-        self.admin("delete_acls", 3, filters=[every | {"operation": 1, "permission_type": 1}])
+        """Raises AssertionError if an ACL is left, with which the next case would begin."""
+        self.admin("delete_acls", 3, filters=[_EVERY_ACL])
+        left = self.admin("describe_acls", 3, **_EVERY_ACL)
+        assert (errors_in(left), left.resources) == (["none"], ()), left
         self._admin.close()
-        self._alice.close()
+        if self._alice is not None:
+            self._alice.close()
+
+    def settle(self) -> None:
+        """Wait until the broker coordinates groups: one that has just started does not."""
+        wait_until(self._has_coordinator, "groups have a coordinator")
+
+    def _has_coordinator(self) -> bool:
+        if errors_in(self.admin("find_coordinator", 3, key_type=0, key=self.group)) != ["none"]:
+            return False
+        return errors_in(self.admin("offset_fetch", 7, group_id=self.group, topics=None))[-1:] == ["none"]
 
     # Requests
 
@@ -111,11 +148,12 @@ class World:
         return self._admin.ask(api, version, **fields)
 
     def ask(self, api: str, version: int, /, **fields: Any) -> Any:
-        """As alice."""
+        """As alice. Raises AssertionError if the broker hangs up, which is the refusal of no case."""
+        assert self._alice is not None, "this case asks without a client"
         try:
             return self._alice.ask(api, version, **fields)
         except EOFError:
-            return CLOSED
+            raise AssertionError(f"the broker hung up at {api} {version} {fields}") from None
 
     def errors(self, api: str, version: int, /, **fields: Any) -> list[str]:
         return errors_in(self.ask(api, version, **fields))
@@ -196,14 +234,71 @@ class World:
         wait_until(lambda: bool(self.names()), "a topic is made")
         return self.names()
 
+    # What a case leaves behind
+
+    def left(self) -> dict[str, Any]:
+        """As the administrator sees it: what was refused leaves nothing."""
+        found: dict[str, Any] = {}
+        if state := self._left_of_transaction():  # first: its markers are in the topics, then
+            found["transaction"] = state
+        for name in (self.topic, self.other):
+            if told := self._left_of_topic(name):
+                found[name[-1]] = told
+        if (offset := self.committed_offset()) >= 0:
+            found["committed"] = offset
+        return found
+
+    def _left_of_topic(self, name: str) -> str:
+        """Partitions, and of the first one its first offset, its last stable offset and its end."""
+        answer = self.admin("metadata", 12, topics=[{"name": name}], allow_auto_topic_creation=False)
+        (topic,) = answer.topics
+        if topic.error_code is ErrorCode.unknown_topic_or_partition:
+            return ""
+        ends = [self.offset(name, *asked) for asked in ((-2, 0), (-1, 1), (-1, 0))]
+        return f"{len(topic.partitions)}: {' '.join(map(str, ends))}"
+
+    def offset(self, name: str, timestamp: int, isolation_level: int = 0) -> int:
+        """Of partition 0; timestamp: -2 for the first offset, -1 for the end."""
+        found: list[int] = []
+        partitions = [{"partition_index": 0, "timestamp": timestamp}]
+
+        def is_told() -> bool:
+            answer = self.admin("list_offsets", 7, replica_id=-1, isolation_level=isolation_level,
+                                topics=[{"name": name, "partitions": partitions}])  # fmt: skip
+            found[:] = [answer.topics[0].partitions[0].offset]
+            return errors_in(answer) == ["none"]
+
+        wait_until(is_told, f"offsets of {name} are told")
+        return found[0]
+
+    def committed_offset(self) -> int:
+        """The group's, of partition 0 of the topic; -1 for none."""
+        wanted = [{"name": self.topic, "partition_indexes": [0]}]
+        answer = self.admin("offset_fetch", 7, group_id=self.group, topics=wanted, require_stable=False)
+        assert set(errors_in(answer)) == {"none"}, answer
+        return int(answer.topics[0].partitions[0].committed_offset)
+
+    def _left_of_transaction(self) -> str:
+        """Its state, once no marker is on its way; empty if there is no transaction."""
+        states: list[str] = []
+
+        def is_settled() -> bool:
+            asked = {"transactional_ids": [self.transaction]}
+            (found,) = self.admin("describe_transactions", 0, **asked).transaction_states
+            states[:] = [found.transaction_state] if found.error_code is ErrorCode.none else [""]
+            return not states[0].startswith("Prepare")
+
+        wait_until(is_settled, "a transaction has ended")
+        return states[0]
+
     # Clients
 
     def login(self, user: str = "alice") -> dict[str, Any]:
         return self._way.login(user) | {"topic.metadata.refresh.interval.ms": 500, "log_level": 0}
 
-    def producer(self, user: str = "alice", **settings: Any) -> Producer:
+    def producer(self, user: str = "alice", **settings: Any) -> TellingProducer:
         more = {key.replace("_", "."): value for key, value in settings.items()}
-        return Producer(self.login(user) | {"message.timeout.ms": 20_000, "linger.ms": 0} | more)
+        return TellingProducer(self.login(user) | {"message.timeout.ms": 20_000, "linger.ms": 0} | more)
 
     def produce(self, *topics: str, user: str = "alice", **settings: Any) -> list[str]:
         """A record into each topic; how each ended."""
@@ -239,25 +334,48 @@ class World:
         finally:
             consumer.close()
 
-    def commit(self) -> str:
+    def commit(self) -> Any:
+        """What a request is told, and a client, which asks for the coordinator for ever: not where that is refused."""
+        coordinator = self._coordinator_for_alice()
+        told = self.errors("offset_commit", 8, **self._committing(5))
+        if coordinator != ["none"]:
+            return coordinator, told
         consumer = self.consumer()
         try:
             consumer.commit(offsets=[TopicPartition(self.topic, 0, 5)], asynchronous=False)
         except KafkaException as error:
-            return name_of(error)
+            return told, name_of(error)
         finally:
             consumer.close()
-        return "committed"
+        return told, "committed"
 
-    def committed(self) -> str:
+    def committed(self) -> Any:
+        """The same, for a committed offset that is asked for."""
+        coordinator = self._coordinator_for_alice()
+        wanted = [{"name": self.topic, "partition_indexes": [0]}]
+        told = self.errors("offset_fetch", 7, group_id=self.group, topics=wanted, require_stable=False)
+        if coordinator != ["none"]:
+            return coordinator, told
         consumer = self.consumer()
         try:
-            (found,) = consumer.committed([TopicPartition(self.topic, 0)], timeout=_COMMITTED_WITHIN_S)
+            (found,) = consumer.committed([TopicPartition(self.topic, 0)], timeout=_DEADLINE_S)
         except KafkaException as error:
-            return name_of(error)
+            return told, name_of(error)
         finally:
             consumer.close()
-        return name_of(found.error) if found.error else str(found.offset)
+        return told, name_of(found.error) if found.error else found.offset
+
+    def commit_as_admin(self) -> None:
+        answer = self.admin("offset_commit", 8, **self._committing(5))
+        assert set(errors_in(answer)) == {"none"}, answer
+
+    def _committing(self, offset: int) -> dict[str, Any]:
+        partitions = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
+        simple = {"group_id": self.group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        return simple | {"topics": [{"name": self.topic, "partitions": partitions}]}
+
+    def _coordinator_for_alice(self) -> list[str]:
+        return self.errors("find_coordinator", 3, key_type=0, key=self.group)
 
 
 Outcome = Any
@@ -274,15 +392,21 @@ def mirrors(cases: dict[str, Check], *names: str) -> Callable[[Check], Check]:
     return register
 
 
-def sent(producer: Producer, *topics: str) -> list[str]:
+def sent(producer: TellingProducer, *topics: str) -> list[str]:
+    """How each record ended: "sent", or an error's name; that which ended the producer, if it has ended."""
     outcomes: list[str] = []
     for topic in topics:
         try:
             producer.produce(topic, b"value", partition=0, on_delivery=_into(outcomes))
         except KafkaException as error:
             outcomes.append(name_of(error))
-    if (flushed := attempt(producer.flush, _DEADLINE_S)) != "done":
+    flushed = attempt(producer.flush, _DEADLINE_S)
+    if producer.fatal:
+        attempt(producer.flush, _DEADLINE_S)  # the first ended with the producer, perhaps before the records did
+    elif flushed != "done":
         outcomes.append(f"flush: {flushed}")
+    if producer.fatal:
+        return [f"ended by {producer.fatal}" if outcome.startswith("_") else outcome for outcome in outcomes]
     return outcomes
 
 
@@ -296,19 +420,39 @@ def received(consumer: Consumer, within_s: float = _DEADLINE_S) -> str:
     while time.monotonic() < since + within_s:
         message = consumer.poll(0.2)
         error = None if message is None else message.error()
-        if message is None or (error is not None and error.code() in _PASSING):
+        if message is None or (error is not None and error.code() in PASSING):
             continue
         return name_of(error) if error is not None else f"record of {message.topic()}".rpartition("-")[2]
     return "nothing"
 
 
+def all_of(consumer: Consumer, wanted: set[str], within_s: float = 60.0) -> list[str]:
+    """What comes until all that is wanted has come: records and errors come in either order."""
+    found: set[str] = set()
+    ends_s = time.monotonic() + within_s
+    while not wanted <= found and (left_s := ends_s - time.monotonic()) > 0:
+        found.add(received(consumer, left_s))
+    return sorted(found)
+
+
+def quiet_until(consumer: Consumer, permit: Callable[[], None]) -> tuple[str, str]:
+    """What comes while the consumer may not read, and what once it may: silence alone could have any cause."""
+    before = received(consumer, QUIET_S)
+    permit()
+    return before, received(consumer)
+
+
 def attempt(call: Callable[..., Any], *arguments: Any) -> str:
     """The name of the error with which a call of librdkafka ends, or "done"."""
-    try:
-        call(*arguments)
-    except KafkaException as error:
-        return name_of(error)
-    return "done"
+    for _ in range(_CALLS):
+        try:
+            call(*arguments)
+        except KafkaException as error:
+            return name_of(error)
+        except SystemError:  # the binding lost an error: what the call says the next time counts
+            continue
+        return "done"
+    raise AssertionError(f"the binding loses each error of {call}")
 
 
 def each(names: Sequence[str], **fields: Any) -> list[dict[str, Any]]:

@@ -1,17 +1,17 @@
 """Kafka's end-to-end authorisation tests over SASL_SSL and SSL: clients of few rights on Kafka 3.9 and on ours.
 
-.venv/bin/python -m tests.compat.apache_kafka.end_to_end_authorization [CASE ...]
+.venv/bin/python -m tests.compat.apache_kafka.end_to_end_authorization [--ours | --record] [CASE ...]
 
 runs the cases of SaslScramSslEndToEndAuthorizationTest, SaslPlainSslEndToEndAuthorizationTest and
-SslEndToEndAuthorizationTest (kafka.api in core/src/test of Apache Kafka) by their names on both, and prints the
-outcomes. Kafka's is the oracle. One broker of each kind has a listener for each way to come in. Kafka's tests have a
-principal builder in Java of their own; in its place here are the whole name of a certificate, and mapping rules.
+SslEndToEndAuthorizationTest (kafka.api in core/src/test of Apache Kafka) by their names on both (`--ours`: there
+alone), and compares both with recorded/end_to_end_authorization.txt, which Kafka wrote (`--record`). One broker of each
+kind has a listener for each way to come in. Kafka's tests have a principal builder in Java of their own; in its place
+here are the whole name of a certificate, and mapping rules.
 """
 
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -30,9 +30,9 @@ from highwater.common.ports import free_ports
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 from tests.compat.apache_kafka.answers.script import Connection
-from tests.compat.apache_kafka.authorizer_integration import outcomes, tell
-from tests.compat.apache_kafka.authorizer_world import LOCAL, Check, Outcome, Way
+from tests.compat.apache_kafka.authorizer_world import LOCAL, Check, Way
 from tests.compat.apache_kafka.end_to_end_cases import COMMON_CASES, SASL_CASES
+from tests.compat.apache_kafka.recorded_outcomes import TABLES, Outcomes, Suite, main_of, outcomes
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 from tests.waiting import wait_until
 
@@ -111,15 +111,12 @@ class _Certificates:
             own |= {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.username": user}
             return own | {"sasl.password": PASSWORDS[user], "bootstrap.servers": f"{LOCAL}:{sasl}"}
 
-        # No case asks as alice without a client.
-        return Way(Connection(inside), Connection(inside), login, principals.get(group, "User:alice"))
+        return Way(Connection(inside), None, login, principals.get(group, "User:alice"))
 
 
-def _of_broker(
-    certificates: _Certificates, inside: int, ports: Sequence[int], names: Sequence[str]
-) -> dict[str, Outcome]:
+def _of_broker(certificates: _Certificates, inside: int, ports: Sequence[int], names: Sequence[str]) -> Outcomes:
     _make_users(certificates, inside, ports)
-    found: dict[str, Outcome] = {}
+    found: dict[str, str] = {}
     for number, (group, cases) in enumerate(_OF_CLASS.items()):
         wanted = {f"{number}-{name.replace(', ', '-')}": name for name in cases if f"{group}.{name}" in names}
         named = {short: cases[name] for short, name in wanted.items()}
@@ -161,22 +158,21 @@ def _ours(directory: Path, properties: Mapping[str, object]) -> Iterator[int]:
         broker.kill()
 
 
-def compared(directory: Path, names: Sequence[str]) -> tuple[Mapping[str, Outcome], Mapping[str, Outcome]]:
-    """What Kafka 3.9 did in each case, and what our broker did."""
+def _on_kafka(directory: Path, names: Sequence[str]) -> Outcomes:
     (directory / "log").mkdir()
-    certificates = _Certificates(directory)
-    ports = free_ports(3)
+    certificates, ports = _Certificates(directory), free_ports(3)
     properties = certificates.properties(ports)
     with running_zookeeper(directory) as zookeeper, running_kafka(directory / "log", zookeeper, properties) as kafka:
-        theirs = _of_broker(certificates, kafka.port, ports, names)
-    with _ours(directory, properties) as port:
-        return theirs, _of_broker(certificates, port, ports, names)
+        return _of_broker(certificates, kafka.port, ports, names)
 
 
-def main() -> int:
-    with tempfile.TemporaryDirectory() as name:
-        return tell(*compared(Path(name), sys.argv[1:] or CASES))
+def _on_ours(directory: Path, names: Sequence[str]) -> Outcomes:
+    certificates, ports = _Certificates(directory), free_ports(3)
+    with _ours(directory, certificates.properties(ports)) as port:
+        return _of_broker(certificates, port, ports, names)
 
+
+SUITE: Final = Suite(TABLES / "end_to_end_authorization.txt", CASES, _on_kafka, _on_ours)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main_of(SUITE, sys.argv[1:]))
