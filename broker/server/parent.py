@@ -67,7 +67,7 @@ def run(settings: Sequence[Setting]) -> int:
         for index in range(plan.process_count):
             for endpoint in plan.endpoints_of(index):
                 bind(endpoint, None, config).close()  # a port that is taken is told before anything is written
-        home.open_journal(plan.process_count)
+        home.open_journal(plan.process_count, plan.scram_login)
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             listener.listen(config)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -7,9 +7,10 @@ from typing import Final
 
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.security.jaas import parse_login_entry
-from highwater.broker.security.login import LOGIN_MODULES, Credential, PasswordCredential
+from highwater.broker.security.login import LOGIN_MODULES, SCRAM_MECHANISMS, Credential, PasswordCredential
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.security.sasl import OAUTHBEARER
+from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 
@@ -59,6 +60,13 @@ class PeerSecurity:
             self._protocol == "SSL" and self._config.of_listener(self.listener, "ssl.client.auth") != "none"
         )
         return None if has_certificate else ANONYMOUS
+
+    @property
+    def scram_login(self) -> tuple[ScramMechanism, str] | None:
+        """With which keys this broker logs in, and as whom, where it does so with SCRAM."""
+        if self._user is None or self._credential is None or self._credential.mechanism not in SCRAM_MECHANISMS:
+            return None
+        return ScramMechanism[self._credential.mechanism.replace("-", "_")], self._user
 
     def tls_context(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         return self._tls_context if endpoint.security_protocol in ("SSL", "SASL_SSL") else None

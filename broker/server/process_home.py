@@ -16,8 +16,10 @@ from typing import Final
 from highwater.broker.log.checkpoint import META_PROPERTIES
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import FileOperations
+from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.process_marker import read_marker, write_marker
 from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.quota_entities import Entity
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.tree.journal import Journal
 from highwater.broker.tree.tree import Tree
@@ -73,11 +75,14 @@ class ProcessHome:
             )
         self.count_before = max(self.count_before, count)
 
-    def open_journal(self, count: int) -> Journal:
+    def open_journal(self, count: int, scram_login: tuple[ScramMechanism, str] | None = None) -> Journal:
         """Recover the tree of the processes, of which there will be so many, and note that.
 
-        Raises MetadataError, and LogDirectoryError when fewer processes would leave replicas behind.
+        Raises MetadataError, also when the user is missing as whom the processes log in to each other (`scram_login`),
+        and LogDirectoryError when fewer processes would leave replicas behind.
         """
+        if scram_login is not None and not self.count_before:
+            raise MetadataError(_missing_user(*scram_login))
         at = [path for path in self._paths if self._files.exists(path / JOURNAL_DIRECTORY)]
         if not at and self.count_before:
             raise MetadataError(
@@ -88,6 +93,8 @@ class ProcessHome:
         try:
             self.journal = Journal(self._files, directory)
             self._refuse_to_leave_replicas(self.journal.tree, count)
+            if scram_login is not None:
+                self._refuse_without_user(self.journal.tree, *scram_login)
             for path in self._paths:
                 write_marker(self._files, path, count, self._base_id)
         except OSError as error:
@@ -120,8 +127,27 @@ class ProcessHome:
                 f"`highwater broker reassign --balance {options}`"
             )
 
+    def _refuse_without_user(self, tree: Tree, mechanism: ScramMechanism, user: str) -> None:
+        """Processes that cannot log in to each other would wait for each other, and never be ready."""
+        node = tree.nodes.get(metadata_tree.quota_path(Entity(user, None)))
+        try:
+            known = {} if node is None else metadata_tree.parse_scram_credentials(json.loads(node.data))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            known = {}
+        if mechanism not in known:
+            self.journal.close()
+            raise MetadataError(_missing_user(mechanism, user))
+
     def close(self) -> None:
         """Release the locks."""
         for lock in self._locks:
             self._files.close(lock)
         self._locks.clear()
+
+
+def _missing_user(mechanism: ScramMechanism, user: str) -> str:
+    return (
+        f"the processes log in to each other as User:{user} with {mechanism.text}, and there is no such user yet: "
+        "start with sasl.mechanism.inter.broker.protocol=PLAIN or another inter.broker.listener.name, and create it "
+        f"with `highwater broker users --create --user {user} --mechanism {mechanism.text}`"
+    )

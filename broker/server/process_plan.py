@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from highwater.broker.client.host_processes import PROCESS, PROCESSES
+from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.listeners import Endpoint, endpoints_of, metrics_endpoint_of
+from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.start_check import broker_id_of, check, log_directory_paths
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 
@@ -144,6 +146,11 @@ class ProcessPlan(NamedTuple):
                 _text(_of_process(endpoint, index)) for endpoint in self.advertised.values()
             )
         return [*self.settings, *(Setting(_PLACE, name, value) for name, value in own.items())]
+
+    @property
+    def scram_login(self) -> tuple[ScramMechanism, str] | None:
+        """With which keys the processes log in to each other, and as whom, where they do so with SCRAM."""
+        return PeerSecurity(BrokerConfig(self.settings_of(0, tree_port=1))).scram_login
 
     def directories_of(self, index: int) -> list[Path]:
         return [path / f"process-{index}" for path in self.paths]

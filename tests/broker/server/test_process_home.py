@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,10 @@ import pytest
 from highwater.broker.cluster.zookeeper import Create
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import write_file
+from highwater.broker.security.scram import Credentials, ScramMechanism, credential_of_salted_password
 from highwater.broker.server.process_home import ProcessHome
 from highwater.broker.server.process_marker import refuse_directories_of_processes
+from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.tree.changes import Change, encode_change
 from tests.broker.log.simulated_files import SimulatedFiles
@@ -32,18 +34,30 @@ def lived(files: SimulatedFiles, count: int, *, paths: Sequence[Path] = (HOME,),
 
 def with_topics(files: SimulatedFiles, **topics: dict[str, list[int]]) -> None:
     """Topics with the replicas of each partition."""
+    values = {
+        f"/brokers/topics/{name}": {"version": 3, "topic_id": _TOPIC_ID, "partitions": partitions}
+        for name, partitions in topics.items()
+    }
+    with_nodes(files, values)
+
+
+def with_nodes(files: SimulatedFiles, values: Mapping[str, object]) -> None:
+    """Nodes with these values, and their parents."""
     home = ProcessHome(files, [HOME], 0)
     journal = home.open_journal(3)
     changes: list[Change] = []
     journal.tree.recorded = changes.append
-    for path in ("/brokers", "/brokers/topics"):
-        journal.tree.execute(0, Create(path), 1)
-    for name, partitions in topics.items():
-        value = {"version": 3, "topic_id": _TOPIC_ID, "partitions": partitions}
-        journal.tree.execute(0, Create(f"/brokers/topics/{name}", json.dumps(value).encode()), 1)
+    for path, value in values.items():
+        for parent in reversed(Path(path).parents):
+            journal.tree.execute(0, Create(str(parent)), 1)
+        journal.tree.execute(0, Create(path, json.dumps(value).encode()), 1)
     journal.append(b"".join(map(encode_change, changes)))
     journal.close()
     home.close()
+
+
+def salted_credential(mechanism: ScramMechanism) -> Credentials:
+    return {mechanism: credential_of_salted_password(mechanism, b"salt", bytes(32), 4096)}
 
 
 @pytest.fixture
@@ -116,6 +130,27 @@ def test_fewer_processes_start_when_nothing_is_left_behind(files: SimulatedFiles
     with_topics(files, a={"0": [0], "1": [1]})
     lived(files, 2)
     assert json.loads(files.read(MARKER))["processes"] == 2
+
+
+def test_processes_that_cannot_log_in_to_each_other_are_refused(files: SimulatedFiles) -> None:
+    login = ScramMechanism.SCRAM_SHA_512, "node"
+
+    def refused(expected: str) -> None:
+        home = ProcessHome(files, [HOME], 0)
+        with pytest.raises(MetadataError, match=expected):
+            home.open_journal(2, login)
+        home.close()
+        assert files.open_descriptors == 0
+
+    refused("log in to each other as User:node with SCRAM-SHA-512, and there is no such user yet")
+    assert not files.exists(HOME / "metadata")
+    credential = salted_credential(ScramMechanism.SCRAM_SHA_256)
+    with_nodes(files, {"/config/users/node": metadata_tree.config_value(metadata_tree.scram_config(credential))})
+    refused("with SCRAM-SHA-512, and there is no such user yet")
+    login = ScramMechanism.SCRAM_SHA_256, "node"
+    home = ProcessHome(files, [HOME], 0)
+    home.open_journal(2, login).close()
+    home.close()
 
 
 def test_other_broker_ids_are_refused(files: SimulatedFiles) -> None:
