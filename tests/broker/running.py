@@ -79,16 +79,21 @@ class RunningBroker:
             self.process.stdout.close()
 
 
-def start_broker(log_dir: Path, *, port: int = 0, properties: Sequence[str] = ()) -> RunningBroker:
+def start_broker(
+    log_dir: Path, *, port: int = 0, properties: Sequence[str] = (), processes: int | None = None
+) -> RunningBroker:
     """Start a broker on 127.0.0.1; `properties` are "name=value". The caller stops or kills it."""
     options = [argument for text in properties for argument in ("--property", text)]
-    return RunningBroker(log_dir, "--port", str(port), *options)
+    divided = [] if processes is None else ["--processes", str(processes)]
+    return RunningBroker(log_dir, "--port", str(port), *divided, *options)
 
 
 @contextmanager
-def running_broker(log_dir: Path, *, port: int = 0, properties: Sequence[str] = ()) -> Iterator[RunningBroker]:
+def running_broker(
+    log_dir: Path, *, port: int = 0, properties: Sequence[str] = (), processes: int | None = None
+) -> Iterator[RunningBroker]:
     """A broker for the time of a with statement, killed at its end if it was not stopped before."""
-    broker = start_broker(log_dir, port=port, properties=properties)
+    broker = start_broker(log_dir, port=port, properties=properties, processes=processes)
     try:
         yield broker
     finally:

@@ -93,6 +93,15 @@ def choose(allowed: AllowList, arguments: list[str]) -> tuple[str, ...]:
     return tuple(arguments) or allowed.cases
 
 
+def take_processes(arguments: list[str]) -> tuple[int | None, list[str]]:
+    """Take `--processes N` off the arguments of `run`: the broker is one of N processes. None without it."""
+    if arguments[:1] != ["--processes"]:
+        return None, arguments
+    if len(arguments) < 2 or not arguments[1].isdecimal() or int(arguments[1]) < 1:
+        raise SystemExit("--processes wants a number from 1 on behind it: --processes 3 [--quick | CASE ...]")
+    return int(arguments[1]), arguments[2:]
+
+
 def run_cases(suite: Path, cases: Mapping[str, Callable[[], None]], arguments: list[str]) -> int:
     """Run the cases that `arguments` ask for and return the exit status: 2 for a case that is unknown."""
     allowed = AllowList.of(suite)

@@ -19,7 +19,7 @@ from typing import Final
 from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, need, run_step
 from tests.broker.running import running_broker
-from tests.compat.suite import AllowList, Report, choose
+from tests.compat.suite import AllowList, Report, choose, take_processes
 
 HERE: Final = Path(__file__).parent
 PACKAGE: Final = "github.com/twmb/franz-go/pkg/kgo"
@@ -79,6 +79,7 @@ def run_case(program: Path, directory: Path, case: str, seeds: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
+    processes, arguments = take_processes(arguments)
     try:
         program, directory = test_program(), sources()
     except UsageError as error:
@@ -90,7 +91,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
         log_directory = Path(temporary) / "log"
         log_directory.mkdir()
-        with running_broker(log_directory, properties=PROPERTIES) as broker:
+        with running_broker(log_directory, properties=PROPERTIES, processes=processes) as broker:
             for case in wanted:
                 started = time.monotonic()
                 problem = run_case(program, directory, case, broker.address)

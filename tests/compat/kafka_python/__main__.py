@@ -16,7 +16,7 @@ from highwater.bench.user_cache import cached, run_step
 from tests.broker.running import running_broker
 from tests.compat.kafka_python import short_metadata_age
 from tests.compat.pytest_cases import ROOT, run_pytest
-from tests.compat.suite import AllowList, Report, choose
+from tests.compat.suite import AllowList, Report, choose, take_processes
 
 INTEGRATION_TESTS: Final = "test/integration/"
 # What the tests expect of a broker: four partitions by default, a rebalance without delay, sessions of three seconds.
@@ -68,11 +68,11 @@ def sources() -> Path:
     return cached(f"kafka-python-{version}", "kafka-python's integration tests", fetch) / f"kafka_python-{version}"
 
 
-def run_integration_tests(report: Report, cases: list[str]) -> None:
+def run_integration_tests(report: Report, cases: list[str], processes: int | None) -> None:
     with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
         log_directory = Path(temporary) / "log"
         log_directory.mkdir()
-        with running_broker(log_directory, properties=PROPERTIES) as broker:
+        with running_broker(log_directory, properties=PROPERTIES, processes=processes) as broker:
             environment = {
                 "KAFKA_URI": f"kafka://{broker.address}",
                 "KAFKA_VERSION": "3.9.0",
@@ -86,14 +86,17 @@ def run_integration_tests(report: Report, cases: list[str]) -> None:
 
 def main(arguments: list[str]) -> int:
     allowed = AllowList.of(Path(__file__).parent)
+    processes, arguments = take_processes(arguments)
     wanted = choose(allowed, arguments)
     report = Report(allowed)
     theirs = [case for case in wanted if case.startswith(INTEGRATION_TESTS)]
+    if processes is not None:
+        wanted = tuple(theirs)  # ours start brokers of their own
     ours = [case for case in wanted if case not in theirs]
     if ours:
         run_pytest(report, ours)
     if theirs:
-        run_integration_tests(report, theirs)
+        run_integration_tests(report, theirs, processes)
     return report.exit_status(wanted)
 
 

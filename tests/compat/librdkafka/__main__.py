@@ -28,7 +28,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.native.librdkafka import VERSION, librdkafka_directory
 from highwater.bench.user_cache import cached, run_step
 from tests.broker.running import RunningBroker, running_broker
-from tests.compat.suite import AllowList, Report, choose
+from tests.compat.suite import AllowList, Report, choose, take_processes
 
 HERE: Final = Path(__file__).parent
 # A rebalance waits a moment, for some tests start two consumers and expect that the first does not get on without the
@@ -158,15 +158,16 @@ def _what_failed(output: str) -> str:
 
 
 @contextmanager
-def _broker(properties: tuple[str, ...]) -> Iterator[RunningBroker]:
+def _broker(properties: tuple[str, ...], processes: int | None) -> Iterator[RunningBroker]:
     with tempfile.TemporaryDirectory(prefix="highwater-compat-") as temporary:
         log_directory = Path(temporary) / "log"
         log_directory.mkdir()
-        with running_broker(log_directory, properties=properties) as broker:
+        with running_broker(log_directory, properties=properties, processes=processes) as broker:
             yield broker
 
 
 def main(arguments: list[str]) -> int:
+    processes, arguments = take_processes(arguments)
     try:
         tests = tests_directory()
     except UsageError as error:
@@ -185,7 +186,7 @@ def main(arguments: list[str]) -> int:
                 report.tell(case, False, 0.0, "no such case")
                 continue
             if scenario not in brokers:
-                brokers[scenario] = stack.enter_context(_broker(PROPERTIES[scenario]))
+                brokers[scenario] = stack.enter_context(_broker(PROPERTIES[scenario], processes))
             started = time.monotonic()
             problem = run_case(tests, case, brokers[scenario], is_local=is_local[name])
             report.tell(case, not problem, time.monotonic() - started, problem)
