@@ -406,7 +406,10 @@ def sent(producer: TellingProducer, *topics: str) -> list[str]:
     elif flushed != "done":
         outcomes.append(f"flush: {flushed}")
     if producer.fatal:
-        return [f"ended by {producer.fatal}" if outcome.startswith("_") else outcome for outcome in outcomes]
+        ended = f"ended by {producer.fatal}"
+        told = [ended if outcome.startswith("_") else outcome for outcome in outcomes]
+        # With an error that it loses, the binding loses reports on records, too.
+        return told + [ended] * (len(topics) - len(told))
     return outcomes
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.apache_kafka import authorizer_integration, end_to_end_authorization, recorded_outcomes
+from tests.compat.apache_kafka.authorizer_world import TellingProducer, sent
 from tests.compat.apache_kafka.recorded_outcomes import Suite, differences, main_of
 
 SUITES = (authorizer_integration.SUITE, end_to_end_authorization.SUITE)
@@ -62,6 +63,18 @@ def test_cases_run_on_ours_alone(suite: Suite, tmp_path: Path) -> None:
 def test_what_is_recorded_keeps_the_other_rows(suite: Suite) -> None:
     assert main_of(suite._replace(on_kafka=suite.on_ours), ["--record", "b"]) == 0
     assert suite.recorded() == {"a": "1 leaves {}", "b": "3 leaves {}"}
+
+
+def test_a_record_whose_report_is_lost_ended_with_its_producer() -> None:
+    class Ended(TellingProducer):
+        def __init__(self) -> None:
+            super().__init__({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+            self.fatal = "Cluster authorization failed"
+
+        def produce(self, *_: object, **__: object) -> None:
+            pass
+
+    assert sent(Ended(), "t") == ["ended by Cluster authorization failed"]
 
 
 def test_an_unknown_case_is_one_line(suite: Suite, capsys: pytest.CaptureFixture[str]) -> None:
