@@ -225,6 +225,8 @@ class HostHistory(History):
 
     def _full_disk_of_parent(self) -> None:
         parent = self._parent
+        if parent.life is None:
+            return  # a start on a full disk is refused
         self._tell("the disk of the journal is full")
         made = parent.files.changes_made
         parent.files.full_during = range(made, made + self.rng.randint(1, 50))
