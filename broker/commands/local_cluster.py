@@ -23,7 +23,15 @@ from typing import Any, Final
 from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.client import why_unreachable
 from highwater.broker.commands.detached import Detached, last_line, start, wait_until
-from highwater.broker.commands.inside import READY_LINE, UNREACHABLE_LINE, Inside, inside_address, inside_properties
+from highwater.broker.commands.inside import (
+    LOGIN_REFUSED_LINE,
+    READY_LINE,
+    UNREACHABLE_LINE,
+    Inside,
+    inside_address,
+    inside_properties,
+    login_of,
+)
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting, read_properties_file
 from highwater.common.atomic_files import write_atomically
@@ -96,7 +104,7 @@ class LocalCluster:
             if not self.is_running(f"broker-{broker_id}"):
                 continue
             try:
-                config = BrokerConfig(read_properties_file(self._broker_directory(broker_id) / _PROPERTIES))
+                config = self._config(broker_id)
                 address = inside_address(config, self._log_text(broker_id))
                 properties = properties or inside_properties(config)
             except ConfigError as error:
@@ -152,10 +160,14 @@ class LocalCluster:
     def is_ready(self, broker_id: int, said_before: Mapping[int, int]) -> bool:
         """`said_before` is the length of each broker's log before the start.
 
-        Raises CommandError when the controller among these brokers does not reach it."""
+        Raises CommandError when the controller among these brokers does not reach it, or when one of them is refused
+        by another."""
         said = {n: self._log_text(n)[offset:] for n, offset in said_before.items()}
         if READY_LINE.search(said[broker_id]):
             return True
+        for asking_id, text in said.items():
+            if (refused := LOGIN_REFUSED_LINE.search(text)) is not None:
+                raise CommandError(self._login_refused(asking_id, *refused.groups()))
         for found in UNREACHABLE_LINE.finditer("\n".join(said.values())):
             number, host, port, listener = found.groups()
             # It may have been slow to listen.
@@ -165,6 +177,24 @@ class LocalCluster:
                     "advertised.listeners, and firewalls"
                 )
         return False
+
+    def _login_refused(self, broker_id: int, host: str, port: str, listener: str, reason: str) -> str:
+        """By the broker at this address."""
+        config = self._config(broker_id)
+        who, settings = login_of(config)
+        at = f"{host}:{port}"
+        others = [
+            n
+            for n, own_port in self.broker_ports.items()
+            if own_port == int(port) or inside_address(self._config(n), self._log_text(n)) == at
+        ]
+        other = f"broker-{others[0]} at {at}" if others else f"the broker at {at}"
+        told = reason.strip().rstrip(".")
+        return f"broker-{broker_id} cannot log in to {other} (listener {listener}) {who}: {told}. Check {settings}"
+
+    def _config(self, broker_id: int) -> BrokerConfig:
+        """What a broker was started with. Raises ConfigError."""
+        return BrokerConfig(read_properties_file(self._broker_directory(broker_id) / _PROPERTIES))
 
     def stop(self, names: Sequence[str] | None = None) -> Iterator[tuple[str, bool]]:
         """Stop the brokers one by one, so that each can hand over its partitions, then ZooKeeper; or these of them.

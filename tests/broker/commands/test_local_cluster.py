@@ -23,8 +23,9 @@ from highwater.broker.commands.detached import wait_until
 from highwater.broker.commands.local_cluster import LocalCluster, plan
 from highwater.broker.commands.terminal import CommandError
 from highwater.common.ports import free_ports
-from tests.broker.commands.calling import COMMAND, call
+from tests.broker.commands.calling import COMMAND, Result, call
 from tests.broker.server.certificates import Authority
+from tests.broker.token_server import CLIENT, SECRET, broker_properties, client_properties, running_token_server
 
 
 @pytest.fixture
@@ -178,6 +179,129 @@ def test_a_broker_that_others_cannot_reach_is_reported_with_its_address(director
         assert not cluster.is_ready(2, {1: 0, 2: 0}), "it was slow to listen"
     (directory / "broker-2" / "broker.log").write_text("ready: listening on 127.0.0.1:9092 (cluster x)\n")
     assert cluster.is_ready(2, {1: 0, 2: 0})
+
+
+MODULES = "org.apache.kafka.common.security"
+MECHANISMS = {
+    "PLAIN": (
+        f'{MODULES}.plain.PlainLoginModule required username="b" password="hush" user_b="other";',
+        "as User:b",
+        "username, password and user_b in listener.name.inside.plain.sasl.jaas.config",
+    ),
+    "SCRAM-SHA-256": (
+        f'{MODULES}.scram.ScramLoginModule required username="b" password="hush";',
+        "as User:b",
+        (
+            "username and password in listener.name.inside.scram-sha-256.sasl.jaas.config, and that ZooKeeper has this "
+            "user, with SCRAM-SHA-256"
+        ),
+    ),
+    "OAUTHBEARER": (
+        f'{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId="b" clientSecret="hush";',
+        "with their token",
+        "sasl.oauthbearer.token.endpoint.url and listener.name.inside.oauthbearer.sasl.jaas.config",
+    ),
+}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_brokers_that_refuse_each_other_are_told_with_user_and_setting(directory: Path, mechanism: str) -> None:
+    login, who, settings = MECHANISMS[mechanism]
+    directory.mkdir()
+    cluster = plan(directory, 2, None, "127.0.0.1:1", 0, {})
+    line = "2026-11-26 ERROR cannot log in at 127.0.0.1:4001 (listener INSIDE): Authentication failed: it is wrong.\n"
+    for broker_id, said in ((1, "starting\n"), (2, "listener INSIDE at port 4001\nlistener CLIENTS at port 4002\n")):
+        (directory / f"broker-{broker_id}").mkdir()
+        (directory / f"broker-{broker_id}" / "broker.log").write_text(said)
+        (directory / f"broker-{broker_id}" / "server.properties").write_text(
+            "listeners=CLIENTS://127.0.0.1:0,INSIDE://127.0.0.1:0\n"
+            "listener.security.protocol.map=CLIENTS:PLAINTEXT,INSIDE:SASL_PLAINTEXT\n"
+            "inter.broker.listener.name=INSIDE\n"
+            f"sasl.enabled.mechanisms={mechanism}\n"
+            f"sasl.mechanism.inter.broker.protocol={mechanism}\n"
+            "sasl.oauthbearer.token.endpoint.url=file:///token\n"
+            f"listener.name.inside.{mechanism.lower()}.sasl.jaas.config={login}\n"
+        )
+    log = directory / "broker-1" / "broker.log"
+    assert not cluster.is_ready(2, {1: 0, 2: 0})
+    log.write_text(log.read_text() + line)
+    assert not cluster.is_ready(2, {1: len(log.read_text()), 2: 0}), "an earlier start said that"
+    with pytest.raises(CommandError) as raised:
+        cluster.is_ready(2, {1: 0, 2: 0})
+    assert str(raised.value) == (
+        f"broker-1 cannot log in to broker-2 at 127.0.0.1:4001 (listener INSIDE) {who}: Authentication failed: it is "
+        f"wrong. Check {settings}"
+    )
+
+
+@pytest.mark.slow
+def test_a_wrong_password_of_the_brokers_ends_the_start_at_once(directory: Path) -> None:
+    login = f'{MODULES}.plain.PlainLoginModule required username="b" password="hush" user_b="another";'
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:{port}",
+        "security.inter.broker.protocol=SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
+        f"listener.name.sasl_plaintext.plain.sasl.jaas.config={login}",
+    )
+    chosen = [argument for text in settings for argument in ("--set", text)]
+    failed = call("cluster", "up", directory, "--brokers", "2", "--base-port", "0", *chosen)
+    assert failed.exit_code == 1, failed.errors
+    reason = failed.errors.splitlines()[-1]
+    assert re.fullmatch(
+        r"error: broker-[12] cannot log in to broker-[12] at 127\.0\.0\.1:\d+ \(listener SASL_PLAINTEXT\) as User:b: "
+        r"Authentication failed: Invalid username or password\. Check username, password and user_b in "
+        r"listener\.name\.sasl_plaintext\.plain\.sasl\.jaas\.config",
+        reason,
+    )
+    assert "hush" not in failed.errors
+    left = LocalCluster.load(directory)
+    assert left is not None
+    assert left.processes == {}
+
+
+@pytest.mark.slow
+def test_brokers_that_log_in_to_each_other_with_tokens(directory: Path, tmp_path: Path) -> None:
+    """`up` and `status` come with tokens too; without a token the start ends at once."""
+    login = f'{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId="{CLIENT}" clientSecret="{{}}";'
+    with running_token_server() as server:
+        config = tmp_path / "base.properties"
+
+        def up(secret: str) -> Result:
+            own = (
+                *broker_properties(tmp_path),
+                "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
+                "listeners=SASL_PLAINTEXT://127.0.0.1:{port}",
+                "security.inter.broker.protocol=SASL_PLAINTEXT",
+                f"sasl.oauthbearer.token.endpoint.url={server.url}",
+                f"listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config={login.format(secret)}",
+            )
+            lines = [line for line in own if not line.startswith("listener.security.protocol.map")]
+            config.write_text("\n".join(lines) + "\n")
+            return call("cluster", "up", directory, "--brokers", "2", "--base-port", "0", "--config", config)
+
+        refused = up("another")
+        assert refused.exit_code == 1, refused.errors
+        reason = refused.errors.splitlines()[-1]
+        assert "with their token: no token: " in reason
+        assert "answers with status 401: invalid_client. Check sasl.oauthbearer.token.endpoint.url and" in reason
+        assert call("cluster", "down", directory, "--wipe").exit_code == 0
+
+        started = up(SECRET)
+        assert started.exit_code == 0, started.errors
+        status = call("cluster", "status", directory, "--json")
+        assert status.exit_code == 0, status.output + status.errors
+        assert status.json["brokers"] == [1, 2]
+        client = tmp_path / "client.properties"
+        client.write_text("".join(f"{name}={value}\n" for name, value in client_properties(server).items()))
+        own = ("-b", started.output.strip(), "--command-config", client)
+        created = call("topics", *own, "--create", "--topic", "t", "--replication-factor", "2")
+        assert created.exit_code == 0, created.errors
+        sent = call("produce", *own, "--topic", "t", "--producer-property", "acks=all", stdin="1\n")
+        assert sent.exit_code == 0, sent.errors
+        assert call("cluster", "down", directory).exit_code == 0
+        said = "".join(path.read_text() for path in directory.glob("broker-*/broker.log"))
+        assert SECRET not in said
 
 
 def test_what_started_is_stopped_when_another_does_not_start(directory: Path, tmp_path: Path) -> None:
