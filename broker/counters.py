@@ -133,6 +133,8 @@ class BrokerCounters:
         self.in_sync_changes_refused = 0
         self.produce_throttle_ms = 0
         self.fetch_throttle_ms = 0
+        self.request_throttle_ms = 0
+        self.mutation_throttle_ms = 0
         self._gone = TopicCounters()
 
     def failed(self, api_key: int, error_code: ErrorCode) -> None:

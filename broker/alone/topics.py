@@ -23,6 +23,7 @@ from highwater.broker.topics.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
     UNKNOWN_TOPIC,
+    Charge,
     CreatedTopic,
     ElectionType,
     MorePartitions,
@@ -31,6 +32,7 @@ from highwater.broker.topics.administration import (
     Reassignments,
     check_growth,
     check_new_topic,
+    free_of_charge,
     marked_for_deletion,
     too_many_partitions,
     unknown_topic,
@@ -113,6 +115,7 @@ class LocalTopics:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        charge: Charge = free_of_charge,
     ) -> None:
         then(
             [
@@ -121,7 +124,7 @@ class LocalTopics:
                 else CreatedTopic(
                     result.name, None if validate_only else result.topic_id, result.partition_count, 1, result.config
                 )
-                for result in self.create_all(wanted, validate_only=validate_only)
+                for result in self.create_all(wanted, validate_only=validate_only, charge=charge)
             ]
         )
 
@@ -132,13 +135,19 @@ class LocalTopics:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        charge: Charge = free_of_charge,
     ) -> None:
-        then([self.grow(topic, validate_only=validate_only) for topic in wanted])
+        then([self.grow(topic, validate_only=validate_only, charge=charge) for topic in wanted])
 
     def delete_topics(
-        self, names: Sequence[str], then: Callable[[list[Problem | None]], None], *, timeout_ms: int
+        self,
+        names: Sequence[str],
+        then: Callable[[list[Problem | None]], None],
+        *,
+        timeout_ms: int,
+        charge: Charge = free_of_charge,
     ) -> None:
-        then([self.delete(name) for name in names])
+        then([self.delete(name, charge) for name in names])
 
     def elect_leaders(
         self,
@@ -194,7 +203,9 @@ class LocalTopics:
     def create(self, wanted: NewTopic) -> Topic | Problem:
         return self.create_all([wanted])[0]
 
-    def create_all(self, wanted: Sequence[NewTopic], *, validate_only: bool = False) -> list[Topic | Problem]:
+    def create_all(
+        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free_of_charge
+    ) -> list[Topic | Problem]:
         """Create topics. A refused topic does not stop the others. With `validate_only` nothing is created."""
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
@@ -210,6 +221,9 @@ class LocalTopics:
             partition_count += len(assignment)
             if partition_count > MAX_PARTITIONS_PER_REQUEST:
                 results.append(too_many_partitions(partition_count))
+                continue
+            if not validate_only and (problem := charge(len(assignment))):
+                results.append(problem)
                 continue
             record = TopicRecord(topic.name, random_topic_id(), assignment, topic.overrides)
             records.append(record)
@@ -286,7 +300,9 @@ class LocalTopics:
                 )
         return dict(sorted(assignment.items()))
 
-    def grow(self, wanted: MorePartitions, *, validate_only: bool = False) -> Problem | None:
+    def grow(
+        self, wanted: MorePartitions, *, validate_only: bool = False, charge: Charge = free_of_charge
+    ) -> Problem | None:
         name, total, assignments = wanted
         topic = self._partitions.topic(name)
         if topic is None:
@@ -307,6 +323,8 @@ class LocalTopics:
         )
         if isinstance(added, Problem) or validate_only:
             return added if isinstance(added, Problem) else None
+        if problem := charge(len(added)):
+            return problem
         record = next(record for record in self._store.topics() if record.name == name)
         record = replace(record, assignment={**record.assignment, **added})
         try:
@@ -317,12 +335,14 @@ class LocalTopics:
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         return None
 
-    def delete(self, name: str) -> Problem | None:
+    def delete(self, name: str, charge: Charge = free_of_charge) -> Problem | None:
         topic = self._partitions.topic(name)
         if topic is None:
             return UNKNOWN_TOPIC
         if not self._config.boolean("delete.topic.enable"):
             return DELETION_DISABLED
+        if problem := charge(topic.partition_count):
+            return problem
         try:
             self._store.mark_for_deletion(name)
             self._partitions.forget_topic(topic)

@@ -45,6 +45,7 @@ from highwater.broker.topics.administration import (
     MAX_PARTITIONS_PER_REQUEST,
     NOT_CONTROLLER,
     UNKNOWN_TOPIC,
+    Charge,
     CreatedTopic,
     ElectionType,
     MorePartitions,
@@ -54,6 +55,7 @@ from highwater.broker.topics.administration import (
     Reassignments,
     check_growth,
     check_new_topic,
+    free_of_charge,
     marked_for_deletion,
     too_many_partitions,
     unknown_topic,
@@ -99,8 +101,9 @@ class ClusterAdministration:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        charge: Charge = free_of_charge,
     ) -> None:
-        submit = partial(self._submit_creation, wanted, then, validate_only)
+        submit = partial(self._submit_creation, wanted, then, validate_only, charge)
         names = {topic.name for topic in wanted}
         when_departed(names, lambda: self._controller.context, self._scheduler, timeout_ms, submit)
 
@@ -109,6 +112,7 @@ class ClusterAdministration:
         wanted: Sequence[NewTopic],
         then: Callable[[list[CreatedTopic | Problem]], None],
         validate_only: bool,
+        charge: Charge,
         timeout_ms: int,
     ) -> None:
         def written(results: list[CreatedTopic | Problem]) -> None:
@@ -120,10 +124,12 @@ class ClusterAdministration:
             self._wait(lambda: all(map(self._has_leaders, made)), timeout_ms, answer)
 
         moved: list[CreatedTopic | Problem] = [NOT_CONTROLLER] * len(wanted)
-        self._controller.submit(lambda term: self._create(term.context, wanted, validate_only), written, if_moved=moved)
+        self._controller.submit(
+            lambda term: self._create(term.context, wanted, validate_only, charge), written, if_moved=moved
+        )
 
     def _create(
-        self, context: ControllerContext, wanted: Sequence[NewTopic], validate_only: bool
+        self, context: ControllerContext, wanted: Sequence[NewTopic], validate_only: bool, charge: Charge
     ) -> Rounds[list[CreatedTopic | Problem]]:
         named = [topic.name for topic in wanted if topic_name_problem(topic.name) is None]
         topics, marked, *configs = yield from ask(
@@ -151,6 +157,9 @@ class ClusterAdministration:
             count = sum(map(len, assignments.values())) + len(assignment)
             if count > MAX_PARTITIONS_PER_REQUEST:
                 results.append(too_many_partitions(count))
+                continue
+            if not validate_only and (problem := charge(len(assignment))):
+                results.append(problem)
                 continue
             assignments[topic.name] = assignment
             names[metric_name(topic.name)] = topic.name
@@ -201,6 +210,7 @@ class ClusterAdministration:
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        charge: Charge = free_of_charge,
     ) -> None:
         def written(results: list[Problem | None]) -> None:
             if validate_only:
@@ -220,11 +230,11 @@ class ClusterAdministration:
 
         moved: list[Problem | None] = [NOT_CONTROLLER] * len(wanted)
         self._controller.submit(
-            lambda term: self._grow_all(term.context, wanted, validate_only), written, if_moved=moved
+            lambda term: self._grow_all(term.context, wanted, validate_only, charge), written, if_moved=moved
         )
 
     def _grow_all(
-        self, context: ControllerContext, wanted: Sequence[MorePartitions], validate_only: bool
+        self, context: ControllerContext, wanted: Sequence[MorePartitions], validate_only: bool, charge: Charge
     ) -> Rounds[list[Problem | None]]:
         results: dict[str, Problem | None] = {}
         left = list(wanted)
@@ -232,7 +242,9 @@ class ClusterAdministration:
             found = yield from ask([Get(znodes.topic_path(topic.name)) for topic in left])
             writes: dict[str, Set] = {}
             for topic, znode in zip(left, found, strict=True):
-                change = self._grow(context, topic, znode)
+                # What was charged in the round before is not charged again.
+                is_free = validate_only or topic.name in results
+                change = self._grow(context, topic, znode, free_of_charge if is_free else charge)
                 results[topic.name] = change if isinstance(change, Problem) else None
                 if not isinstance(change, Problem) and not validate_only:
                     writes[topic.name] = change
@@ -244,7 +256,7 @@ class ClusterAdministration:
                     results[name] = _zookeeper_refused(outcome)
         return [results[topic.name] for topic in wanted]
 
-    def _grow(self, context: ControllerContext, wanted: MorePartitions, znode: Any) -> Problem | Set:
+    def _grow(self, context: ControllerContext, wanted: MorePartitions, znode: Any, charge: Charge) -> Problem | Set:
         name, total, assignments = wanted
         if not isinstance(znode, Znode):
             return unknown_topic(name)
@@ -265,6 +277,8 @@ class ClusterAdministration:
         added = self._assign_more(present, total - current, assignments)
         if isinstance(added, Problem):
             return added
+        if problem := charge(len(added)):
+            return problem
         grown = {**present, **{index: ReplicaAssignment(tuple(replicas)) for index, replicas in added.items()}}
         value = znodes.encode(znodes.assigned_topic_value(topic_id or context.topics[name].topic_id, grown))
         return Set(znodes.topic_path(name), value, znode.stat.version)
@@ -299,7 +313,12 @@ class ClusterAdministration:
     # Deletion
 
     def delete_topics(
-        self, names: Sequence[str], then: Callable[[list[Problem | None]], None], *, timeout_ms: int
+        self,
+        names: Sequence[str],
+        then: Callable[[list[Problem | None]], None],
+        *,
+        timeout_ms: int,
+        charge: Charge = free_of_charge,
     ) -> None:
         def written(results: list[Problem | None]) -> None:
             marked = {name for name, problem in zip(names, results, strict=True) if problem is None}
@@ -311,21 +330,28 @@ class ClusterAdministration:
             self._wait(lambda: all(self._cluster.topic(name) is None for name in marked), timeout_ms, answer)
 
         moved: list[Problem | None] = [NOT_CONTROLLER] * len(names)
-        self._controller.submit(lambda term: self._mark(term.context, names), written, if_moved=moved)
+        self._controller.submit(lambda term: self._mark(term.context, names, charge), written, if_moved=moved)
 
-    def _mark(self, context: ControllerContext, names: Sequence[str]) -> Rounds[list[Problem | None]]:
+    def _mark(self, context: ControllerContext, names: Sequence[str], charge: Charge) -> Rounds[list[Problem | None]]:
         if not self._config.boolean("delete.topic.enable"):
             return [DELETION_DISABLED] * len(names)
-        known = [name for name in dict.fromkeys(names) if self._cluster.topic(name) is not None]
+        refused: dict[str, Problem] = {}
+        known = []
+        for name in dict.fromkeys(names):
+            topic = self._cluster.topic(name)
+            if topic is None:
+                refused[name] = UNKNOWN_TOPIC
+            elif problem := charge(len(topic.partitions)):
+                refused[name] = problem
+            else:
+                known.append(name)
         results = yield from write(context, [Create(znodes.delete_topic_path(name)) for name in known])
         outcomes = dict(zip(known, results, strict=True))
         # A second request for the same deletion waits for the first one.
-        failures = {
-            name: _zookeeper_refused(outcome)
-            for name, outcome in outcomes.items()
-            if isinstance(outcome, ZooKeeperError) and outcome is not ZooKeeperError.NODE_EXISTS
-        }
-        return [failures.get(name) if name in outcomes else UNKNOWN_TOPIC for name in names]
+        for name, outcome in outcomes.items():
+            if isinstance(outcome, ZooKeeperError) and outcome is not ZooKeeperError.NODE_EXISTS:
+                refused[name] = _zookeeper_refused(outcome)
+        return [refused.get(name) for name in names]
 
     # Elections and reassignments
 

@@ -4,13 +4,14 @@ Behaviour (KIP-546):
 * Each entity succeeds or fails by itself, as a whole. An entity is a user, a client id, both, or an address (KIP-612);
   a null name is the default of its type. Host names are no addresses here: INVALID_REQUEST.
 * producer_byte_rate and consumer_byte_rate are whole numbers above 0, connection_creation_rate of addresses is one from
-  0 on. Kafka's other quotas are not enforced here, so they are refused: INVALID_REQUEST.
+  0 on. request_percentage and controller_mutation_rate are numbers above 0. Others: INVALID_REQUEST.
 * In force from the next request on; the recent traffic of a client counts against the new limits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -24,14 +25,14 @@ from highwater.broker.settings.property_row import INT32_MAX
 from highwater.broker.settings.quota_entities import (
     CONNECTION_CREATION_RATE,
     DEFAULT,
-    HONOURED,
+    OF_CLIENTS,
+    WHOLE_NUMBERS,
     Entity,
     Name,
     plain_ip,
 )
 from highwater.broker.settings.store import ConfigChange
 
-_NOT_ENFORCED: Final = ("request_percentage", "controller_mutation_rate")
 _EPSILON: Final = 1e-6
 """The largest difference of a number from a whole one, as in ZkAdminManager."""
 _MOST: Final = 2**63 - 1
@@ -70,15 +71,18 @@ def _take(entry: Any, changes: dict[Entity, ConfigChange]) -> Entity | Problem:
     limits: dict[str, float | None] = {}
     for operation in entry.ops:
         key, value = operation.key, operation.value
-        if key in _NOT_ENFORCED:
-            return Problem(ErrorCode.invalid_request, f"This broker does not enforce {key}.")
-        if key not in (HONOURED if entity.ip is None else (CONNECTION_CREATION_RATE,)):
+        if key not in (OF_CLIENTS if entity.ip is None else (CONNECTION_CREATION_RATE,)):
             return Problem(ErrorCode.invalid_request, f"Invalid configuration key {key}.")
         if operation.remove:
             limits[key] = None
             continue
         if key == CONNECTION_CREATION_RATE and not 0 <= value <= INT32_MAX:
             return Problem(ErrorCode.invalid_request, f"Quota {key} must be at least 0 and at most {INT32_MAX}.")
+        if key not in WHOLE_NUMBERS:
+            if not 0 < value < inf:
+                return Problem(ErrorCode.invalid_request, f"Quota {key} must be greater than 0.")
+            limits[key] = value
+            continue
         if key != CONNECTION_CREATION_RATE and not 1 <= value <= _MOST:
             return Problem(ErrorCode.invalid_request, f"Quota {key} must be greater than 0 and at most {_MOST}.")
         if abs(value - int(value + _EPSILON)) > _EPSILON:

@@ -1,7 +1,8 @@
 """CreatePartitions: v0-v3 (key 37)
 
 Behaviour: each topic by itself; the count is the new total, which must be larger than the present one
-(INVALID_PARTITIONS). One topic named twice: INVALID_REQUEST, both times. Nothing changes with validate_only.
+(INVALID_PARTITIONS). One topic named twice: INVALID_REQUEST, both times. Nothing changes with validate_only. Above the
+controller_mutation_rate of the client: THROTTLING_QUOTA_EXCEEDED from v3 on (handlers/mutation_quota.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.handlers.mutation_quota import MutationQuota
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import milliseconds
@@ -28,24 +30,22 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         )
         for topic in request.topics
     ]
+    quota = MutationQuota(node, context, strict_from_version=3)
     deferred = Deferred()
 
     def answer(results: list[Problem | None]) -> None:
         rest = iter(results)
-        deferred.complete(
-            {
-                "results": [
-                    _result(topic.name, _named_twice(topic.name) if named[topic.name] > 1 else next(rest))
-                    for topic in wanted
-                ]
-            }
-        )
+        told = [
+            _result(topic.name, _named_twice(topic.name) if named[topic.name] > 1 else next(rest)) for topic in wanted
+        ]
+        deferred.complete(quota.throttled({"results": told}))
 
     node.administration.add_partitions(
         [topic for topic in wanted if named[topic.name] == 1],
         answer,
         timeout_ms=milliseconds(request.timeout),
         validate_only=request.validate_only,
+        charge=quota.charge,
     )
     return deferred.now_or_later()
 

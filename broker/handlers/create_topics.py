@@ -3,6 +3,7 @@
 Behaviour:
 * Each topic succeeds or fails by itself; one named twice in a request fails with INVALID_REQUEST, both times.
 * The checks and their error codes are those of broker.alone.topics, or of the cluster's controller.
+* Above the controller_mutation_rate of the client: THROTTLING_QUOTA_EXCEEDED from v6 on (handlers/mutation_quota.py).
 * The topic is ready when the answer is sent; with REQUEST_TIMED_OUT it is still created, later.
 
 Versions: v1 brings error messages and validate_only; v4 lets both counts be -1, for the broker's defaults (KIP-464);
@@ -17,6 +18,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.describe_configs import describe_topic_config
+from highwater.broker.handlers.mutation_quota import MutationQuota
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
@@ -27,6 +29,7 @@ from highwater.broker.topics.administration import CreatedTopic, NewTopic
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     named = Counter(topic.name for topic in request.topics)
     checked = [_read(topic, named[topic.name] > 1) for topic in request.topics]
+    quota = MutationQuota(node, context, strict_from_version=6)
     deferred = Deferred()
 
     def answer(results: list[CreatedTopic | Problem]) -> None:
@@ -35,19 +38,15 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             (topic.name, entry if isinstance(entry, Problem) else next(rest))
             for topic, entry in zip(request.topics, checked, strict=True)
         ]
-        deferred.complete(
-            {
-                "topics": [
-                    _failed(name, result) if isinstance(result, Problem) else _made(result) for name, result in answers
-                ]
-            }
-        )
+        topics = [_failed(name, result) if isinstance(result, Problem) else _made(result) for name, result in answers]
+        deferred.complete(quota.throttled({"topics": topics}))
 
     node.administration.create_topics(
         [topic for topic in checked if isinstance(topic, NewTopic)],
         answer,
         timeout_ms=milliseconds(request.timeout),
         validate_only=context.version >= 1 and request.validate_only,
+        charge=quota.charge,
     )
     return deferred.now_or_later()
 

@@ -1,7 +1,8 @@
 """DeleteTopics: v0-v6 (key 20)
 
 Behaviour: each topic by itself; parked fetches of it are answered, and waiting producers get
-UNKNOWN_TOPIC_OR_PARTITION. TOPIC_DELETION_DISABLED when delete.topic.enable is false.
+UNKNOWN_TOPIC_OR_PARTITION. TOPIC_DELETION_DISABLED when delete.topic.enable is false. Above the
+controller_mutation_rate of the client: THROTTLING_QUOTA_EXCEEDED from v5 on (handlers/mutation_quota.py).
 
 Versions: v5 brings error messages; v6 topic ids (UNKNOWN_TOPIC_ID; a name and an id together: INVALID_REQUEST).
 """
@@ -13,6 +14,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.handlers.mutation_quota import MutationQuota
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
@@ -28,14 +30,20 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         found = [_find(node, topic.name, topic.topic_id) for topic in request.topics]
     else:
         found = [_find(node, name, None) for name in request.topic_names]
+    quota = MutationQuota(node, context, strict_from_version=5)
     deferred = Deferred()
 
     def answer(results: list[Problem | None]) -> None:
         rest = iter(results)
-        deferred.complete({"responses": [_answer(topic, topic.problem or next(rest)) for topic in found]})
+        deferred.complete(
+            quota.throttled({"responses": [_answer(topic, topic.problem or next(rest)) for topic in found]})
+        )
 
     node.administration.delete_topics(
-        [str(topic.name) for topic in found if topic.problem is None], answer, timeout_ms=milliseconds(request.timeout)
+        [str(topic.name) for topic in found if topic.problem is None],
+        answer,
+        timeout_ms=milliseconds(request.timeout),
+        charge=quota.charge,
     )
     return deferred.now_or_later()
 

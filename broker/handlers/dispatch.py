@@ -18,8 +18,17 @@ from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, R
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
 from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
-from highwater.broker.protocol.frame import Part, Parts, frame_response, read_request_header
+from highwater.broker.protocol.apis import (
+    API_VERSIONS,
+    APIS,
+    CLUSTER_APIS,
+    FETCH,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    WRITE_TXN_MARKERS,
+    Api,
+)
+from highwater.broker.protocol.frame import Part, Parts, RequestHeader, frame_response, read_request_header
 from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
 
 if TYPE_CHECKING:
@@ -44,11 +53,17 @@ _NEED_THE_CLUSTER: Final = frozenset(
 """APIs that would return errors about topics and brokers that the broker does not know yet."""
 
 
+UNTIMED: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, WRITE_TXN_MARKERS, *CLUSTER_APIS))
+"""APIs whose time no quota limits: brokers need each other, and a login comes before there is a user (KIP-124)."""
+
+
 class _Handler(NamedTuple):
     api: Api
     decode: Decode
     handle: Handle
     counters: RequestCounters
+    is_timed: bool
+    """Whether a quota may limit the time of these requests."""
 
 
 class PendingResponse(NamedTuple):
@@ -63,6 +78,7 @@ class Dispatcher:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._quotas = node.quotas
         self._monotonic_ns = node.clock.monotonic_ns
         self._handlers: dict[int, _Handler] = {}
 
@@ -102,11 +118,41 @@ class Dispatcher:
         decoder = Decoder(frame, header.body_position, flexible=api.is_flexible(version))
         decoder.skip_tags()
         request = handler.decode(decoder, version)
+        if self._quotas.limits_requests and handler.is_timed and not _is_of_a_follower(api, request):
+            return self._dispatch_timed(handler, header, client, request, len(frame), received_ns, started_ns)
         context = RequestContext(version, header.client_id, client, len(frame))
         reply = handler.handle(self._node, context, request)
         handled_ns = self._monotonic_ns()
         handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
         return self._respond(handler, context, header.correlation_id, reply, received_ns)
+
+    def _dispatch_timed(
+        self,
+        handler: _Handler,
+        header: RequestHeader,
+        client: Client,
+        request: Any,
+        size_bytes: int,
+        received_ns: int,
+        started_ns: int,
+    ) -> list[Part] | PendingResponse | None:
+        """Handle a request while some client has a quota for the time of its requests."""
+        user, client_id, now_ms = client.principal, header.client_id, started_ns // 1_000_000
+        throttle_ms = self._quotas.request_throttle_ms(user, client_id, now_ms)
+        context = RequestContext(header.api_version, client_id, client, size_bytes, throttle_ms)
+        reply = handler.handle(self._node, context, request)
+        handled_ns = self._monotonic_ns()
+        is_answered = not isinstance(reply, Deferred)
+        handler.counters.handled(context.version, received_ns, started_ns, handled_ns, is_answered)
+        response = self._respond(handler, context, header.correlation_id, reply, received_ns)
+        if reply is None and throttle_ms:
+            self._throttle(context)
+        self._quotas.handled(user, client_id, self._monotonic_ns() - started_ns, now_ms)
+        return response
+
+    def _throttle(self, context: RequestContext) -> None:
+        self._node.counters.request_throttle_ms += context.throttle_ms
+        context.client.mute(context.throttle_ms)
 
     def _take_bare_token(self, frame: memoryview, client: Client) -> list[Part] | PendingResponse:
         outcome = take_token(self._node, client, bytes(frame))
@@ -125,13 +171,22 @@ class Dispatcher:
         if reply is None:
             return None
         if not isinstance(reply, Deferred):
-            return _frame(handler, context.version, correlation_id, reply)
+            return self._frame(handler, context, correlation_id, reply)
 
         def frame(answer: Parts | cold.Answer) -> list[Part]:
             handler.counters.total.observe(self._monotonic_ns() - received_ns)
-            return _frame(handler, context.version, correlation_id, answer)
+            return self._frame(handler, context, correlation_id, answer)
 
         return PendingResponse(reply, frame)
+
+    def _frame(
+        self, handler: _Handler, context: RequestContext, correlation_id: int, answer: Parts | cold.Answer
+    ) -> list[Part]:
+        if context.throttle_ms:
+            self._throttle(context)
+            if isinstance(answer, dict):
+                answer["throttle_time"] = max(answer.get("throttle_time", 0), context.throttle_ms)
+        return _frame(handler, context.version, correlation_id, answer)
 
     def _load(self, api_key: int) -> _Handler:
         member = self._node.member
@@ -142,11 +197,15 @@ class Dispatcher:
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
         counters = self._node.counters.requests[api_key]
         handle = _watched(self._node, api.name, counters.name, module.handle)
-        handler = _Handler(api, decode, handle, counters)
+        handler = _Handler(api, decode, handle, counters, is_timed=api_key not in UNTIMED)
         if api.name in _NEED_THE_CLUSTER and member is not None and not member.metadata.is_complete:
             return handler._replace(handle=partial(_handle_when_complete, member.metadata, handle))
         self._handlers[api_key] = handler
         return handler
+
+
+def _is_of_a_follower(api: Api, request: Any) -> bool:
+    return api.key == FETCH and request.replica_id >= 0
 
 
 def _watched(node: Node, name: str, request_name: str, handle: Handle) -> Handle:

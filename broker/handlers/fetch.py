@@ -137,16 +137,17 @@ def _answer(
     node: Node, context: RequestContext, session: FetchContext, fetched: Fetched, byte_count: int
 ) -> list[Part]:
     """Count the request and encode its answer, without the records if the client is above its quota."""
-    throttle_ms = 0
-    if node.quotas.is_active:
+    throttle_ms = context.throttle_ms
+    if node.quotas.limits_bytes and not throttle_ms:
         throttle_ms = node.quotas.fetched(context.client.principal, context.client_id, byte_count, _now_ms(node))
         if throttle_ms:
             node.counters.fetch_throttle_ms += throttle_ms
             context.client.mute(throttle_ms)
-            error_code, session_id, told = session.answer_nothing()
-            return encode_response(
-                told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms
-            )
+    if throttle_ms:
+        error_code, session_id, told = session.answer_nothing()
+        return encode_response(
+            told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms
+        )
     for name, partitions in fetched:
         topic = node.partitions.topic(name)
         counters = node.counters.unknown_topics if topic is None else topic.counters
@@ -227,7 +228,7 @@ def _read(
 ) -> tuple[Fetched, int, bool]:
     """Return what can be read now, its size in bytes, and whether to answer even if that is less than min_bytes."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
-    if node.quotas.is_active:
+    if node.quotas.limits_bytes:
         most_bytes = node.quotas.most_fetch_bytes(context.client.principal, context.client_id, _now_ms(node))
         left_bytes = left_bytes if most_bytes is None else min(left_bytes, most_bytes)
     total_bytes = 0

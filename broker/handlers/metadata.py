@@ -99,6 +99,7 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
             _operations_on_cluster(access) if request.include_cluster_authorized_operations else OPERATIONS_NOT_ASKED,
         ),
         context.version,
+        context.throttle_ms,
     )
 
 

@@ -208,13 +208,14 @@ def _find_allowed(node: Node, denied: Mapping[str, ErrorCode], topic: str, index
 
 def _answer(node: Node, context: RequestContext, answers: list[tuple[str, list[PartitionProduced]]]) -> list[Part]:
     """Encode the answer, with the throttle time of a client above its quota."""
-    throttle_ms = 0
-    if node.quotas.is_active:
+    throttle_ms = context.throttle_ms
+    if node.quotas.limits_bytes:
         now_ms = node.clock.monotonic_ns() // 1_000_000
-        throttle_ms = node.quotas.produced(context.client.principal, context.client_id, context.size_bytes, now_ms)
-        if throttle_ms:
-            node.counters.produce_throttle_ms += throttle_ms
-            context.client.mute(throttle_ms)
+        excess_ms = node.quotas.produced(context.client.principal, context.client_id, context.size_bytes, now_ms)
+        if excess_ms:
+            node.counters.produce_throttle_ms += excess_ms
+            context.client.mute(excess_ms)
+            throttle_ms = max(throttle_ms, excess_ms)
     return encode_response(answers, context.version, throttle_ms)
 
 

@@ -94,7 +94,8 @@ class RequestContext(NamedTuple):
     client_id: str | None
     client: Client
     size_bytes: int = 0
-    """The error of the whole request."""
+    throttle_ms: int = 0
+    """For how long the client is held up after the answer, because its former requests took too much time (KIP-124)."""
 
 
 class Deferred:

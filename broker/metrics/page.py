@@ -196,6 +196,8 @@ def _broker(node: Node) -> Iterator[str]:
         [
             ({"request": "Produce"}, counters.produce_throttle_ms / 1000),
             ({"request": "Fetch"}, counters.fetch_throttle_ms / 1000),
+            ({"request": "Request"}, counters.request_throttle_ms / 1000),
+            ({"request": "ControllerMutation"}, counters.mutation_throttle_ms / 1000),
         ],
     )
     yield family(

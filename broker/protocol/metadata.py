@@ -109,12 +109,12 @@ def decode_request(decoder: Decoder, version: int) -> MetadataRequest:
     return MetadataRequest(topics, allow_auto_topic_creation, include_cluster, include_topic)
 
 
-def encode_response(metadata: ClusterMetadata, version: int) -> list[Part]:
+def encode_response(metadata: ClusterMetadata, version: int, throttle_time_ms: int = 0) -> list[Part]:
     flexible = version >= FLEXIBLE_FROM
     tags = NO_TAGS if flexible else b""
     out = bytearray()
     if version >= 3:
-        out += b"\x00\x00\x00\x00"  # throttle time
+        out += _INT32.pack(throttle_time_ms)
     out += array_length(len(metadata.brokers), flexible)
     for broker in metadata.brokers:
         out += _INT32.pack(broker.node_id) + string(broker.host, flexible) + _INT32.pack(broker.port)

@@ -1,1 +1,1 @@
-"""Quotas: how many bytes a second clients may produce and fetch. Pure: times are arguments."""
+"""Quotas: how much of a broker each client may use. Pure: times are arguments."""

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
+
+MAX_THROTTLE_MS: Final = 2**31 - 1
+"""The longest throttle time that an answer can have."""
 
 
 class WindowedRate:

@@ -276,10 +276,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def mute(self, duration_ms: int) -> None:
-        """Take no requests for so long: the client is over its quota (KIP-219)."""
+        """Take no requests for so long: the client is over a quota (KIP-219). Of two quotas the longer time counts."""
         if self._closing:
             return
         if self._mute_timer is not None:
+            if self._mute_timer.when() >= self._loop.time() + duration_ms / 1000:
+                return
             self._mute_timer.cancel()
         self._mute_timer = self._loop.call_later(duration_ms / 1000, self._unmute)
         if not self._reading_paused:

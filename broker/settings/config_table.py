@@ -213,6 +213,8 @@ BROKER_PROPERTIES: Final = {
         honoured("compression.type", STRING, "producer", None, None, *COMPRESSION_TYPES),
         honoured("compression.gzip.level", INT, -1, -1, 9),
         honoured("compression.zstd.level", INT, 3, -131_072, 22),
+        honoured("controller.quota.window.num", INT, 11, 1),
+        honoured("controller.quota.window.size.seconds", INT, 1, 1),
         honoured("quota.window.num", INT, 11, 1),
         honoured("quota.window.size.seconds", INT, 1, 1),
         *UNSERVED_PROPERTIES,

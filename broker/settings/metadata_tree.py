@@ -14,7 +14,7 @@ from uuid import UUID
 
 from highwater.broker.log.checkpoint import decode_topic_id, encode_topic_id
 from highwater.broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
-from highwater.broker.settings.quota_entities import DEFAULT, Default, Entity
+from highwater.broker.settings.quota_entities import DEFAULT, WHOLE_NUMBERS, Default, Entity
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
@@ -152,7 +152,8 @@ def _parse_quota_name(text: str) -> str | Default:
 
 
 def quota_config(limits: Mapping[str, float]) -> dict[str, str]:
-    return {name: str(int(limit)) for name, limit in limits.items()}
+    """Kafka writes whole numbers of bytes and connections, and a decimal point in what is of type DOUBLE."""
+    return {name: str(int(limit) if name in WHOLE_NUMBERS else float(limit)) for name, limit in limits.items()}
 
 
 def parse_quotas(value: object) -> dict[str, float]:

@@ -29,9 +29,12 @@ class Entity(NamedTuple):
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
-HONOURED: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
-"""Of users and clients."""
+WHOLE_NUMBERS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE)
+OF_CLIENTS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
+"""Of users and clients; an address has a connection_creation_rate alone."""
 
 Quotas = Mapping[Entity, Mapping[str, float]]
 """Limits by quota name, by entity."""

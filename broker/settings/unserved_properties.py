@@ -132,7 +132,7 @@ FAMILIES: Final = {
     "password.encoder.": no_effect("password.encoder.*", STRING, None, "passwords are not set while a broker runs"),
     "delegation.token.": refused("delegation.token.*", STRING, None, "there are no delegation tokens; remove it"),
     "remote.log.": refused("remote.log.*", STRING, None, "tiered storage is not supported; remove it"),
-    "controller.": no_effect("controller.*", STRING, None, "changes of topics have no quota"),
+    "controller.": no_effect("controller.*", STRING, None, _KRAFTS),
     "metadata.": no_effect("metadata.*", STRING, None, _KRAFTS),
     "group.consumer.": no_effect("group.consumer.*", STRING, None, _NO_NEW_GROUPS),
     "group.share.": no_effect("group.share.*", STRING, None, _NO_NEW_GROUPS),

@@ -1,5 +1,8 @@
 """Creates, extends and deletes topics for clients: one interface, alone or in a cluster.
 
+`charge` is asked with the number of partitions before a topic is created, extended or deleted, after all other checks.
+A problem that it returns refuses the topic (quotas, KIP-599).
+
 Every call passes one result for each item of the request, in the order of the request, to `then`, which may be called
 before the call returns. An item that takes longer than `timeout_ms` gets REQUEST_TIMED_OUT, and its work goes on.
 """
@@ -27,6 +30,13 @@ UNKNOWN_TOPIC: Final = Problem(ErrorCode.unknown_topic_or_partition, "This serve
 DELETION_DISABLED: Final = Problem(
     ErrorCode.topic_deletion_disabled, "Topic deletion is disabled (delete.topic.enable)."
 )
+
+
+Charge: TypeAlias = Callable[[int], Problem | None]
+
+
+def free_of_charge(partition_count: int) -> None:
+    """The charge of clients without a quota."""
 
 
 class NewTopic(NamedTuple):
@@ -99,6 +109,7 @@ class Administration(Protocol):
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        charge: Charge = free_of_charge,
     ) -> None:
         """Create topics. With `validate_only` nothing is created, and the results are those of a creation."""
 
@@ -109,10 +120,16 @@ class Administration(Protocol):
         *,
         timeout_ms: int,
         validate_only: bool = False,
+        charge: Charge = free_of_charge,
     ) -> None: ...
 
     def delete_topics(
-        self, names: Sequence[str], then: Callable[[list[Problem | None]], None], *, timeout_ms: int
+        self,
+        names: Sequence[str],
+        then: Callable[[list[Problem | None]], None],
+        *,
+        timeout_ms: int,
+        charge: Charge = free_of_charge,
     ) -> None: ...
 
     def elect_leaders(

@@ -105,7 +105,7 @@ def test_scram_credentials_of_users(broker: RunningBroker) -> None:
         (("--user", "alice", "--add-config", "SCRAM-SHA-512=secret"), 2, "password=…"),
         (("--user", "alice", "--add-config", "SCRAM-SHA-512=[iterations=1,password=x]"), 1, "iterations"),
         (("--client", "app", "--add-config", "SCRAM-SHA-512=[password=x]"), 2, "belong to a user"),
-        (("--client", "app", "--add-config", "request_percentage=3"), 1, "does not enforce"),
+        (("--client", "app", "--add-config", "request_percentage=0"), 1, "greater than 0"),
         (("--client", "app", "--add-config", "producer_byte_rate=many"), 2, "is a number"),
         (("--entity-type", "users", "--add-config", "producer_byte_rate=1"), 2, "--entity-default"),
         (("--entity-type", "ips", "--add-config", "producer_byte_rate=1"), 2, "users, clients have"),

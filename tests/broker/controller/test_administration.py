@@ -44,9 +44,9 @@ def grow(cluster: AdministeredCluster, *wanted: MorePartitions, **options: Any) 
     return [error_of(result) for result in answers[0]]
 
 
-def delete(cluster: AdministeredCluster, *names: str) -> list[Any]:
+def delete(cluster: AdministeredCluster, *names: str, **options: Any) -> list[Any]:
     answers: list[Any] = []
-    cluster.administration.delete_topics(names, answers.append, timeout_ms=5000)
+    cluster.administration.delete_topics(names, answers.append, timeout_ms=5000, **options)
     cluster.run()
     return answers
 
@@ -354,3 +354,52 @@ def test_an_unclean_election_takes_who_is_there() -> None:
     cluster.ensemble.do(Delete(znodes.broker_path(2)))
     cluster.run()
     assert elect(cluster, [("t", 0)], ElectionType.UNCLEAN) == {("t", 0): ErrorCode.eligible_leaders_not_available}
+
+
+class Charges:
+    """Counts what is charged, and refuses what comes after a limit."""
+
+    def __init__(self, limit: int) -> None:
+        self.charged: list[int] = []
+        self._left = limit
+
+    def __call__(self, partition_count: int) -> Problem | None:
+        self.charged.append(partition_count)
+        if partition_count > self._left:
+            return Problem(ErrorCode.throttling_quota_exceeded, "too much")
+        self._left -= partition_count
+        return None
+
+
+def test_changes_are_charged_after_all_other_checks_and_refused_above_the_quota() -> None:
+    cluster = AdministeredCluster()
+    too_much = ErrorCode.throttling_quota_exceeded
+    charge = Charges(10)
+    topics = [NewTopic("a/b", 1, 1), NewTopic("t", 6, 1), NewTopic("u", 5, 1), NewTopic("v", assignment={0: [1]})]
+    assert create(cluster, *topics, validate_only=True, charge=charge) == [
+        ErrorCode.invalid_topic_exception,
+        NONE,
+        NONE,
+        NONE,
+    ]
+    assert charge.charged == []
+    assert create(cluster, *topics, charge=charge) == [ErrorCode.invalid_topic_exception, NONE, too_much, NONE]
+    assert charge.charged == [6, 5, 1]
+    assert "u" not in cluster.context.topics
+
+    charge = Charges(3)
+    more = [MorePartitions("t", 5), MorePartitions("t", 9), MorePartitions("v", 2)]
+    assert grow(cluster, *more[1:], validate_only=True, charge=charge) == [NONE, NONE]
+    assert grow(cluster, more[0], charge=charge) == [ErrorCode.invalid_partitions]
+    assert grow(cluster, *more[1:], charge=charge) == [NONE, too_much]
+    assert charge.charged == [3, 1]
+
+    charge = Charges(1)
+    ((no_topic, large, small),) = delete(cluster, "nowhere", "t", "v", charge=charge)
+    assert [error_of(no_topic), error_of(large), error_of(small)] == [
+        ErrorCode.unknown_topic_or_partition,
+        too_much,
+        NONE,
+    ]
+    assert charge.charged == [9, 1]
+    assert set(cluster.context.topics) == {"t"}

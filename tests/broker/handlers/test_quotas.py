@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from kio.static.constants import EntityType
 
+from highwater.broker.handlers.dispatch import UNTIMED
 from highwater.broker.handlers.reply import Client
-from highwater.broker.protocol.apis import FETCH, PRODUCE
-from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, one_batch, request_frame
+from highwater.broker.protocol import cold
+from highwater.broker.protocol.apis import APIS, FETCH, PRODUCE
+from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, one_batch, request_frame, versions
 
 
 def alter(node: NodeHarness, entity: Mapping[str, str | None], **limits: float | None) -> Any:
@@ -50,8 +53,8 @@ def send(node: NodeHarness, name: str, version: int, **fields: Any) -> tuple[Any
     muted: list[int] = []
     frame = memoryview(bytearray(request_frame(name, version, **fields)))
     parts = node.dispatcher.dispatch(frame, Client(LISTENER, mute=muted.append))
-    assert isinstance(parts, list)
-    return decode_answer(name, version, parts), muted
+    assert parts is None or isinstance(parts, list)
+    return None if parts is None else decode_answer(name, version, parts), muted
 
 
 def produce(node: NodeHarness, size_bytes: int, version: int = 9) -> tuple[int, list[int]]:
@@ -135,7 +138,9 @@ def test_bad_filters(node: NodeHarness, components: list[tuple[str, int, str | N
         ({"client_id": "a"}, {"producer_byte_rate": 1.5}, "whole number"),
         ({"client_id": "a"}, {"producer_byte_rate": float("nan")}, "greater than 0"),
         ({"client_id": "a"}, {"producer_byte_rate": float("inf")}, "at most"),
-        ({"client_id": "a"}, {"request_percentage": 10.0}, "does not enforce request_percentage"),
+        ({"client_id": "a"}, {"request_percentage": 0.0}, "greater than 0"),
+        ({"client_id": "a"}, {"controller_mutation_rate": float("inf")}, "greater than 0"),
+        ({"ip": "192.0.2.1"}, {"request_percentage": 1.0}, "Invalid configuration key request_percentage"),
         ({"client_id": "a"}, {"speed": 10.0}, "Invalid configuration key speed"),
     ],
 )
@@ -152,7 +157,7 @@ def test_addresses_have_quotas_of_their_own(make_node: Callable[..., NodeHarness
     node = make_node()
     for ip, rate in (("192.0.2.1", 5.0), ("2001:DB8::0:1", 0.0), ("::ffff:192.0.2.7", 7.0), (None, 100.0)):
         assert not alter(node, {"ip": ip}, connection_creation_rate=rate).error_code
-    assert not node.node.quotas.is_active, "nothing of a client's requests is limited"
+    assert not node.node.quotas.limits_bytes, "nothing of a client's requests is limited"
     told = {
         (("ip", "192.0.2.1"),): {"connection_creation_rate": 5.0},
         (("ip", "2001:db8::1"),): {"connection_creation_rate": 0.0},
@@ -178,7 +183,7 @@ def test_addresses_have_quotas_of_their_own(make_node: Callable[..., NodeHarness
 def test_a_dry_run_changes_nothing(node: NodeHarness) -> None:
     assert not ask_to_alter(node, {"client_id": "a"}, {"producer_byte_rate": 1.0}, validate_only=True).error_code
     assert describe(node) == {}
-    assert not node.node.quotas.is_active
+    assert not node.node.quotas.limits_bytes
 
 
 def test_a_producer_above_its_quota_is_told_and_muted(node: NodeHarness) -> None:
@@ -209,6 +214,103 @@ def test_a_consumer_above_its_quota_gets_no_records_until_its_time_has_come(node
     answer, muted = send(node, "fetch", 11, **request, topics=[wanted])
     assert answer.responses[0].partitions[0].records
     assert muted == []
+
+
+def test_numbers_that_need_not_be_whole_are_written_as_kafka_writes_them(node: NodeHarness) -> None:
+    assert not alter(node, {"user": "ann"}, request_percentage=50.5, controller_mutation_rate=10.0).error_code
+    tree = json.loads((node.log_directory.path / "embedded-metadata.json").read_text())
+    written = {"request_percentage": "50.5", "controller_mutation_rate": "10.0"}
+    assert tree["/config/users/ann"] == {"version": 1, "config": written}
+    assert describe(node) == {(("user", "ann"),): {"request_percentage": 50.5, "controller_mutation_rate": 10.0}}
+
+
+@pytest.fixture
+def slow_node(node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> NodeHarness:
+    """Each time that it is looked at, the clock has moved by a second: a request takes three or four."""
+    clock = node.clock
+    monotonic_ns = clock.monotonic_ns
+
+    def later() -> int:
+        clock.advance_ms(1000)
+        return monotonic_ns()
+
+    monkeypatch.setattr(node.dispatcher, "_monotonic_ns", later)
+    return node
+
+
+def test_requests_that_take_too_much_time_are_held_up(slow_node: NodeHarness) -> None:
+    slow_node.create_topic("t")
+    slow_node.produce("t", b"x" * 100)
+    assert not alter(slow_node, {"client_id": "test"}, request_percentage=1.0).error_code
+    fetch = {
+        "replica_id": -1,
+        "max_wait": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "session_epoch": -1,
+        "topics": [{"topic": "t", "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}]}],
+    }
+    answer, muted = send(slow_node, "fetch", 11, **fetch)
+    assert answer.responses[0].partitions[0].records
+    assert muted == []
+    answer, muted = send(slow_node, "fetch", 11, **fetch)
+    assert answer.responses == ()
+    assert [answer.throttle_time.total_seconds(), *muted] == [1, 1000]
+    assert produce(slow_node, 5) == (1000, [1000])
+    assert send(slow_node, "produce", 9, acks=0, timeout=1000, topic_data=[]) == (None, [1000])
+    for name, version, fields in (
+        ("metadata", 4, {"topics": [], "allow_auto_topic_creation": False}),
+        ("list_groups", 4, {"states_filter": []}),
+        ("create_topics", 2, {"topics": [], "timeout": 1000, "validate_only": False}),
+    ):
+        answer, muted = send(slow_node, name, version, **fields)
+        assert [answer.throttle_time.total_seconds(), *muted] == [1, 1000], name
+    assert slow_node.node.counters.request_throttle_ms == 6000
+    answer, muted = send(slow_node, "fetch", 11, **(fetch | {"replica_id": 7}))
+    assert (answer.throttle_time.total_seconds(), muted) == (0, []), "a follower is never held up"
+
+
+@pytest.mark.parametrize("name", sorted(api.name for key, api in APIS.items() if key not in UNTIMED))
+def test_the_answer_of_each_api_that_is_timed_can_have_a_throttle_time(name: str) -> None:
+    newest = versions(name)[-1]
+    schema = cold.builder(name, newest, EntityType.response)
+    assert schema({"throttle_time": 7}).throttle_time.total_seconds() == 0.007
+
+
+def create(node: NodeHarness, name: str, version: int, partitions: int, **fields: Any) -> tuple[Any, list[int]]:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+    return send(node, "create_topics", version, topics=[topic], timeout=1000, **({"validate_only": False} | fields))
+
+
+def test_topics_above_the_rate_of_a_client_are_refused_or_delayed(node: NodeHarness) -> None:
+    assert not alter(node, {"client_id": "test"}, controller_mutation_rate=2.0).error_code
+    answer, muted = create(node, "one", 7, 23)
+    assert (answer.topics[0].error_code, answer.throttle_time.total_seconds(), muted) == (ErrorCode.none, 0, [])
+    answer, muted = create(node, "two", 7, 1)
+    assert answer.topics[0].error_code == ErrorCode.throttling_quota_exceeded
+    assert answer.topics[0].error_message == "The throttling quota has been exceeded."
+    assert [answer.throttle_time.total_seconds(), *muted] == [0.5, 500]
+    assert node.node.partitions.topic("two") is None
+    answer, muted = create(node, "one", 7, 1)
+    assert answer.topics[0].error_code == ErrorCode.topic_already_exists, "other errors come first"
+    answer, muted = create(node, "two", 7, 1, validate_only=True)
+    assert (answer.topics[0].error_code, muted) == (ErrorCode.none, [])
+    answer, muted = create(node, "old", 5, 1)
+    assert answer.topics[0].error_code == ErrorCode.none
+    assert [answer.throttle_time.total_seconds(), *muted] == [1.0, 1000]
+
+    more = {"topics": [{"name": "old", "count": 3, "assignments": None}], "timeout": 1000, "validate_only": False}
+    answer, muted = send(node, "create_partitions", 3, **more)
+    assert (answer.results[0].error_code, muted) == (ErrorCode.throttling_quota_exceeded, [1000])
+    node.clock.advance_ms(1_000)
+    answer, muted = send(node, "create_partitions", 3, **more)
+    assert (answer.results[0].error_code, muted) == (ErrorCode.none, [])
+    answer, muted = send(node, "delete_topics", 6, topics=[{"name": "one"}], timeout=1000)
+    assert (answer.responses[0].error_code, muted) == (ErrorCode.throttling_quota_exceeded, [1000])
+    assert node.node.partitions.topic("one") is not None
+    answer, muted = send(node, "delete_topics", 4, topic_names=["one"], timeout=1000)
+    assert (answer.responses[0].error_code, muted) == (ErrorCode.none, [12_500])
+    assert node.node.counters.mutation_throttle_ms == 500 + 1000 + 1000 + 1000 + 12_500
 
 
 def test_what_is_counted(node: NodeHarness) -> None:

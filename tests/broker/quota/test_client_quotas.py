@@ -17,7 +17,7 @@ def quotas(limits: Quotas, *, windows: int = 11) -> ClientQuotas:
 
 def test_without_quotas_nobody_is_throttled() -> None:
     none = quotas({})
-    assert not none.is_active
+    assert not none.limits_bytes
     assert none.produced(ANONYMOUS, "a", 10**12, 0) == 0
     assert none.most_fetch_bytes(ANONYMOUS, "a", 0) is None
 
@@ -128,7 +128,7 @@ def test_an_address_makes_its_connections_and_each_above_is_closed_later() -> No
     assert quotas.connected("192.0.2.9", 11_000) == 1000
     quotas.change({})
     assert quotas.connected("192.0.2.9", 11_000) == 0
-    assert not quotas.is_active
+    assert not quotas.limits_bytes
 
 
 def test_addresses_without_end_are_forgotten() -> None:
@@ -136,3 +136,52 @@ def test_addresses_without_end_are_forgotten() -> None:
     for number in range(3 * MAX_METERS):
         quotas.connected(f"192.0.{number}", number)
     assert len(quotas._meters) <= MAX_METERS
+
+
+def test_a_limit_that_nothing_can_keep_gives_a_throttle_time_that_fits_into_an_answer() -> None:
+    for limit in (0.0, 1.0):
+        limited = quotas({Entity(None, "a"): {RATE: limit}})
+        assert limited.produced(ANONYMOUS, "a", 10**9, 0) == 2**31 - 1
+
+
+SECOND_NS = 10**9
+
+
+def test_requests_that_took_more_than_their_share_hold_up_those_that_come_after() -> None:
+    limited = quotas({Entity(None, "a"): {"request_percentage": 10.0}})
+    assert limited.limits_requests
+    assert not limited.limits_bytes
+    assert limited.request_throttle_ms(ANONYMOUS, "a", 0) == 0
+    limited.handled(ANONYMOUS, "a", SECOND_NS, 0)
+    assert limited.request_throttle_ms(ANONYMOUS, "a", 0) == 0, "a tenth of ten seconds"
+    limited.handled(ANONYMOUS, "a", SECOND_NS // 20, 0)
+    assert limited.request_throttle_ms(ANONYMOUS, "a", 0) == 500
+    limited.handled(ANONYMOUS, "a", 10 * SECOND_NS, 0)
+    assert limited.request_throttle_ms(ANONYMOUS, "a", 0) == 1000, "one window at most"
+    assert limited.request_throttle_ms(ANONYMOUS, "b", 0) == 0
+    assert limited.request_throttle_ms(ANONYMOUS, "a", 11_000) == 0
+
+
+def test_a_strict_quota_refuses_what_others_only_delay() -> None:
+    limited = ClientQuotas(11, 1000, {Entity("ann"): {"controller_mutation_rate": 2.0}}, mutation_burst_s=5)
+
+    def mutated(count: int, now_ms: int, *, is_strict: bool, client_id: str = "a") -> int:
+        return limited.mutated("ann", client_id, count, now_ms, is_strict=is_strict)
+
+    assert mutated(11, 0, is_strict=True) == 0, "ten were saved, and the last change may owe"
+    assert mutated(1, 0, is_strict=True, client_id="b") == 500
+    assert mutated(1, 0, is_strict=True) == 500, "what is refused is not counted"
+    assert mutated(1, 500, is_strict=True) == 0
+    assert mutated(1, 500, is_strict=False) == 1000
+    assert mutated(1, 500, is_strict=False) == 1500
+    limited.change({Entity("ann"): {"controller_mutation_rate": 1.0}})
+    assert mutated(1, 500, is_strict=True) == 3000, "debts stay"
+    limited.change({})
+    assert mutated(10**6, 500, is_strict=True) == 0
+
+
+def test_changes_of_clients_without_end_are_forgotten() -> None:
+    limited = quotas({Entity(None, DEFAULT): {"controller_mutation_rate": 1.0}})
+    for number in range(2 * MAX_METERS):
+        limited.mutated(ANONYMOUS, f"client-{number}", 1, number, is_strict=True)
+    assert len(limited._buckets) <= MAX_METERS

@@ -1,0 +1,47 @@
+"""A bucket of tokens that fills at a steady rate, as Kafka has it for changes of topics (TokenBucket, KIP-599)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from highwater.broker.quota.rate import MAX_THROTTLE_MS
+
+_LEAST: Final = 1e-6
+"""ZooKeeper may have a rate of 0, which Kafka's tool takes."""
+
+
+class TokenBucket:
+    """Tokens that were saved, up to a burst.
+
+    What is taken may be more than there is: the bucket then owes tokens, and whoever comes next waits until it owes
+    none. One large change is therefore never impossible.
+    """
+
+    __slots__ = ("_at_ms", "_tokens", "burst_s", "rate")
+
+    def __init__(self, rate: float, burst_s: float, now_ms: int) -> None:
+        """rate: tokens in a second. burst_s: for how many seconds an idle client may save. The bucket begins full."""
+        self.rate = rate
+        self.burst_s = burst_s
+        self._tokens = rate * burst_s
+        self._at_ms = now_ms
+
+    def take(self, count: int, now_ms: int) -> None:
+        self._fill(now_ms)
+        self._tokens -= count
+
+    def owing_ms(self, now_ms: int) -> int:
+        """Return in how many ms the bucket owes no token any more; 0 if it owes none."""
+        self._fill(now_ms)
+        if self._tokens >= 0:
+            return 0
+        return min(round(-self._tokens / max(self.rate, _LEAST) * 1000), MAX_THROTTLE_MS)
+
+    def is_full(self, now_ms: int) -> bool:
+        self._fill(now_ms)
+        return self._tokens >= self.rate * self.burst_s
+
+    def _fill(self, now_ms: int) -> None:
+        gained = max(now_ms - self._at_ms, 0) * self.rate / 1000
+        self._tokens = min(self._tokens + gained, self.rate * self.burst_s)
+        self._at_ms = now_ms
