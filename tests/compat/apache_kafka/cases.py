@@ -120,6 +120,20 @@ def quotas_of_addresses(broker: RunningBroker) -> None:
 
 
 @case
+def changes_of_topics_have_a_rate(broker: RunningBroker) -> None:
+    tool = ("kafka.admin.ConfigCommand", "--bootstrap-server", broker.address, "--entity-type", "users")
+    succeed(*tool, "--alter", "--entity-default", "--add-config", "controller_mutation_rate=2,request_percentage=99.5")
+    told = "the default user-principal are "
+    assert f"{told}controller_mutation_rate=2.0, request_percentage=99.5" in succeed(*tool, "--describe")
+    create_topic(broker, "rated", 42)  # 22 were saved: the rest is ten seconds' worth
+    started_s = time.monotonic()
+    create_topic(broker, "rated-later")
+    assert time.monotonic() - started_s > 1, "Kafka's client was not told to wait"
+    succeed(*tool, "--alter", "--entity-default", "--delete-config", "controller_mutation_rate,request_percentage")
+    assert told not in succeed(*tool, "--describe")
+
+
+@case
 def elect_leaders(broker: RunningBroker) -> None:
     create_topic(broker, "elected", 2)
     output = succeed(
