@@ -17,5 +17,7 @@ class LocalAutoCreation:
         self._topics = topics
 
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
-        created = self._topics.create_all_by_default(names)
-        return {name: result.error_code for name, result in created.items() if isinstance(result, Problem)}
+        names = list(names)
+        coming = {name: ErrorCode.leader_not_available for name in names if self._topics.is_coming(name)}
+        created = self._topics.create_all_by_default(name for name in names if name not in coming)
+        return coming | {name: result.error_code for name, result in created.items() if isinstance(result, Problem)}

@@ -7,7 +7,7 @@ The next start therefore finishes what a crash interrupted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
@@ -19,6 +19,7 @@ from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.settings.store import MetadataError
+from highwater.broker.slices import in_slices, run
 from highwater.broker.topics.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
@@ -67,18 +68,18 @@ def take_up_topics(partitions: Partitions, store: EmbeddedMetadataStore) -> Sequ
     marked = list(store.topics_marked_for_deletion())
     try:
         for name in marked:
-            _remove_topic(partitions, store, name)
+            run(_remove_topic(partitions, store, name))
         for record in list(store.topics()):
-            partitions.open_topic(record, store.leader_epoch)
+            run(partitions.open_topic(record, store.leader_epoch))
     except OSError as error:
         where = error.filename or ", ".join(str(directory.path) for directory in log_directories.all)
         raise LogDirectoryError(f"{where} cannot be used: {error.strerror}; mend that and start again") from error
     return marked
 
 
-def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: str) -> bool:
+def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: str) -> Generator[None, None, bool]:
     """Delete the logs of a topic, and remove it from the store if all could be deleted; returns whether they could."""
-    all_are_deleted = partitions.delete_logs(name)
+    all_are_deleted = yield from partitions.delete_logs(name)
     if all_are_deleted:
         store.remove_topic(name)
     return all_are_deleted
@@ -95,18 +96,24 @@ class LocalTopics:
         coordinators: Coordinators,
     ) -> None:
         self._broker_id = runtime.broker_id
+        self._clock = runtime.clock
+        self._scheduler = runtime.scheduler
         self._config = runtime.config
         self._partitions = partitions
         self._store = store
         self._coordinators = coordinators
         self._half_gone: set[str] = set()
         """Topics whose deletion failed: no client sees them, but the store and the disk may still have them."""
+        self._coming: set[str] = set()
+        """Topics that are in the store and whose partitions are being opened, in slices."""
+        self._going: set[str] = set()
+        """Topics that are marked for deletion and whose partitions are being deleted, in slices."""
 
     @property
     def is_controller(self) -> bool:
         return True
 
-    # Administration: all work is done before the answer, so no time-out is ever reached
+    # Administration: all work is done before the answer, whatever the time-out. Large topics come and go in slices.
 
     def create_topics(
         self,
@@ -117,16 +124,24 @@ class LocalTopics:
         validate_only: bool = False,
         charge: Charge = free_of_charge,
     ) -> None:
-        then(
-            [
-                result
-                if isinstance(result, Problem)
-                else CreatedTopic(
-                    result.name, None if validate_only else result.topic_id, result.partition_count, 1, result.config
-                )
-                for result in self.create_all(wanted, validate_only=validate_only, charge=charge)
-            ]
-        )
+        def steps() -> Iterator[None]:
+            results = yield from self._create(wanted, validate_only, charge)
+            then(
+                [
+                    result
+                    if isinstance(result, Problem)
+                    else CreatedTopic(
+                        result.name,
+                        None if validate_only else result.topic_id,
+                        result.partition_count,
+                        1,
+                        result.config,
+                    )
+                    for result in results
+                ]
+            )
+
+        self._in_slices(steps())
 
     def add_partitions(
         self,
@@ -147,7 +162,18 @@ class LocalTopics:
         timeout_ms: int,
         charge: Charge = free_of_charge,
     ) -> None:
-        then([self.delete(name, charge) for name in names])
+        def steps() -> Iterator[None]:
+            results: list[Problem | None] = []
+            for name in names:
+                result = yield from self._delete(name, charge)
+                results.append(result)
+            then(results)
+
+        self._in_slices(steps())
+
+    def _in_slices(self, steps: Iterator[None]) -> None:
+        directories = self._partitions.log_directories
+        in_slices(steps, self._clock, self._scheduler, goes_on=lambda: not directories.is_closed)
 
     def elect_leaders(
         self,
@@ -203,17 +229,26 @@ class LocalTopics:
     def create(self, wanted: NewTopic) -> Topic | Problem:
         return self.create_all([wanted])[0]
 
-    def create_all(
-        self, wanted: Sequence[NewTopic], *, validate_only: bool = False, charge: Charge = free_of_charge
-    ) -> list[Topic | Problem]:
-        """Create topics. A refused topic does not stop the others. With `validate_only` nothing is created."""
+    def create_all(self, wanted: Sequence[NewTopic]) -> list[Topic | Problem]:
+        """Create topics. A refused topic does not stop the others."""
+        return run(self._create(wanted, False, free_of_charge))
+
+    def is_coming(self, name: str) -> bool:
+        """Whether the topic is being created."""
+        return name in self._coming
+
+    def _create(
+        self, wanted: Sequence[NewTopic], validate_only: bool, charge: Charge
+    ) -> Generator[None, None, list[Topic | Problem]]:
+        """Create topics, a step for each partition. With `validate_only` nothing is created."""
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
         partition_count = 0
-        names = {metric_name(topic.name): topic.name for topic in self._partitions.topics()}
+        names = {metric_name(name): name for name in self._coming}
+        names |= {metric_name(topic.name): topic.name for topic in self._partitions.topics()}
         for topic in wanted:
-            if topic.name in self._half_gone and not validate_only:
-                self._abandon(topic.name)
+            if topic.name in self._half_gone - self._going and not validate_only:
+                run(self._abandon(topic.name))
             assignment = self._assign(topic, names)
             if isinstance(assignment, Problem):
                 results.append(assignment)
@@ -235,7 +270,11 @@ class LocalTopics:
             self._store.put_topics(records)
         except OSError as error:
             return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
-        opened = {record.name: self._open_new_topic(record) for record in records}
+        self._coming.update(record.name for record in records)
+        opened = {}
+        for record in records:
+            opened[record.name] = yield from self._open_new_topic(record)
+            self._coming.discard(record.name)
         return [result if isinstance(result, Problem) else opened[result.name] for result in results]
 
     def create_all_by_default(self, names: Iterable[str]) -> dict[str, Topic | Problem]:
@@ -250,12 +289,14 @@ class LocalTopics:
         partition_count, replication_factor, overrides = plan.for_one_broker()
         return NewTopic(name, partition_count, replication_factor, config=overrides)
 
-    def _open_new_topic(self, record: TopicRecord) -> Topic | Problem:
+    def _open_new_topic(self, record: TopicRecord) -> Generator[None, None, Topic | Problem]:
         try:
-            topic = self._partitions.open_topic(record, self._store.leader_epoch)
+            yield from self._partitions.open_topic(record, self._store.leader_epoch)
         except OSError as error:
-            self._abandon(record.name)
+            yield from self._abandon(record.name)
             return _cannot_write(record.name, error)
+        topic = self._partitions.topic(record.name)
+        assert topic is not None, "it was just opened"
         _logger.info("created topic %s with %d partitions", topic.name, topic.partition_count)
         for warning in topic_override_warnings(record.config):
             _logger.warning("topic %s: %s", topic.name, warning)
@@ -329,13 +370,17 @@ class LocalTopics:
         record = replace(record, assignment={**record.assignment, **added})
         try:
             self._store.put_topics([record])
-            self._partitions.open_partitions(topic, record, self._store.leader_epoch)
+            run(self._partitions.open_partitions(topic, record, self._store.leader_epoch))
         except OSError as error:
             _logger.error("cannot add partitions to topic %s: %s", name, error)
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         return None
 
-    def delete(self, name: str, charge: Charge = free_of_charge) -> Problem | None:
+    def delete(self, name: str) -> Problem | None:
+        return run(self._delete(name, free_of_charge))
+
+    def _delete(self, name: str, charge: Charge) -> Generator[None, None, Problem | None]:
+        """Delete a topic, a step for each partition."""
         topic = self._partitions.topic(name)
         if topic is None:
             return UNKNOWN_TOPIC
@@ -348,23 +393,27 @@ class LocalTopics:
             self._partitions.forget_topic(topic)
             self._coordinators.topic_deleted(name)
             self._half_gone.add(name)
-            self._remove(name)
+            yield from self._remove(name)
         except OSError as error:
             _logger.error("cannot delete topic %s: %s; the next start tries again", name, error)
             return Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
         _logger.info("deleted topic %s", name)
         return None
 
-    def _remove(self, name: str) -> None:
-        if _remove_topic(self._partitions, self._store, name):
-            self._half_gone.discard(name)
+    def _remove(self, name: str) -> Generator[None, None, None]:
+        self._going.add(name)
+        try:
+            if (yield from _remove_topic(self._partitions, self._store, name)):
+                self._half_gone.discard(name)
+        finally:
+            self._going.discard(name)
 
-    def _abandon(self, name: str) -> None:
+    def _abandon(self, name: str) -> Generator[None, None, None]:
         """Delete a topic of which some folder could not be created or deleted."""
         self._half_gone.add(name)
         try:
             self._store.mark_for_deletion(name)
-            self._remove(name)
+            yield from self._remove(name)
         except OSError as error:
             _logger.error("cannot take back topic %s: %s; the next start tries again", name, error)
 

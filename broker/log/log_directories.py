@@ -31,6 +31,7 @@ class LogDirectories:
         """The directories that could not be used at the start."""
         self._may_lack_some = may_lack_some
         self._failed: set[LogDirectory] = set()
+        self.is_closed = False
         self.interrupted_moves: list[tuple[TopicPartition, LogDirectory]] = []
         """(partition, destination) of the moves that the end of the last run interrupted; they begin again."""
 
@@ -128,10 +129,10 @@ class LogDirectories:
         directory = min(self.live, key=lambda directory: len(directory.logs))
         return directory.create_partition(topic, partition, topic_id, config)
 
-    def delete_partition(self, topic: str, partition: int) -> None:
+    def begin_to_delete(self, topic: str, partition: int) -> None:
         for directory in self.live:
             if (topic, partition) in directory.logs:
-                directory.delete_partition(topic, partition)
+                directory.begin_to_delete(topic, partition)
 
     def set_aside_unfinished(self, topic: str) -> None:
         for directory in self.live:
@@ -147,6 +148,7 @@ class LogDirectories:
 
     def close(self, *, clean: bool = True, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Close all. A directory that failed, or fails now, gets no mark of a clean stop and will be recovered."""
+        self.is_closed = True
         failure: OSError | None = None
         for directory in self.all:
             try:

@@ -240,20 +240,32 @@ class LogDirectory:
 
     def delete_partition(self, topic: str, partition: int) -> None:
         """Rename the folder of the log; the next `purge_deleted`, or the next start, removes its files."""
-        log = self.logs.pop((topic, partition))
-        self.high_watermarks.pop((topic, partition), None)
-        self.clean_offsets.pop((topic, partition), None)
-        log.close(clean=False)
-        self._unfinished.add((topic, partition))
+        self.begin_to_delete(topic, partition)
         self.set_aside_unfinished(topic)
 
+    def begin_to_delete(self, topic: str, partition: int) -> None:
+        """Close the log of a partition and rename its folder, which lasts after the next `set_aside_unfinished`."""
+        key = topic, partition
+        log = self.logs.pop(key)
+        self.high_watermarks.pop(key, None)
+        self.clean_offsets.pop(key, None)
+        log.close(clean=False)
+        self._unfinished.add(key)
+        self._rename_unfinished(key)
+
     def set_aside_unfinished(self, topic: str) -> None:
-        """Rename the folders of those partitions of a topic that are deleted or could not be made."""
-        for key in [key for key in self._unfinished if key[0] == topic]:
-            directory = self.path / partition_name(*key)
-            if self._files.exists(directory):
-                self._set_aside(directory, *key)
-            self._unfinished.discard(key)
+        """Rename the folders of those partitions of a topic that are deleted or could not be made, durably."""
+        unfinished = [key for key in self._unfinished if key[0] == topic]
+        for key in unfinished:
+            self._rename_unfinished(key)
+        if unfinished:
+            self._files.sync_directory(self.path)
+            self._unfinished.difference_update(unfinished)
+
+    def _rename_unfinished(self, key: TopicPartition) -> None:
+        directory = self.path / partition_name(*key)
+        if self._files.exists(directory):
+            self._files.rename(directory, self.path / partition_folder.deleted_name(*key))
 
     def _set_aside(self, directory: Path, topic: str, partition: int) -> None:
         self._files.rename(directory, self.path / partition_folder.deleted_name(topic, partition))

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -35,9 +35,13 @@ from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
+from highwater.broker.slices import in_slices
 from highwater.broker.topics.partitions import Partitions
 
 _logger = logging.getLogger(__name__)
+
+_PARTITIONS_OF_A_STEP: Final = 4
+"""A new one takes the longest."""
 
 Overrides = Mapping[str, str]
 ReadTopicConfigs = Callable[[Sequence[str], Callable[[Mapping[str, Overrides]], None]], None]
@@ -202,14 +206,22 @@ class ReplicaManager:
 
     def stop_replica(self, request: Any, version: int, then: Then) -> None:
         """Carry out the request, and call back with the answer to it; that may be before this returns."""
+        self._order(lambda done: self._in_slices(self._stop_replica(request, version), then, done))
 
-        def carry_out(done: Callable[[], None]) -> None:
+    def _in_slices(self, steps: Generator[None, None, Answer], then: Then, done: Callable[[], None]) -> None:
+        """Answer with what the last step returns, and go on with the next request."""
+
+        def answered() -> Iterator[None]:
+            # A bug in one request must not stop all requests after it.
             try:
-                then(self._stop_replica(request, version))
-            finally:
+                then((yield from steps))
+            except Exception:
                 done()
+                raise
+            done()
 
-        self._order(carry_out)
+        directories = self._partitions.log_directories
+        in_slices(answered(), self._clock, self._scheduler, goes_on=lambda: not directories.is_closed)
 
     def _order(self, order: Callable[[Callable[[], None]], None]) -> None:
         self._orders.append(order)
@@ -228,11 +240,7 @@ class ReplicaManager:
         new_topics = list(dict.fromkeys(each.topic for each in told if self._partitions.topic(each.topic) is None))
 
         def carry_out(configs: Mapping[str, Overrides]) -> None:
-            # A bug in one request must not stop all requests after it.
-            try:
-                then(self._leader_and_isr(request, version, told, configs))
-            finally:
-                done()
+            self._in_slices(self._leader_and_isr(request, version, told, configs), then, done)
 
         if new_topics:
             self._read_topic_configs(new_topics, carry_out)
@@ -241,17 +249,31 @@ class ReplicaManager:
 
     def _leader_and_isr(
         self, request: Any, version: int, told: Sequence[_RoleOrder], configs: Mapping[str, Overrides]
-    ) -> Answer:
-        error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
-        if error:
-            _logger.warning("LeaderAndIsr of controller %d is refused: %s", request.controller_id, error.name)
-            outcomes = [error] * len(told)
-        else:
-            outcomes = self._change_roles(told, configs)
+    ) -> Generator[None, None, Answer]:
+        """Change roles, some partitions in a step. A controller that is deposed meanwhile is obeyed no further."""
+        outcomes: list[ErrorCode] = []
+        led = followed = 0
+        while True:
+            error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 2 else -1)
+            if error:
+                _logger.warning("LeaderAndIsr of controller %d is refused: %s", request.controller_id, error.name)
+                outcomes += [error] * (len(told) - len(outcomes))
+                break
+            piece = told[len(outcomes) : len(outcomes) + _PARTITIONS_OF_A_STEP]
+            changed = self._change_roles(piece, configs, outcomes)
+            led += sum(partition.is_leader for partition in changed)
+            followed += sum(not partition.is_leader for partition in changed)
+            if len(outcomes) == len(told):
+                break
+            yield
+        if led or followed:
+            _logger.info("told to lead %d partitions and to follow %d", led, followed)
         return _leader_and_isr_answer(error, told, outcomes, version)
 
-    def _change_roles(self, told: Sequence[_RoleOrder], configs: Mapping[str, Overrides]) -> list[ErrorCode]:
-        outcomes = []
+    def _change_roles(
+        self, told: Sequence[_RoleOrder], configs: Mapping[str, Overrides], outcomes: list[ErrorCode]
+    ) -> list[Partition]:
+        """Append the outcome of each; return the partitions that changed."""
         followed: dict[int, list[Partition]] = {}
         changed: list[Partition] = []
         for each in told:
@@ -276,10 +298,7 @@ class ReplicaManager:
                 self._on_leader(partition.topic, partition.index, partition.leader_epoch)
             else:
                 self._on_follower(partition.topic, partition.index)
-        led = sum(partition.is_leader for partition in changed)
-        if changed:
-            _logger.info("told to lead %d partitions and to follow %d", led, len(changed) - led)
-        return outcomes
+        return changed
 
     def _partition_for(self, told: _RoleOrder, configs: Mapping[str, Overrides]) -> Partition | ErrorCode:
         """The replica whose role changes, made if it is new; an error if nothing changes."""
@@ -306,22 +325,34 @@ class ReplicaManager:
 
     # StopReplica
 
-    def _stop_replica(self, request: Any, version: int) -> Answer:
+    def _stop_replica(self, request: Any, version: int) -> Generator[None, None, Answer]:
+        """Stop replicas, a step for each."""
         stops = _stop_orders_of(request, version)
         error = self._epochs.obey(request.controller_epoch, request.broker_epoch if version >= 1 else -1)
         if error:
             _logger.warning("StopReplica of controller %d is refused: %s", request.controller_id, error.name)
-        return {
-            "error_code": error,
-            "partition_errors": [
-                {
-                    "topic_name": stop.topic,
-                    "partition_index": stop.partition,
-                    "error_code": error or self._stop(stop),
-                }
-                for stop in stops
-            ],
-        }
+        errors = []
+        for stop in stops:
+            outcome = error or self._stop(stop)
+            told = {"topic_name": stop.topic, "partition_index": stop.partition, "error_code": outcome}
+            errors.append(told)
+            yield
+        if not error:
+            deleted = {stop.topic for stop in stops if stop.deletes}
+            failed = {topic for topic in deleted if not self._has_deleted(topic)}
+            for stop, told in zip(stops, errors, strict=True):
+                if stop.deletes and stop.topic in failed:
+                    told["error_code"] = told["error_code"] or ErrorCode.kafka_storage_error
+        return {"error_code": error, "partition_errors": errors}
+
+    def _has_deleted(self, topic: str) -> bool:
+        """Whether the replicas of a topic that were deleted will be gone after a power cut too."""
+        try:
+            self._partitions.finish_deletions(topic)
+        except OSError as error:
+            _logger.error("logs of %s cannot be deleted: %s", topic, error)
+            return False
+        return True
 
     def _stop(self, stop: _StopOrder) -> ErrorCode:
         partition = self._partitions.find(stop.topic, stop.partition)

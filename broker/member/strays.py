@@ -44,6 +44,7 @@ class Strays:
             _logger.info("%s-%d was moved to others while this broker was away: its log is deleted", topic_name, index)
             try:
                 self._partitions.delete_replica(topic_name, index)
+                self._partitions.finish_deletions(topic_name)
             except OSError as error:
                 _logger.error(
                     "cannot delete the log of %s-%d: %s; the next start tries again", topic_name, index, error

@@ -17,11 +17,9 @@ from highwater.broker.log.files import DISK_IS_FULL, FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
+from highwater.broker.slices import SLICE_NS
 
 _logger = logging.getLogger(__name__)
-
-SLICE_NS: Final = 2_000_000
-"""How long one turn on the event loop may take."""
 
 SLICE_LOGS: Final = 100
 """How many logs one turn may look at, where a look is cheap."""

@@ -7,7 +7,7 @@ that runs alone, broker/member/replica_manager.py in a cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -72,15 +72,15 @@ class Partitions:
 
     # Topics of a broker that runs alone: it has all of their partitions
 
-    def open_topic(self, record: TopicRecord, leader_epoch: int) -> Topic:
+    def open_topic(self, record: TopicRecord, leader_epoch: int) -> Iterator[None]:
+        """Open a topic, a step for each partition; it is here after the last one."""
         topic = Topic(record, TopicConfig(self._config, record.config), self._counters.topic(record.name))
-        self.open_partitions(topic, record, leader_epoch)
+        yield from self.open_partitions(topic, record, leader_epoch)
         self._topics[topic.name] = topic
         self._topics_by_id[topic.topic_id] = topic
-        return topic
 
-    def open_partitions(self, topic: Topic, record: TopicRecord, leader_epoch: int) -> None:
-        """Open those of the record that the topic does not have yet."""
+    def open_partitions(self, topic: Topic, record: TopicRecord, leader_epoch: int) -> Iterator[None]:
+        """Open those of the record that the topic does not have yet, a step for each."""
         log_config = log_config_of(topic.config)
         topic.partition_count = len(record.assignment)
         for index in range(len(topic.partitions), len(record.assignment)):
@@ -98,6 +98,7 @@ class Partitions:
                 storage_failed=self._storage.storage_failed,
                 counters=topic.counters,
             )
+            yield
 
     def forget_topic(self, topic: Topic) -> None:
         """Serve the topic no more, while its folders are still there."""
@@ -107,12 +108,16 @@ class Partitions:
         for partition in topic.partitions.values():
             partition.end(ErrorCode.unknown_topic_or_partition)
 
-    def delete_logs(self, name: str) -> bool:
-        """Have the folders of a topic deleted; False if some may be left, in a log directory that failed."""
+    def delete_logs(self, name: str) -> Generator[None, None, bool]:
+        """Have the folders of a topic deleted, a step for each partition.
+
+        The last step returns False if some may be left, in a log directory that failed.
+        """
         for topic, partition in list(self.log_directories.keys()):
             if topic == name:
-                self.log_directories.delete_partition(topic, partition)
+                self.log_directories.begin_to_delete(topic, partition)
                 self._is_purge_due = True
+                yield
         self.log_directories.set_aside_unfinished(name)
         return not self.log_directories.is_out_of_reach(name)
 
@@ -165,7 +170,10 @@ class Partitions:
         return partition
 
     def delete_replica(self, name: str, index: int) -> None:
-        """Have the log of a replica deleted, whether or not it was taken up."""
+        """Have the log of a replica deleted, whether or not it was taken up.
+
+        Its folder is gone for good after `finish_deletions`, which several may share.
+        """
         topic = self._topics.get(name)
         partition = None if topic is None else topic.partitions.pop(index, None)
         if topic is not None and partition is not None:
@@ -178,8 +186,12 @@ class Partitions:
                 self._throttles.topic_forgotten(name)
         self.moves.pop((name, index), None)
         if self.log_directories.get((name, index)) is not None:
-            self.log_directories.delete_partition(name, index)
+            self.log_directories.begin_to_delete(name, index)
             self._is_purge_due = True
+
+    def finish_deletions(self, topic: str) -> None:
+        """Make sure that the deleted replicas of a topic stay deleted, after a power cut too. Raises OSError."""
+        self.log_directories.set_aside_unfinished(topic)
 
     def _open_log(self, topic: Topic, index: int, log_config: LogConfig) -> PartitionLog:
         log = self.log_directories.get((topic.name, index))

@@ -19,7 +19,7 @@ from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
-from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, MorePartitions, NewTopic
+from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, CreatedTopic, MorePartitions, NewTopic
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from tests.broker.handlers.harness import ManualScheduler
@@ -179,7 +179,10 @@ def test_metadata_put_back_from_a_copy_gives_nothing_out_twice() -> None:
 def test_partitions_are_counted_over_all_topics_of_a_request() -> None:
     alone = start(SimulatedFiles())
     half = MAX_PARTITIONS_PER_REQUEST // 2 + 1
-    first, second = alone.topics.create_all([NewTopic("a", half, 1), NewTopic("b", half, 1)], validate_only=True)
+    results: list[CreatedTopic | Problem] = []
+    wanted = [NewTopic("a", half, 1), NewTopic("b", half, 1)]
+    alone.topics.create_topics(wanted, results.extend, timeout_ms=0, validate_only=True)
+    first, second = results
     assert not isinstance(first, Problem)
     assert isinstance(second, Problem)
     assert second.error_code is ErrorCode.policy_violation

@@ -112,7 +112,7 @@ class TestMetadata:
             put_topics(records)
 
         monkeypatch.setattr(node.store, "put_topics", counting)
-        monkeypatch.setattr(node.node.partitions, "open_partitions", lambda topic, record, leader_epoch: None)
+        monkeypatch.setattr(node.node.partitions, "open_partitions", lambda topic, record, leader_epoch: iter(()))
         names = ["a", "b", "a", "c", "b_", "b."]
         answer = node.ask("metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
         assert [topic.error_code for topic in answer.topics] == [

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker import slices
 from highwater.broker.records.batch import CorruptBatch
 from tests.broker.handlers.harness import Pending
 from tests.broker.log.building import read_all
 from tests.broker.log.simulated_files import SimulatedFiles
-from tests.broker.replica.replicating import BROKER_EPOCH, ReplicaHarness, error_of, led_batch
+from tests.broker.replica.replicating import BROKER_EPOCH, TOPIC_ID, ReplicaHarness, error_of, led_batch
 
 Make = Callable[..., ReplicaHarness]
 OTHER_ID = UUID(int=99)
@@ -313,3 +315,104 @@ class TestFailedDirectory:
             broker.replica().truncate_to(2)
         assert broker.replica().has_failed
         assert broker.following.leaders == {}
+
+
+class TestInSlices:
+    """Orders for many partitions, with the loop in between."""
+
+    PARTITIONS = 13
+
+    @pytest.fixture(autouse=True)
+    def one_step_in_a_slice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(slices, "SLICE_NS", 0)
+
+    def tell_all(self, broker: ReplicaHarness, leader: int, leader_epoch: int) -> Any:
+        states = [
+            {
+                "partition_index": index,
+                "controller_epoch": 1,
+                "leader": leader,
+                "leader_epoch": leader_epoch,
+                "isr": [0, 1, 2],
+                "partition_epoch": leader_epoch,
+                "replicas": [0, 1, 2],
+                "adding_replicas": [],
+                "removing_replicas": [],
+                "is_new": leader_epoch == 0,
+                "leader_recovery_state": 0,
+            }
+            for index in range(self.PARTITIONS)
+        ]
+        return broker.ask(
+            "leader_and_isr",
+            7,
+            controller_id=2,
+            controller_epoch=1,
+            broker_epoch=BROKER_EPOCH,
+            type=0,
+            live_leaders=[],
+            topic_states=[{"topic_name": "t", "topic_id": TOPIC_ID, "partition_states": states}],
+        )
+
+    def delete_all(self, broker: ReplicaHarness) -> Any:
+        states = [
+            {"partition_index": index, "leader_epoch": 9, "delete_partition": True} for index in range(self.PARTITIONS)
+        ]
+        return broker.ask(
+            "stop_replica",
+            4,
+            controller_id=2,
+            controller_epoch=1,
+            broker_epoch=BROKER_EPOCH,
+            topic_states=[{"topic_name": "t", "partition_states": states}],
+        )
+
+    def led(self, broker: ReplicaHarness) -> list[int]:
+        topic = broker.node.partitions.topic("t")
+        return [] if topic is None else [index for index, found in topic.partitions.items() if found.is_leader]
+
+    def test_orders_are_carried_out_one_after_another(self, make: Make) -> None:
+        broker = make()
+        led, followed, stopped = self.tell_all(broker, 0, 0), self.tell_all(broker, 1, 1), self.delete_all(broker)
+        assert self.led(broker) == [0, 1, 2, 3]
+        assert broker.roles == [("t", index, 0) for index in range(4)], "coordinators hear of each slice"
+        broker.scheduler.run()
+        errors = [each.error_code for each in led.answer.topics[0].partition_errors]
+        assert errors == [ErrorCode.none] * self.PARTITIONS
+        errors = [each.error_code for each in followed.answer.topics[0].partition_errors]
+        assert errors == [ErrorCode.none] * self.PARTITIONS
+        assert [each.error_code for each in stopped.answer.partition_errors] == [ErrorCode.none] * self.PARTITIONS
+        assert broker.following.leaders == {}
+        assert broker.log_directory.logs == {}
+        leaders = [("t", index, 0) for index in range(self.PARTITIONS)]
+        followers = [("t", index, None) for index in range(self.PARTITIONS)]
+        assert broker.roles == leaders + followers + followers
+
+    def test_a_controller_that_is_deposed_meanwhile_is_obeyed_no_further(self, make: Make) -> None:
+        broker = make()
+        pending = self.tell_all(broker, 0, 0)
+        assert broker.member.epochs.obey(2, BROKER_EPOCH) is ErrorCode.none
+        broker.scheduler.run()
+        errors = [each.error_code for each in pending.answer.topics[0].partition_errors]
+        assert errors == [ErrorCode.none] * 4 + [ErrorCode.stale_controller_epoch] * (self.PARTITIONS - 4)
+        assert pending.answer.error_code is ErrorCode.stale_controller_epoch
+        assert self.led(broker) == [0, 1, 2, 3]
+
+    def test_a_bug_in_one_order_does_not_stop_those_after_it(self, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+        broker = make()
+        pending = self.tell_all(broker, 0, 0)
+        stopped = self.delete_all(broker)
+        monkeypatch.setattr(broker.node.partitions, "open_replica", Mock(side_effect=KeyError("a bug")))
+        with pytest.raises(KeyError, match="a bug"):
+            broker.scheduler.run()
+        broker.scheduler.run()
+        assert pending.waits
+        assert [each.error_code for each in stopped.answer.partition_errors] == [ErrorCode.none] * self.PARTITIONS
+
+    def test_an_end_in_between_leaves_the_rest_to_the_next_start(self, make: Make) -> None:
+        broker = make()
+        pending = self.tell_all(broker, 0, 0)
+        broker.close()
+        broker.scheduler.run()
+        assert pending.waits
+        assert len(broker.log_directory.logs) == 4

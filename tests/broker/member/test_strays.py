@@ -35,7 +35,12 @@ def test_one_log_that_cannot_be_deleted_holds_up_no_other() -> None:
             raise OSError(errno.ENOSPC, "no space")
 
     logs = {("t", index): SimpleNamespace(topic_id=TOPIC_ID) for index in (0, 1)}
-    partitions: Any = SimpleNamespace(log_directories=logs, find=lambda name, index: None, delete_replica=delete)
+    partitions: Any = SimpleNamespace(
+        log_directories=logs,
+        find=lambda name, index: None,
+        delete_replica=delete,
+        finish_deletions=lambda name: None,
+    )
     cluster: Any = Cluster()
     Strays(1, partitions, cluster)
     cluster.tell()

@@ -1,0 +1,95 @@
+"""Topics of a lone broker that come and go in slices: what others see and may do in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from highwater.broker import slices
+from tests.broker.handlers.harness import NodeHarness, Pending
+
+NONE = ErrorCode.none
+
+
+@pytest.fixture(autouse=True)
+def one_step_in_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_NS", 0)
+
+
+def create(node: NodeHarness, name: str, partitions: int) -> Any:
+    topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+    return node.ask("create_topics", 7, topics=[topic], timeout=1000, validate_only=False)
+
+
+def delete(node: NodeHarness, *names: str) -> Any:
+    return node.ask("delete_topics", 4, topic_names=list(names), timeout=1000)
+
+
+def metadata(node: NodeHarness, name: str) -> Any:
+    return node.ask("metadata", 4, topics=[{"name": name}], allow_auto_topic_creation=True).topics[0]
+
+
+def completed(node: NodeHarness, pending: Any) -> Any:
+    assert isinstance(pending, Pending)
+    assert pending.waits
+    node.scheduler.run()
+    return pending.answer
+
+
+def test_a_topic_that_is_coming_is_not_there_yet_and_its_name_is_taken(node: NodeHarness) -> None:
+    coming = create(node, "large.topic", 9)
+    assert metadata(node, "large.topic").error_code is ErrorCode.leader_not_available, "which clients ask again after"
+    for name, error in (
+        ("large.topic", ErrorCode.topic_already_exists),
+        ("large_topic", ErrorCode.invalid_topic_exception),
+    ):
+        assert create(node, name, 1).topics[0].error_code is error
+    assert delete(node, "large.topic").responses[0].error_code is ErrorCode.unknown_topic_or_partition
+    small = create(node, "small", 1)
+    answer = completed(node, coming)
+    assert (answer.topics[0].error_code, answer.topics[0].num_partitions) == (NONE, 9)
+    assert small.answer.topics[0].error_code is NONE
+    assert len(metadata(node, "large.topic").partitions) == 9
+
+
+def test_a_topic_that_is_going_is_unknown_and_its_name_is_not_free_yet(node: NodeHarness) -> None:
+    completed(node, create(node, "t", 9))
+    before = node.node.partitions.topic("t")
+    assert before is not None
+    going = delete(node, "t")
+    assert node.node.partitions.topic("t") is None
+    refused = create(node, "t", 1).topics[0]
+    assert refused.error_code is ErrorCode.topic_already_exists
+    assert "marked for deletion" in refused.error_message
+    assert delete(node, "t").responses[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert completed(node, going).responses[0].error_code is NONE
+    assert not [name for name, _ in node.log_directory.logs if name == "t"]
+    completed(node, create(node, "t", 2))
+    after = node.node.partitions.topic("t")
+    assert after is not None
+    assert after.topic_id != before.topic_id
+    assert len(after.partitions) == 2
+
+
+@pytest.mark.parametrize("is_going", [False, True])
+def test_a_broker_that_stops_in_between_finishes_at_its_next_start(tmp_path: Path, is_going: bool) -> None:
+    node = NodeHarness(tmp_path / "log")
+    pending = create(node, "t", 9)
+    if is_going:
+        completed(node, pending)
+        pending = delete(node, "t")
+    node.close()
+    node.scheduler.run()
+    assert pending.waits, "what is left of the work is not done in closed directories"
+    again = NodeHarness(tmp_path / "log")
+    topic = again.node.partitions.topic("t")
+    if is_going:
+        assert topic is None
+        assert not again.log_directory.logs
+    else:
+        assert topic is not None
+        assert len(topic.partitions) == 9
+    again.close(clean=False)
