@@ -215,7 +215,7 @@ def _tell(measured: list[Measured], counts: list[int], setup: _Setup) -> None:
             f"Model, not measured: contention {percent_text(law.contention)}, coherence {percent_text(law.coherence)}; "
             f"{bend}. Of one process's rate with {'; '.join(told)}.\n"
         )
-    model = collect().processors.model
+    model = collect().cpu_model
     held = "not held" if setup.hierarchy is None else f"each held to {percent_text(setup.share)}"
     console.print(
         f"{plural(setup.records, 'record')} of {setup.record_bytes} B in a request, acks 1; "
