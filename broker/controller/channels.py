@@ -124,6 +124,11 @@ class Channel:
         self._peer = way.peers.connect(endpoint, "controller", on_break=self._broke)
         self._next()
 
+    @property
+    def is_unreachable(self) -> bool:
+        """Whether the broker is reported as one that cannot be reached."""
+        return self._is_reported
+
     def send(self, request: _Request) -> None:
         if self.presence is not Presence.GONE:
             self._queue.append(request)
@@ -281,6 +286,10 @@ class Channels:
     def close_all(self) -> None:
         for broker_id in list(self._channels):
             self.close(broker_id)
+
+    @property
+    def unreachable_count(self) -> int:
+        return sum(channel.is_unreachable for channel in self._channels.values())
 
     def send(self, broker_id: int, api_key: int, version: int, body: cold.Answer | bytes, then: Then) -> None:
         """Have this broker told once, after all that was sent to it before; `then` gets the answer.

@@ -118,6 +118,11 @@ class Controller:
         """What it knows as the controller, for whoever looks at it between events; None if it is not."""
         return None if self._term is None else self._term.context
 
+    @property
+    def unreachable_broker_count(self) -> int:
+        """Brokers that count as alive and that this controller cannot reach; 0 if it is not the controller."""
+        return 0 if self._term is None else self._term.unreachable_broker_count
+
     # The session
 
     def session_began(self, broker_epoch: int) -> None:

@@ -98,6 +98,11 @@ class Term:
             submit=submit,
         )
 
+    @property
+    def unreachable_broker_count(self) -> int:
+        """Brokers that count as alive and that the controller cannot reach."""
+        return self._channels.unreachable_count
+
     def end(self) -> None:
         """No more is sent, and nobody calls back."""
         self._channels.close_all()

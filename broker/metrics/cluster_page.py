@@ -120,32 +120,49 @@ def _fetchers(replicas: ReplicaManager) -> str:
 
 def _controller(controller: Controller) -> str:
     told = controller.context or ControllerContext()
-    return _gauges(
-        _CONTROLLER,
-        (
-            ("activebrokercount", len(told.live_broker_ids()), "Live brokers; 0 if this broker is not the controller."),
+    return (
+        _gauges(
+            _CONTROLLER,
             (
-                "offlinepartitionscount",
-                told.offline_partition_count(),
-                "Partitions without a leader; 0 if this broker is not the controller.",
+                (
+                    "activebrokercount",
+                    len(told.live_broker_ids()),
+                    "Live brokers; 0 if this broker is not the controller.",
+                ),
+                (
+                    "offlinepartitionscount",
+                    told.offline_partition_count(),
+                    "Partitions without a leader; 0 if this broker is not the controller.",
+                ),
+                (
+                    "preferredreplicaimbalancecount",
+                    told.preferred_replica_imbalance_count(),
+                    "Partitions that are not led by their preferred replica (the first one).",
+                ),
+                ("topicstodeletecount", len(told.topics_to_delete), "Topics whose deletion is not finished."),
             ),
+        )
+        + _gauges(
+            "highwater_controller_",
             (
-                "preferredreplicaimbalancecount",
-                told.preferred_replica_imbalance_count(),
-                "Partitions that are not led by their preferred replica (the first one).",
+                (
+                    "unreachable_brokers",
+                    controller.unreachable_broker_count,
+                    "Live brokers that cannot be reached; 0 if this broker is not the controller.",
+                ),
             ),
-            ("topicstodeletecount", len(told.topics_to_delete), "Topics whose deletion is not finished."),
-        ),
-    ) + _counters(
-        "kafka_controller_controllerstats_",
-        (
-            ("leaderelections", told.election_count, "Leader elections by this controller since it was elected."),
+        )
+        + _counters(
+            "kafka_controller_controllerstats_",
             (
-                "uncleanleaderelections",
-                told.unclean_election_count,
-                "Leader elections of a replica that was not in sync: records may be lost.",
+                ("leaderelections", told.election_count, "Leader elections by this controller since it was elected."),
+                (
+                    "uncleanleaderelections",
+                    told.unclean_election_count,
+                    "Leader elections of a replica that was not in sync: records may be lost.",
+                ),
             ),
-        ),
+        )
     )
 
 
