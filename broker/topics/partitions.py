@@ -7,7 +7,7 @@ that runs alone, broker/member/replica_manager.py in a cluster.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
@@ -72,14 +72,14 @@ class Partitions:
 
     # Topics of a broker that runs alone: it has all of their partitions
 
-    def open_topic(self, record: TopicRecord, leader_epoch: int) -> Iterator[None]:
+    def open_topic(self, record: TopicRecord, leader_epoch: int) -> Generator[None, None, None]:
         """Open a topic, a step for each partition; it is here after the last one."""
         topic = Topic(record, TopicConfig(self._config, record.config), self._counters.topic(record.name))
         yield from self.open_partitions(topic, record, leader_epoch)
         self._topics[topic.name] = topic
         self._topics_by_id[topic.topic_id] = topic
 
-    def open_partitions(self, topic: Topic, record: TopicRecord, leader_epoch: int) -> Iterator[None]:
+    def open_partitions(self, topic: Topic, record: TopicRecord, leader_epoch: int) -> Generator[None, None, None]:
         """Open those of the record that the topic does not have yet, a step for each."""
         log_config = log_config_of(topic.config)
         topic.partition_count = len(record.assignment)

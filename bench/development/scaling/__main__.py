@@ -28,7 +28,7 @@ from statistics import median, quantiles
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
