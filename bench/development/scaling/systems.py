@@ -1,4 +1,4 @@
-"""Brokers whose processes can be held to shares: ours with N processes, and Apache Kafka with as much in one."""
+"""Brokers whose processes can be held to shares: N processes of ours, or one of Apache Kafka."""
 
 from __future__ import annotations
 
