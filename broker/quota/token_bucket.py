@@ -1,4 +1,4 @@
-"""A bucket of tokens that fills at a steady rate, as Kafka has it for changes of topics (TokenBucket, KIP-599)."""
+"""A bucket of tokens that fills at a steady rate, as Kafka has it for changes of topics (KIP-599)."""
 
 from __future__ import annotations
 
