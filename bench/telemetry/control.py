@@ -11,6 +11,9 @@ from highwater.bench.errors import UsageError
 TOPIC: Final = "hw.telemetry"
 _SAME: Final = ("security.protocol", "sasl.mechanism", "ssl.endpoint.identification.algorithm")
 _LOGIN: Final = ("sasl.username", "sasl.password")
+_TOKENS: Final = tuple(
+    f"sasl.oauthbearer.{name}" for name in ("client.id", "client.secret", "method", "scope", "token.endpoint.url")
+)
 _CA: Final = "ssl.ca.location"
 
 
@@ -27,11 +30,11 @@ class ControlTopic:
 
     def kafka_properties(self) -> dict[str, str]:
         """The properties of a client by Kafka's names, for the Spark source. Raises UsageError for others."""
-        found = {name: value for name, value in self.connection.items() if name in _SAME}
-        if unknown := sorted(set(self.connection) - {*_SAME, *_LOGIN, _CA}):
+        found = {name: value for name, value in self.connection.items() if name in (*_SAME, *_TOKENS)}
+        known = (*_SAME, *_LOGIN, *_TOKENS, _CA)
+        if unknown := sorted(set(self.connection).difference(known)):
             raise UsageError(
-                f"--control-config: {', '.join(unknown)} is not for the Spark job, which takes "
-                f"{', '.join((*_SAME, *_LOGIN, _CA))}"
+                f"--control-config: {', '.join(unknown)} is not for the Spark job, which takes {', '.join(known)}"
             )
         if _CA in self.connection:
             found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.connection[_CA]}

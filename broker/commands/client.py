@@ -66,7 +66,7 @@ class Cluster:
         self._properties = {"log_level": "0", **_read(command_config), **(properties or {})}
         self._properties["bootstrap.servers"] = bootstrap_servers
         _check_reachable(bootstrap_servers)
-        self.client_config = _with_tokens(self._properties)
+        self.client_config = with_tokens(self._properties)
         try:
             self.admin = AdminClient(self.client_config)
         except KafkaException as error:
@@ -228,7 +228,7 @@ def _read(command_config: Path | None) -> dict[str, str]:
         raise UsageError(f"{command_config}: {error}") from None
 
 
-def _with_tokens(properties: Mapping[str, str]) -> dict[str, Any]:
+def with_tokens(properties: Mapping[str, str]) -> dict[str, Any]:
     """librdkafka's configuration; for OAUTHBEARER with a callback in the place of where tokens come from.
 
     Raises UsageError if there is no token: librdkafka would say so of a broker, after its time-out.

@@ -31,7 +31,7 @@ class TokenSettings:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
-    extensions: Mapping[str, str] = field(default_factory=dict)
+    extensions: Mapping[str, str] = field(default_factory=dict, hash=False)
     """What the broker is told beside the token (KIP-342)."""
     ca_file: str = ""
     """Of the authority that the token server has its certificate from; those of the host without one."""

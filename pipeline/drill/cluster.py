@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from highwater.broker.commands.client import with_tokens
+from highwater.broker.commands.terminal import UsageError
 from highwater.pipeline.drill.errors import DrillError, DrillSetupError
 from highwater.pipeline.drill.ledger import Row
 from highwater.pipeline.drill.names import BATCH_HEADER
@@ -23,10 +25,12 @@ class Cluster:
     """properties: librdkafka's, `bootstrap.servers` among them."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._properties: dict[str, Any] = {"log_level": 0, **properties}
         try:
+            self._properties: dict[str, Any] = {"log_level": 0, **with_tokens(properties)}
             self._admin = AdminClient(self._properties)
             self._admin.list_topics(timeout=DEADLINE_S / 4)
+        except UsageError as error:
+            raise DrillSetupError(str(error)) from None
         except KafkaException as error:
             raise DrillSetupError(f"{properties['bootstrap.servers']}: {error.args[0].str()}") from None
 

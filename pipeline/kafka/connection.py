@@ -15,6 +15,7 @@ from highwater.broker.client.request import Request, UnexpectedAnswer, Versions,
 from highwater.broker.client.security import TlsError, reason_of, tls_context
 from highwater.broker.security.login import Credential
 from highwater.pipeline.errors import ClientError
+from highwater.pipeline.kafka.credentials import credential
 from highwater.pipeline.kafka.requests import SOFTWARE
 from highwater.pipeline.kafka.settings import Settings
 
@@ -48,7 +49,10 @@ class Connection:
         self._expires_s = float("inf")
         self._socket = self._connect()
         try:
-            self._versions = self._shake_hands(None if settings.sasl is None else settings.sasl.credential)
+            self._versions = self._shake_hands(None if settings.sasl is None else credential(settings.sasl))
+        except TlsError as error:
+            self.close()
+            raise RefusedError(str(error)) from None
         except BaseException:
             self.close()
             raise
@@ -153,8 +157,8 @@ class Connection:
             have += received
         return data
 
-    def _shake_hands(self, credential: Credential | None) -> Versions:
-        steps = handshake(credential, SOFTWARE)
+    def _shake_hands(self, own: Credential | None) -> Versions:
+        steps = handshake(own, SOFTWARE)
         request, version = next(steps)
         try:
             while True:

@@ -6,9 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.broker.client.errors import ClientSettingsError
+from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.broker.client.security import Sasl, Tls
+from highwater.broker.client.settings import token_settings_of
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.login import LOGIN_MODULES
+from highwater.broker.security.sasl import OAUTHBEARER
+from highwater.broker.security.token_request import TokenSettings
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.errors import SettingsError
 
@@ -28,7 +33,7 @@ class Settings:
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = _CLIENT_ID
     tls: Tls | None = None
-    sasl: Sasl | None = None
+    sasl: Sasl | TokenSettings | None = None
     request_timeout_ms: int = 30_000
     """For one answer of one broker, beyond what the broker was asked to wait."""
     api_timeout_ms: int = 60_000
@@ -43,9 +48,26 @@ _NUMBERS: Final = {
     "socket.connection.setup.timeout.ms": "connect_timeout_ms",
     "retry.backoff.ms": "retry_backoff_ms",
 }
+_OF_TOKENS: Final = frozenset(
+    {
+        "https.ca.location",
+        "https.ca.pem",
+        "sasl.login.callback.handler.class",
+        "sasl.oauthbearer.client.credentials.client.id",
+        "sasl.oauthbearer.client.credentials.client.secret",
+        "sasl.oauthbearer.client.id",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.extensions",
+        "sasl.oauthbearer.method",
+        "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
+    }
+)
+"""Of Kafka and of librdkafka, as the commands take them."""
 NAMES: Final = frozenset(
     {
         *_NUMBERS,
+        *_OF_TOKENS,
         "bootstrap.servers",
         "client.id",
         "sasl.jaas.config",
@@ -109,10 +131,17 @@ def _number(name: str, text: str) -> int:
     return int(text)
 
 
-def _sasl(given: Mapping[str, str]) -> Sasl:
+def _sasl(given: Mapping[str, str]) -> Sasl | TokenSettings:
     mechanism = given.get("sasl.mechanism", "GSSAPI")
+    if mechanism == OAUTHBEARER:
+        own = {name: value for name, value in given.items() if name in _OF_TOKENS or name == "sasl.jaas.config"}
+        try:
+            return token_settings_of(as_librdkafka_has_it(own))
+        except ClientSettingsError as error:
+            raise SettingsError(str(error)) from None
     if mechanism not in LOGIN_MODULES:
-        raise SettingsError(f"sasl.mechanism={mechanism} is not supported; supported are {', '.join(LOGIN_MODULES)}")
+        supported = ", ".join((*LOGIN_MODULES, OAUTHBEARER))
+        raise SettingsError(f"sasl.mechanism={mechanism} is not supported; supported are {supported}")
     if "sasl.jaas.config" not in given:
         raise SettingsError(f"sasl.jaas.config is missing; {_jaas_example(mechanism)}")
     try:

@@ -9,10 +9,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from highwater.bench.telemetry.control import ControlTopic
+from highwater.bench.errors import UsageError
+from highwater.bench.telemetry.control import TOPIC, ControlTopic
 from highwater.bench.telemetry.topics import control_of
 from highwater.bench.workload.specification import Specification, load_specification
+from highwater.broker.security.token_request import TokenSettings
 from highwater.cli import app
+from highwater.pipeline.kafka.settings import settings_of
 from tests.broker.running import RunningBroker, running_broker
 
 WORKLOAD = """\
@@ -95,3 +98,19 @@ def test_what_cannot_be_a_control_broker_or_a_topic_is_refused(tmp_path: Path, b
     assert topics_at(broker.address) <= {"__consumer_offsets"}
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "state").exists()
+
+
+def test_the_spark_job_logs_in_with_tokens_as_the_load_does() -> None:
+    of_tokens = {
+        "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+        "sasl.oauthbearer.client.id": "me",
+        "sasl.oauthbearer.client.secret": "hush",
+        "sasl.oauthbearer.scope": "kafka",
+        "sasl.oauthbearer.method": "oidc",
+    }
+    topic = ControlTopic("a:1", TOPIC, {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", **of_tokens})
+    assert settings_of(topic.kafka_properties()).sasl == TokenSettings(
+        "https://idp.example/token", "me", "hush", "kafka"
+    )
+    with pytest.raises(UsageError, match=r"ssl\.key\.location is not for the Spark job"):
+        ControlTopic("a:1", TOPIC, {"ssl.key.location": "x"}).kafka_properties()

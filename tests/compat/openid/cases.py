@@ -21,6 +21,7 @@ from highwater.common.ports import free_ports
 from tests.compat.openid.own_cases import (
     our_brokers_get_tokens_for_each_other,
     our_commands_bench_and_monitor_get_tokens,
+    our_pipelines_get_tokens,
 )
 from tests.compat.openid.providers import SECRET, oidc_provider, oidc_provider_mock
 from tests.compat.openid.token_cases import (
@@ -201,6 +202,7 @@ CASES: Final[dict[str, Callable[[], None]]] = {
     "oidc-provider: tokens for kafka-python": kafka_python_brings_tokens,
     "oidc-provider: tokens for Apache Kafka's clients": apache_kafkas_clients_get_their_own_tokens,
     "oidc-provider: tokens for our commands, bench and monitor": our_commands_bench_and_monitor_get_tokens,
+    "oidc-provider: tokens for our pipelines": our_pipelines_get_tokens,
     "oidc-provider: tokens for our brokers among each other": our_brokers_get_tokens_for_each_other,
     "oidc-provider-mock: people get their roles": lambda: _people_get_their_roles(oidc_provider_mock, ""),
     "oidc-provider-mock: away, back, and with new keys": _a_provider_that_was_away_and_new_keys,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -64,6 +67,72 @@ def _monitor(address: str, endpoint: str) -> None:
     wrong = snapshot_of(conf | {"sasl.oauthbearer.client.secret": "another"})
     assert "invalid_client" in wrong.sources["kafka"].error
     assert "another" not in str(wrong)
+
+
+_FLOWS: Final = """\
+name: tokens
+storage: state
+kafka:
+  bootstrap.servers: {address}
+  security.protocol: SASL_PLAINTEXT
+  sasl.mechanism: OAUTHBEARER
+  sasl.oauthbearer.token.endpoint.url: {endpoint}
+  sasl.oauthbearer.client.id: {client}
+  sasl.oauthbearer.client.secret: ${{TOKEN_SECRET}}
+  sasl.oauthbearer.scope: kafka
+sources:
+  numbers:
+    format: highwater
+    options: {{subscribe: t, startingOffsets: earliest, commitOffsets: readers}}
+flows:
+  by_batch:
+    sql: SELECT key, value FROM numbers
+    sink: {{format: highwater, options: {{topic: by_batch}}}}
+  by_task:
+    sql: SELECT key, value FROM numbers
+    sink: {{format: highwater, options: {{topic: by_task, delivery: exactly_once, tasks: 2}}}}
+"""
+
+
+def our_pipelines_get_tokens() -> None:
+    """The driver and the workers of Spark: a source, offsets of a group, and a sink of each kind."""
+    with taking_broker() as (broker, endpoint), tempfile.TemporaryDirectory(prefix="tokens-") as name:
+        directory = Path(name)
+        file = directory / "client.properties"
+        file.write_text(kafkas_properties(endpoint, "loader"))
+        own = ("--bootstrap-server", broker.address, "--command-config", str(file))
+        numbers = [str(number) for number in range(100)]
+        for topic in ("t", "by_batch", "by_task"):
+            assert call("topics", *own, "--create", "--topic", topic, "--partitions", "2").exit_code == 0
+        assert call("produce", *own, "--topic", "t", stdin="\n".join(numbers) + "\n").exit_code == 0
+        ended = _flows(directory, broker.address, endpoint, "loader", PLAIN_SECRET)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        for topic in ("by_batch", "by_task"):
+            asked = ("consume", *own, "--topic", topic, "--from-beginning", "--max-messages", str(len(numbers)))
+            assert sorted(call(*asked).output.split()) == sorted(numbers), topic
+        assert "readers" in call("groups", *own, "--list").output
+        for client, secret, reason in (("loader", "another", "invalid_client"), ("stranger", PLAIN_SECRET, "t")):
+            refused = _flows(directory / client, broker.address, endpoint, client, secret)
+            assert refused.returncode != 0
+            assert reason in refused.stderr, refused.stderr
+            assert "Traceback" not in refused.stderr, refused.stderr
+            assert secret not in refused.stdout + refused.stderr
+        written = [path.read_bytes() for path in directory.rglob("*") if path.is_file() and path != file]
+        assert not [text for text in written if PLAIN_SECRET.encode() in text]
+
+
+def _flows(directory: Path, address: str, endpoint: str, client: str, secret: str) -> subprocess.CompletedProcess[str]:
+    directory.mkdir(exist_ok=True)
+    (directory / "flows.yaml").write_text(_FLOWS.format(address=address, endpoint=endpoint, client=client))
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "highwater", "pipeline", "run", "flows.yaml"],
+        cwd=directory,
+        env=os.environ | {"TOKEN_SECRET": secret},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 def our_brokers_get_tokens_for_each_other() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.broker.client.security import Sasl
+from highwater.broker.security.token_request import TokenSettings
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.reaching import source_options
 from highwater.pipeline.kafka.settings import settings_of
@@ -30,6 +31,23 @@ def test_a_login_with_every_character_over_tls() -> None:
     assert settings.sasl == Sasl("SCRAM-SHA-256", "me", 'a"b\\c;=')
     assert settings.tls is not None
     assert settings.tls.ca_file == "/etc/ca.crt"
+
+
+def test_tokens() -> None:
+    settings = settings_of(
+        source_options(
+            {
+                "bootstrap.servers": "a:1",
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": "https://idp.example/token",
+                "sasl.oauthbearer.client.id": "me",
+                "sasl.oauthbearer.client.secret": "hush",
+                "https.ca.location": "/etc/ca.crt",
+            }
+        )
+    )
+    assert settings.sasl == TokenSettings("https://idp.example/token", "me", "hush", ca_file="/etc/ca.crt")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from highwater.broker.client.security import Sasl, Tls
+from highwater.broker.security.token_request import TokenSettings
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import Settings, settings_of
 
@@ -59,6 +60,42 @@ def test_everything() -> None:
     assert (copy, hash(copy)) == (settings, hash(settings))
 
 
+FROM = "sasl.oauthbearer.token.endpoint.url"
+BEARER = SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+LOGIN = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+    f'clientId="me" clientSecret="{SECRET}" scope="kafka" extension_a="1";'
+)
+
+
+@pytest.mark.parametrize(
+    "login",
+    [
+        {"sasl.jaas.config": LOGIN},
+        {
+            "sasl.oauthbearer.client.id": "me",
+            "sasl.oauthbearer.client.secret": SECRET,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.extensions": "a=1",
+        },
+        {
+            "sasl.oauthbearer.client.credentials.client.id": "me",
+            "sasl.oauthbearer.client.credentials.client.secret": SECRET,
+            "sasl.oauthbearer.scope": "kafka",
+            "sasl.oauthbearer.extensions": "a=1",
+        },
+    ],
+    ids=["of Kafka", "of librdkafka", "of Kafka 4.1"],
+)
+def test_where_tokens_come_from(login: dict[str, str]) -> None:
+    given = {f"kafka.{name}": value for name, value in {**BEARER, FROM: "https://idp.example/token"}.items()}
+    settings = settings_of(given | {f"kafka.{name}": value for name, value in login.items()})
+    assert settings.sasl == TokenSettings("https://idp.example/token", "me", SECRET, "kafka", {"a": "1"})
+    assert SECRET not in repr(settings)
+    copy = pickle.loads(pickle.dumps(settings))  # noqa: S301 - of our own making
+    assert (copy, hash(copy)) == (settings, hash(settings))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -84,6 +121,21 @@ def test_everything() -> None:
         (
             SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN[:-1]},
             "sasl.jaas.config cannot be read; write it as",
+        ),
+        (BEARER, f"{FROM} is missing; OAUTHBEARER needs the https address of a token server, or file:///PATH"),
+        (BEARER | {FROM: "http://idp.example/token"}, f"{FROM} must be https"),
+        (BEARER | {FROM: "https://idp.example/token"}, "sasl.oauthbearer.client.id is missing"),
+        (
+            BEARER | {FROM: "https://idp.example/token", "sasl.jaas.config": LOGIN.replace("scope", SECRET)},
+            "sasl.jaas.config: the options of OAuthBearerLoginModule are clientId, clientSecret, scope, ",
+        ),
+        (
+            BEARER | {FROM: "https://idp.example/token", "sasl.login.callback.handler.class": "com.example.Mine"},
+            "sasl.login.callback.handler.class=com.example.Mine is of Java: remove it",
+        ),
+        (
+            SERVERS | {"sasl.oauthbearer.token.endpoint.uri": "x"},
+            "kafka.sasl.oauthbearer.token.endpoint.uri is unknown",
         ),
         (
             SERVERS | {"security.protocol": "SSL", "ssl.truststore.location": "/etc/trust.jks"},
