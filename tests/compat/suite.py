@@ -116,6 +116,6 @@ def run_cases(suite: Path, cases: Mapping[str, Callable[[], None]], arguments: l
         try:
             cases[name]()
         except (AssertionError, UsageError, OSError, ValueError, subprocess.SubprocessError) as error:
-            problem = " ".join(str(error).split())[:400] or type(error).__name__
+            problem = " ".join(str(error).split())[:2000] or type(error).__name__
         report.tell(name, not problem, time.monotonic() - started_s, problem)
     return report.exit_status(names)
