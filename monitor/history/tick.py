@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import marshal
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from highwater.monitor.events import Event
 from highwater.monitor.history.kinds import Kind, Value
@@ -58,11 +59,22 @@ class Changes(NamedTuple):
     """Entities whose values count, changed or not."""
 
 
-@dataclass(slots=True)
 class _Seen:
-    values: tuple[Value, ...]
-    written_ms: int
-    seen_ms: int
+    """What was last seen of an entity. There are as many as entities, and values are a third as large when packed."""
+
+    __slots__ = ("_packed", "seen_ms", "written_ms")
+
+    def __init__(self, values: tuple[Value, ...], at_ms: int) -> None:
+        self.written_ms = self.seen_ms = at_ms
+        self.values = values
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return cast(tuple[Value, ...], marshal.loads(self._packed))  # noqa: S302 - of this process
+
+    @values.setter
+    def values(self, values: tuple[Value, ...]) -> None:
+        self._packed = marshal.dumps(values)
 
 
 class ChangedRows:
@@ -87,9 +99,9 @@ class ChangedRows:
                 rows.append((entity, at_ms, values))
             elif kind.every_ms and seen.seen_ms // kind.every_ms == at_ms // kind.every_ms:
                 continue
-            elif values != seen.values:
+            elif values != (before := seen.values):
                 if seen.seen_ms > seen.written_ms:
-                    rows.append((entity, seen.seen_ms, seen.values))
+                    rows.append((entity, seen.seen_ms, before))
                 rows.append((entity, at_ms, values))
             elif seen.written_ms // kind.heartbeat_ms != at_ms // kind.heartbeat_ms:
                 rows.append((entity, at_ms, values))
@@ -103,7 +115,7 @@ class ChangedRows:
         for entity in changes.looked_at:
             seen, at_ms = of_kind.get(entity), told.read_at_ms.get(entity, told.at_ms)
             if seen is None:
-                of_kind[entity] = _Seen(told.values[entity], at_ms, at_ms)
+                of_kind[entity] = _Seen(told.values[entity], at_ms)
                 continue
             seen.values, seen.seen_ms = told.values[entity], at_ms
             if entity in written:

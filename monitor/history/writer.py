@@ -228,6 +228,8 @@ class HistoryWriter:
                     return
                 tick = self._waiting.popleft()
             self._write(tick)
+            # It has the rows of a large cluster, which nobody needs while this waits.
+            del tick
 
     def _write(self, tick: Tick) -> None:
         if self._state.paused_since_ms is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -16,8 +18,10 @@ from highwater.monitor.history.kinds import KINDS, Retention, Tier
 from highwater.monitor.history.reader import About, HistoryReader, metrics_of
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below
 from highwater.monitor.history.tables import ROWS
-from highwater.monitor.history.writer import TickWriter
+from highwater.monitor.history.tick import Tick
+from highwater.monitor.history.writer import HistoryWriter, TickWriter
 from tests.monitor.history.ticks import HOUR_MS, MINUTE_MS, START_MS, point_values, tick
+from tests.waiting import wait_until
 
 TICK_MS = 15_000
 
@@ -274,3 +278,24 @@ def test_events_about_a_thing_are_its_own_and_those_that_concern_all(database: D
     assert about(("group", "billing"), ("topic", "orders-new")) == {"group", "longer name", "all"}
     assert about(("broker", "2")) == {"partition", "capital", "all"}
     assert about(("cluster", "c")) == set(told)
+
+
+class Rows(dict[str, Any]):
+    """A mapping whose end can be seen."""
+
+
+def test_a_tick_that_is_written_is_not_kept_until_the_next_one(tmp_path: Path) -> None:
+    """Of a large cluster it takes as much memory as the snapshot that is made meanwhile."""
+    database = open_history("sqlite", tmp_path)
+    writer = HistoryWriter(database)
+    writer.start()
+    try:
+        rows = Rows(tick(START_MS, partitions=3).rows)
+        kept = weakref.ref(rows)
+        writer.submit(Tick(START_MS, rows))
+        del rows
+        wait_until(lambda: writer.state.ticks == 1, "the tick to be written")
+        wait_until(lambda: kept() is None, "the rows of the tick to be freed")
+    finally:
+        writer.close()
+        database.close()
