@@ -143,7 +143,7 @@ def _turn(name: str, start: Start, place: Path, processes: int, setup: _Setup) -
         admin = AdminClient({"bootstrap.servers": serving.address, "log_level": 0})
         created_s, created_cpu_s = _creation(admin, serving)
         layout = [[serving.broker_ids[index % len(serving.broker_ids)]] for index in range(processes)]
-        admin.create_topics([NewTopic("load", replica_assignment=layout)])["load"].result(60)
+        admin.create_topics([NewTopic("load", num_partitions=processes, replica_assignment=layout)])["load"].result(60)
         time.sleep(_TOLD_WITHIN_S)
         prepared = PreparedRequests(place, "load", acks=1, records=setup.records, record_bytes=setup.record_bytes)
         connections = Connections(_CONNECTIONS_OF_A_PROCESS * processes, _IN_FLIGHT)
