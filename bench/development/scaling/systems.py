@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -14,6 +13,7 @@ import psutil
 
 from highwater.bench.systems.apache_kafka import Distribution, start_apache_kafka
 from highwater.bench.systems.process import SystemProcess, ready_line
+from tests.broker.running_processes import free_ports_in_a_row
 
 _READY_WITHIN_S: Final = 120.0
 _CHILD: Final = "highwater.broker.server.child"
@@ -52,7 +52,7 @@ Start = Callable[[Path, int], AbstractContextManager[Serving]]
 @contextmanager
 def highwater(folder: Path, processes: int) -> Iterator[Serving]:
     """`highwater broker start --processes N`: a parent and N brokers."""
-    port = _free_row(processes + 1)
+    port = free_ports_in_a_row(processes + 1)
     command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--log-dir", str(folder / "data")]
     options = ["--port", str(port), "--processes", str(processes)]
     parent = SystemProcess("the broker", [*command, *options], folder / "broker.log")
@@ -92,19 +92,3 @@ def _command_of(process_id: int) -> list[str]:
         return psutil.Process(process_id).cmdline()
     except psutil.NoSuchProcess:
         return []
-
-
-def _free_row(count: int) -> int:
-    """The first of so many free ports in a row, below those that the kernel gives to others meanwhile."""
-    for first in range(20_000, 32_000 - count, count):
-        if all(_is_free(first + number) for number in range(count)):
-            return first
-    raise RuntimeError(f"no {count} ports in a row are free")
-
-
-def _is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
