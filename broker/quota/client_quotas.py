@@ -24,7 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.broker.quota.rate import MAX_THROTTLE_MS, WindowedRate
+from highwater.broker.quota.rate import WindowedRate, throttle_ms
 from highwater.broker.quota.token_bucket import TokenBucket
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.settings.quota_entities import (
@@ -43,9 +43,6 @@ MAX_METERS: Final = 10_000
 """The most clients whose rates are stored: a client may use any number of client ids."""
 
 
-_LEAST: Final = 1e-6
-
-
 @dataclass(slots=True)
 class _Meter:
     rate: WindowedRate
@@ -55,8 +52,7 @@ class _Meter:
         excess = self.rate.per_second(now_ms) - self.limit
         if excess <= 0:
             return 0
-        # ZooKeeper may have a limit of 0, which Kafka's tool takes.
-        return min(round(excess / max(self.limit, _LEAST) * self.rate.span_ms(now_ms)), MAX_THROTTLE_MS)
+        return throttle_ms(excess, self.limit, self.rate.span_ms(now_ms))
 
 
 _NS_OF_A_PERCENT: Final = 10_000_000

@@ -8,6 +8,14 @@ from typing import Final
 MAX_THROTTLE_MS: Final = 2**31 - 1
 """The longest throttle time that an answer can have."""
 
+_LEAST: Final = 1e-6
+"""ZooKeeper may have a limit of 0, which Kafka's tool takes."""
+
+
+def throttle_ms(excess: float, limit: float, span_ms: int) -> int:
+    """Return the throttle time of what is above a limit, which `limit` in each `span_ms` pays back."""
+    return min(round(excess / max(limit, _LEAST) * span_ms), MAX_THROTTLE_MS)
+
 
 class WindowedRate:
     """Amounts by time window.

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from highwater.broker.quota.rate import MAX_THROTTLE_MS
-
-_LEAST: Final = 1e-6
-"""ZooKeeper may have a rate of 0, which Kafka's tool takes."""
+from highwater.broker.quota.rate import throttle_ms
 
 
 class TokenBucket:
@@ -35,7 +30,7 @@ class TokenBucket:
         self._fill(now_ms)
         if self._tokens >= 0:
             return 0
-        return min(round(-self._tokens / max(self.rate, _LEAST) * 1000), MAX_THROTTLE_MS)
+        return throttle_ms(-self._tokens, self.rate, 1000)
 
     def is_full(self, now_ms: int) -> bool:
         self._fill(now_ms)
