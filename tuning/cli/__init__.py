@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from . import apply, check, explain, facts, listing, plan, profiles, rollback, schema, sizing, status, verify
+from . import apply, check, explain, facts, listing, plan, profiles, rollback, schema, sizing, status, verify, waits
 from .exit_codes import SUMMARY
 
 app = typer.Typer(
@@ -32,6 +32,7 @@ for verb in (
     explain.explain,
     profiles.profiles,
     sizing.sizing,
+    waits.waits,
     schema.schema,
 ):
     app.command(help=paragraphs(verb))(verb)

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import TuningError, nearest_match
 from ..proofs import ProveDocument
-from . import apply, check, explain, facts, listing, plan, profiles, rollback, sizing, status, verify
+from . import apply, check, explain, facts, listing, plan, profiles, rollback, sizing, status, verify, waits
 from .documents import json_schema
 from .options import errors_in_one_line
 
@@ -27,8 +27,8 @@ DOCUMENTS: Final[dict[str, type]] = {
     "sizing": sizing.SizingDocument,
 }
 """The document that each verb prints with --json."""
-GUEST_DOCUMENTS: Final[dict[str, type]] = {"prove": ProveDocument}
-"""Documents of verbs that `highwater.cli` adds to this group."""
+LIVE_DOCUMENTS: Final[dict[str, type]] = {"prove": ProveDocument, "waits": waits.WaitsDocument}
+"""Documents of verbs that watch the running host, and read no captured tree."""
 
 
 def schema(verb: Annotated[str, typer.Argument(metavar="VERB", help="A verb that has --json, such as plan.")]) -> None:
@@ -36,7 +36,7 @@ def schema(verb: Annotated[str, typer.Argument(metavar="VERB", help="A verb that
 
     Exit codes: 0, or 2 for an unknown verb.
     """
-    known = DOCUMENTS | GUEST_DOCUMENTS
+    known = DOCUMENTS | LIVE_DOCUMENTS
     with errors_in_one_line():
         if verb not in known:
             raise TuningError(f"no schema of {verb!r}{nearest_match(verb, known)} (known: {', '.join(known)})")

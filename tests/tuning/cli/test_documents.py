@@ -9,7 +9,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 
 from highwater.tuning.cli.documents import json_schema
-from highwater.tuning.cli.schema import DOCUMENTS, GUEST_DOCUMENTS
+from highwater.tuning.cli.schema import DOCUMENTS, LIVE_DOCUMENTS
 from tests.tuning.cli.invoking import invoke
 from tests.tuning.host_tree import Disk, make_host
 
@@ -30,9 +30,9 @@ CALLS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("verb", DOCUMENTS | GUEST_DOCUMENTS)
+@pytest.mark.parametrize("verb", DOCUMENTS | LIVE_DOCUMENTS)
 def test_a_shipped_schema_is_that_of_its_dataclass(verb: str) -> None:
-    schema = json_schema((DOCUMENTS | GUEST_DOCUMENTS)[verb])
+    schema = json_schema((DOCUMENTS | LIVE_DOCUMENTS)[verb])
     jsonschema.Draft202012Validator.check_schema(schema)
     assert schema["title"] == f"tuning.{verb}/1"
     path = SCHEMAS / f"{verb}.schema.json"
@@ -59,5 +59,5 @@ def test_the_output_of_a_verb_conforms_to_its_schema(tmp_path: Path, verb: str, 
 def test_every_schema_file_belongs_to_something() -> None:
     assert {path.name for path in SCHEMAS.glob("*.json")} == {
         "knob.schema.json",
-        *(f"{verb}.schema.json" for verb in (*DOCUMENTS, *GUEST_DOCUMENTS)),
+        *(f"{verb}.schema.json" for verb in (*DOCUMENTS, *LIVE_DOCUMENTS)),
     }
