@@ -190,7 +190,8 @@ def write_file(files: FileOperations, path: Path, data: bytes) -> None:
     descriptor = files.open(path, create=True)
     try:
         files.truncate(descriptor, 0)
-        files.pwrite(descriptor, data, 0)
+        if data:
+            files.pwrite(descriptor, data, 0)
     finally:
         files.close(descriptor)
 

@@ -41,7 +41,7 @@ from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.log.recovery import LogLoader
+from highwater.broker.log.recovery import LogLoader, make_log
 from highwater.common.topic_partition import TopicPartition, parse_partition_name, partition_name
 
 _logger = logging.getLogger(__name__)
@@ -121,7 +121,9 @@ class LogDirectory:
         self._checkpointed: set[TopicPartition] = set()
         """The partitions that may have lines in the checkpoint files."""
         self._unfinished: set[TopicPartition] = set()
-        """Partitions that have a folder here and no log: the folder is to be removed, or removing it failed."""
+        """Partitions that may have a folder here and have no log: the folder is to be renamed, or renaming it failed."""
+        self._renamed: set[TopicPartition] = set()
+        """Partitions whose folder was renamed, which a power cut may undo."""
         try:
             if not files.exists(self.path):
                 files.make_directory(self.path)
@@ -214,17 +216,10 @@ class LogDirectory:
         self.set_aside_unfinished(topic)
         self._files.make_directory(directory)
         log = None
+        config = config or self.defaults
         try:
-            log = self._open_log(
-                topic,
-                partition,
-                directory,
-                config or self.defaults,
-                topic_id=topic_id,
-                is_clean=False,
-                recovery_point=0,
-                log_start_offset=0,
-            )
+            state = make_log(self._files, directory, config, self._open_segments, self._clock.now_ms())
+            log = PartitionLog(self._files, directory, topic, partition, topic_id, config, self._open_segments, state)
             log.write_metadata()
         except OSError as error:
             if log is not None:
@@ -255,17 +250,18 @@ class LogDirectory:
 
     def set_aside_unfinished(self, topic: str) -> None:
         """Rename the folders of those partitions of a topic that are deleted or could not be made, durably."""
-        unfinished = [key for key in self._unfinished if key[0] == topic]
-        for key in unfinished:
+        for key in [key for key in self._unfinished if key[0] == topic]:
             self._rename_unfinished(key)
-        if unfinished:
+        if renamed := [key for key in self._renamed if key[0] == topic]:
             self._files.sync_directory(self.path)
-            self._unfinished.difference_update(unfinished)
+            self._renamed.difference_update(renamed)
 
     def _rename_unfinished(self, key: TopicPartition) -> None:
         directory = self.path / partition_name(*key)
         if self._files.exists(directory):
             self._files.rename(directory, self.path / partition_folder.deleted_name(*key))
+        self._unfinished.discard(key)
+        self._renamed.add(key)
 
     def _set_aside(self, directory: Path, topic: str, partition: int) -> None:
         self._files.rename(directory, self.path / partition_folder.deleted_name(topic, partition))

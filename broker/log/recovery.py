@@ -75,6 +75,14 @@ class LogState:
     """The recovery point of the checkpoint, if it is past the end of the log."""
 
 
+def make_log(
+    files: FileOperations, directory: Path, config: LogConfig, open_segments: OpenSegments, now_ms: int
+) -> LogState:
+    """Make an empty log in an empty folder, without fsync. An OSError leaves no file."""
+    segment = Segment.create(files, directory, 0, open_segments, config, now_ms)
+    return LogState([segment], 0, 0, 0, LeaderEpochs(), ProducerStates(), snapshot_offset=0, is_clean=False)
+
+
 @dataclass(slots=True)
 class LogLoader:
     """Loads the folder of one partition; `load` is its one public method."""
@@ -92,9 +100,11 @@ class LogLoader:
 
     def load(self) -> LogState:
         """Load the log. With all files closed again, raises LogDirectoryError for what it cannot use, and OSError."""
-        self._remove_leftovers()
-        self._finish_swaps()
         entries = self.files.list(self.directory)
+        if any(entry.name.endswith((*_LEFTOVER_SUFFIXES, SWAP_SUFFIX)) for entry in entries):
+            self._remove_leftovers(entries)
+            self._finish_swaps()
+            entries = self.files.list(self.directory)
         segments = self._find_segments(entries)
         try:
             return self._load(entries, segments)
@@ -169,8 +179,8 @@ class LogLoader:
             doubtful_below=self.recovery_point if self.recovery_point > log_end_offset else 0,
         )
 
-    def _remove_leftovers(self) -> None:
-        for entry in self.files.list(self.directory):
+    def _remove_leftovers(self, entries: list[Entry]) -> None:
+        for entry in entries:
             if entry.name.endswith(_LEFTOVER_SUFFIXES):
                 self.files.remove(self.directory / entry.name)
 

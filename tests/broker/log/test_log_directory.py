@@ -243,6 +243,33 @@ def test_a_folder_without_metadata_has_no_topic_id(tmp_path: Path) -> None:
     assert (tmp_path / "t-0" / "partition.metadata").exists()
 
 
+class CountingFiles(RealFiles):
+    """Counts how often it was asked whether something is there."""
+
+    __slots__ = ("asked",)
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def exists(self, path: Path) -> bool:
+        self.asked += 1
+        return super().exists(path)
+
+
+def test_the_end_of_a_deletion_does_not_look_at_each_folder_again(tmp_path: Path) -> None:
+    files = CountingFiles()
+    directory = LogDirectory(files, tmp_path, SMALL, broker_id=1, cluster_id="c", clock=ManualClock(NOW_MS))
+    for partition in range(3):
+        directory.create_partition("t", partition, TOPIC_ID)
+    for partition in range(3):
+        directory.begin_to_delete("t", partition)
+    files.asked = 0
+    directory.set_aside_unfinished("t")
+    assert files.asked == 0
+    assert directory.logs == {}
+    directory.close()
+
+
 def test_deletion_renames_first_and_is_finished_at_the_next_start(tmp_path: Path) -> None:
     directory = open_directory(RealFiles(), tmp_path)
     topic = "long." * 49 + "name"
