@@ -252,18 +252,20 @@ def change_lock(files: HostFiles) -> Iterator[None]:
         try:
             yield
         finally:
-            # An empty folder that remains does no harm.
-            with suppress(OSError):
-                remove_empty_folders(files)
+            remove_empty_folders(files)
 
 
 def remove_empty_folders(files: HostFiles) -> None:
-    """Remove the journals' folder when it is empty, and its parent unless another user created that."""
-    files.remove_folder_if_empty(FOLDER)
-    above = str(PurePosixPath(FOLDER).parent)
-    attributes = files.attributes(above)
-    if attributes is not None and attributes.user_id == os.geteuid():
-        files.remove_folder_if_empty(above)
+    """Remove the journals' folder when it is empty, and its parent unless another user created that.
+
+    An empty folder that remains does no harm: a service may see its host read-only.
+    """
+    with suppress(OSError):
+        files.remove_folder_if_empty(FOLDER)
+        above = str(PurePosixPath(FOLDER).parent)
+        attributes = files.attributes(above)
+        if attributes is not None and attributes.user_id == os.geteuid():
+            files.remove_folder_if_empty(above)
 
 
 def session_of(files: HostFiles) -> tuple[Owner | None, bool]:

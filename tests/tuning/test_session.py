@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -136,3 +137,14 @@ def test_what_a_killed_run_left_is_taken_back_and_a_living_one_is_left_alone(roo
     stat.write_text(text)
     assert snapshot(root) == before
     assert recover_session(facts.files, RUNNER) == []
+
+
+class ReadOnlyHost(FakeKernel):
+    """A host as a service of ProtectSystem=strict sees it. rmdir(2) returns EROFS there for what does not exist, too."""
+
+    def remove_folder_if_empty(self, path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+def test_nothing_is_taken_back_on_a_host_that_is_read_only_and_was_never_tuned(root: Path) -> None:
+    assert recover_session(ReadOnlyHost(root), RUNNER) == []
