@@ -121,7 +121,7 @@ class LogDirectory:
         self._checkpointed: set[TopicPartition] = set()
         """The partitions that may have lines in the checkpoint files."""
         self._unfinished: set[TopicPartition] = set()
-        """Partitions that may have a folder here and have no log: the folder is to be renamed, or renaming it failed."""
+        """Partitions that may have a folder here and have no log: it is to be renamed, or that failed."""
         self._renamed: set[TopicPartition] = set()
         """Partitions whose folder was renamed, which a power cut may undo."""
         try:

@@ -140,7 +140,7 @@ def test_what_a_killed_run_left_is_taken_back_and_a_living_one_is_left_alone(roo
 
 
 class ReadOnlyHost(FakeKernel):
-    """A host as a service of ProtectSystem=strict sees it. rmdir(2) returns EROFS there for what does not exist, too."""
+    """A host as a service with ProtectSystem=strict sees it: rmdir(2) returns EROFS for what does not exist, too."""
 
     def remove_folder_if_empty(self, path: str) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
