@@ -1,0 +1,279 @@
+"""What a fetch can read now: of each partition its records, or why there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+
+from highwater.broker.handlers.authorization.access import TOPIC_DENIED, tell_denial
+from highwater.broker.handlers.reply import RequestContext
+from highwater.broker.node import Node
+from highwater.broker.protocol.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionFetched,
+)
+from highwater.broker.quota.replication_throttle import ReplicationThrottle
+from highwater.broker.records.batch import Codec
+from highwater.broker.replica.alone import Alone
+from highwater.broker.replica.fetch_sessions import Fetched
+from highwater.broker.replica.leader import Leader
+from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
+from highwater.broker.replica.partition import Partition
+from highwater.broker.security.acl import Operation, ResourceType
+from highwater.broker.topics.refusal import refusal
+
+ZSTD_FROM: Final = 10
+FROM_FOLLOWERS_FROM: Final = 11
+
+_READ_TOPIC: Final = (Operation.READ, ResourceType.TOPIC)
+
+
+def read(
+    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
+) -> tuple[Fetched, int, bool]:
+    """Return what can be read now, its size in bytes, and whether to answer even if that is less than min_bytes."""
+    left_bytes = min(request.max_bytes, node.fetch_max_bytes)
+    if node.quotas.limits_bytes:
+        most_bytes = node.quotas.most_fetch_bytes(context.client.principal, context.client_id, now_ms(node))
+        left_bytes = left_bytes if most_bytes is None else min(left_bytes, most_bytes)
+    total_bytes = 0
+    must_answer = not topics
+    read_committed = request.isolation_level == READ_COMMITTED
+    answers: Fetched = []
+    find = node.partitions.find
+    may_read = None
+    if node.acls is not None:
+        may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
+        node.counters.authorizations_asked += len(topics)
+    for topic, partitions in topics:
+        # A topic that is not known is told as such: its name is not known here.
+        if may_read is not None and (name := _name_of(node, topic)) is not None and not may_read[name]:
+            tell_denial(node, context, "Fetch", (*_READ_TOPIC, name))
+            answers.append(denied(topic, partitions))
+            must_answer = True
+            continue
+        fetched: list[PartitionFetched] = []
+        answers.append((topic, fetched))
+        for wanted in partitions:
+            partition = find(topic, wanted.partition)
+            if partition is None or not (partition.is_leader or context.version >= FROM_FOLLOWERS_FROM):
+                error = refusal(node.partitions, node.cluster, topic, wanted.partition)
+                answer = PartitionFetched(wanted.partition, error)
+            elif context.version < ZSTD_FROM and partition.log.config.compression is Codec.ZSTD:
+                answer = PartitionFetched(wanted.partition, ErrorCode.unsupported_compression_type)
+            elif (
+                request.rack_id
+                and node.member is not None
+                and (
+                    nearer := nearer_replica(node.config, node.cluster, partition, wanted.fetch_offset, request.rack_id)
+                )
+                != NONE_NEARER
+            ):
+                answer = PartitionFetched(
+                    wanted.partition,
+                    ErrorCode.none,
+                    partition.high_watermark,
+                    partition.last_stable_offset,
+                    partition.log.log_start_offset,
+                    preferred_read_replica=nearer,
+                )
+                must_answer = True
+            else:
+                answer = _read_partition(partition, wanted, left_bytes, total_bytes == 0, read_committed)
+            fetched.append(answer)
+            size = len(answer.records)
+            total_bytes += size
+            left_bytes -= size
+            if answer.error_code or answer.diverging_epoch is not None:
+                must_answer = True
+    return answers, total_bytes, must_answer
+
+
+def read_as_follower(
+    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
+) -> tuple[Fetched, int, bool]:
+    """Note the follower's fetch offsets, then return what it can read now.
+
+    The offsets of all partitions come first: a high watermark that advances lets coordinators append, maybe to a
+    partition of this request.
+    """
+    noted = [
+        [_note_follower(node, topic, wanted, request.replica_id) for wanted in partitions]
+        for topic, partitions in topics
+    ]
+    throttle = exceeded_throttle(node)
+    left_bytes = request.max_bytes
+    total_bytes = 0
+    must_answer = not topics
+    answers: Fetched = []
+    for (topic, partitions), found in zip(topics, noted, strict=True):
+        fetched: list[PartitionFetched] = []
+        answers.append((topic, fetched))
+        for wanted, partition in zip(partitions, found, strict=True):
+            if isinstance(partition, PartitionFetched):
+                answer = partition
+            else:
+                max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
+                is_first = total_bytes == 0
+                if throttle is not None and is_held_back(throttle, partition, request.replica_id):
+                    max_bytes, is_first = 0, False
+                answer = _read_log_end(partition, wanted, max_bytes, is_first=is_first)
+                size = len(answer.records)
+                total_bytes += size
+                left_bytes -= size
+            fetched.append(answer)
+            if answer.error_code or answer.diverging_epoch is not None:
+                must_answer = True
+    return answers, total_bytes, must_answer
+
+
+def missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopic], byte_count: int) -> int:
+    """Return how many bytes the fetch still waits for; 0 or less when it must be answered now.
+
+    Readable bytes count up to each partition's limit, whole batches or not. At the end of a segment waiting brings no
+    more bytes. (Kafka: DelayedFetch.tryComplete, cases F and G.)
+    """
+    if not 0 < byte_count < request.min_bytes:
+        return request.min_bytes - byte_count
+    there_bytes = 0
+    find = node.partitions.find
+    throttle = exceeded_throttle(node) if request.replica_id >= 0 else None
+    for topic, partitions in topics:
+        for wanted in partitions:
+            partition = find(topic, wanted.partition)
+            if partition is None or (throttle and is_held_back(throttle, partition, request.replica_id)):
+                continue
+            if request.replica_id >= 0:
+                end_offset = partition.log.log_end_offset
+            elif request.isolation_level == READ_COMMITTED:
+                end_offset = partition.last_stable_offset
+            else:
+                end_offset = partition.high_watermark
+            readable_bytes = partition.log.readable_bytes(wanted.fetch_offset, end_offset=end_offset)
+            if readable_bytes is None:
+                return 0
+            there_bytes += min(readable_bytes, wanted.partition_max_bytes)
+    return request.min_bytes - there_bytes
+
+
+def denied(topic: str | UUID, partitions: Sequence[FetchPartition]) -> tuple[str | UUID, list[PartitionFetched]]:
+    return topic, [PartitionFetched(wanted.partition, TOPIC_DENIED, aborted_transactions=()) for wanted in partitions]
+
+
+def exceeded_throttle(node: Node) -> ReplicationThrottle | None:
+    throttle = node.replication_throttles.leader
+    return throttle if throttle.is_active and throttle.is_exceeded(now_ms(node)) else None
+
+
+def is_held_back(throttle: ReplicationThrottle, partition: Partition, replica_id: int) -> bool:
+    """Whether the throttle stops this replica: one in sync is never stopped, as it would leave the ISR (KIP-73)."""
+    return throttle.is_throttled(partition.topic, partition.index) and replica_id not in partition.in_sync_replicas
+
+
+def _name_of(node: Node, topic: str | UUID) -> str | None:
+    if isinstance(topic, str):
+        return topic
+    view = node.cluster.topic(topic)
+    return None if view is None else view.name
+
+
+def _note_follower(
+    node: Node, topic: str | UUID, wanted: FetchPartition, replica_id: int
+) -> Partition | PartitionFetched:
+    """Note the fetch offset of a follower. Returns the partition, or why it gets no records."""
+    index, offset = wanted.partition, wanted.fetch_offset
+    partition = node.partitions.find(topic, index)
+    if partition is None or isinstance(partition.role, Alone):
+        return PartitionFetched(index, refusal(node.partitions, node.cluster, topic, index))
+    if error := partition.check_leader_epoch(wanted.current_leader_epoch):
+        return PartitionFetched(index, error)
+    leader = partition.role
+    if not (isinstance(leader, Leader) and leader.is_follower(replica_id)):
+        has_epoch = wanted.current_leader_epoch >= 0
+        error = ErrorCode.unknown_leader_epoch if has_epoch else ErrorCode.not_leader_or_follower
+        return PartitionFetched(index, error)
+    log = partition.log
+    if wanted.last_fetched_epoch >= 0:
+        divergence = partition.diverging_epoch(wanted.last_fetched_epoch, offset)
+        if isinstance(divergence, ErrorCode):
+            return PartitionFetched(index, divergence)
+        if divergence is not None:
+            return PartitionFetched(
+                index,
+                ErrorCode.none,
+                partition.high_watermark,
+                partition.last_stable_offset,
+                log.log_start_offset,
+                diverging_epoch=divergence,
+            )
+    if not log.log_start_offset <= offset <= log.log_end_offset:
+        return PartitionFetched(index, ErrorCode.offset_out_of_range)
+    leader.follower_fetched(replica_id, offset, wanted.log_start_offset)
+    return partition
+
+
+def _read_log_end(partition: Partition, wanted: FetchPartition, max_bytes: int, *, is_first: bool) -> PartitionFetched:
+    log, offset = partition.log, wanted.fetch_offset
+    end_offset = log.log_end_offset
+    records = b""
+    if offset < end_offset and (max_bytes or is_first):
+        read = log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        if isinstance(read, ErrorCode):
+            return PartitionFetched(wanted.partition, read)
+        records = read
+    return PartitionFetched(
+        wanted.partition,
+        ErrorCode.none,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        records,
+    )
+
+
+def _read_partition(
+    partition: Partition, wanted: FetchPartition, left_bytes: int, is_first: bool, read_committed: bool
+) -> PartitionFetched:
+    if error := partition.check_leader_epoch(wanted.current_leader_epoch, needs_leader=False):
+        return PartitionFetched(wanted.partition, error)
+    log = partition.log
+    diverging = None
+    if wanted.last_fetched_epoch >= 0:
+        divergence = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
+        if isinstance(divergence, ErrorCode):
+            return PartitionFetched(wanted.partition, divergence)
+        diverging = divergence
+    records = b""
+    aborted: list[tuple[int, int]] | None = [] if read_committed else None
+    end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
+    max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
+    if diverging is None and wanted.fetch_offset != end_offset and (max_bytes or is_first):
+        read = log.read(wanted.fetch_offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        if isinstance(read, ErrorCode):
+            return PartitionFetched(wanted.partition, read)
+        records = read
+        if read_committed and records:
+            found = log.aborted_transactions(wanted.fetch_offset, len(records), end_offset)
+            if isinstance(found, ErrorCode):
+                return PartitionFetched(wanted.partition, found)
+            aborted = found
+    return PartitionFetched(
+        wanted.partition,
+        ErrorCode.none,
+        partition.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        records,
+        aborted,
+        diverging,
+    )
+
+
+def now_ms(node: Node) -> int:
+    return node.clock.monotonic_ns() // 1_000_000
