@@ -70,6 +70,11 @@ class OffsetIndex:
         """The last entry with an offset at or below `offset`; if there is none, the beginning of the segment."""
         return self._entry(bisect_right(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET)) - 1)
 
+    def lookup_between(self, offset: int) -> tuple[int, int, int]:
+        """The same, and the position of the entry after it; 0 if there is none."""
+        slot = bisect_right(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET))
+        return *self._entry(slot - 1), self._positions[slot] if slot < len(self._positions) else 0
+
     def lookup_position(self, position: int) -> tuple[int, int]:
         """The last entry with a position at or below `position`; if there is none, the beginning of the segment."""
         return self._entry(bisect_right(self._positions, position) - 1)

@@ -447,10 +447,26 @@ class Segment:
         return self.indexes.of_transactions
 
     def _find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        for position, header in self._headers_from_entry(*self.offset_index.lookup(offset)):
+        entry_offset, start, next_start = self.offset_index.lookup_between(offset)
+        # Entries far apart have one large batch between them. Whoever reads on after it wants the batch of the second.
+        if (
+            next_start - start > _HEADER_WINDOW_BYTES
+            and (header := self._header_at(next_start)) is not None
+            and header.base_offset <= offset <= header.last_offset
+        ):
+            return next_start, header
+        for position, header in self._headers_from_entry(entry_offset, start):
             if header.last_offset >= offset:
                 return position, header
         return None
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        """None if no whole batch is there."""
+        try:
+            header = read_header(self._pread(HEADER_SIZE, position))
+        except CorruptBatch:
+            return None
+        return header if position + header.size_bytes <= self.size_bytes else None
 
     def _last_boundary(self, start: int, end: int) -> int:
         """The largest position at or below `end` where a batch begins or the log ends; at `start` a batch begins."""

@@ -23,6 +23,8 @@ def test_offset_lookup(offsets: list[int], positions: list[int], target: int) ->
     for entry in entries:
         index.append(*entry)
     assert index.lookup(BASE + target) == max((e for e in entries if e[0] <= BASE + target), default=(BASE, 0))
+    after = next((position for offset, position in entries if offset > BASE + target), 0)
+    assert index.lookup_between(BASE + target) == (*index.lookup(BASE + target), after)
     assert index.lookup_position(target) == max((e for e in entries if e[1] <= target), default=(BASE, 0))
     assert index.last_entry == (entries[-1] if entries else (BASE, 0))
     again = OffsetIndex.decode(index.unwritten(), BASE, 2**31)
