@@ -131,6 +131,8 @@ class BrokerCounters:
         self.in_sync_shrinks = 0
         self.in_sync_expands = 0
         self.in_sync_changes_refused = 0
+        self.fetches_from_disk = 0
+        """Partitions of fetches whose records were not in the page cache."""
         self.produce_throttle_ms = 0
         self.fetch_throttle_ms = 0
         self.request_throttle_ms = 0

@@ -5,6 +5,8 @@ Behaviour:
   ends with its segment, when a partition has an error, a diverging epoch or a nearer replica, when max_wait_ms is not
   positive, or when there is no partition to read. Otherwise the fetch is parked until its partitions have min_bytes,
   one of them changes its role, or the time is up.
+* Does not wait for the disk in the event loop. Threads bring what is not in the page cache. A fetch that has less than
+  min_bytes without that waits for it, however long, and reads again; others are answered without it.
 * Whole batches only: a fetch offset inside a batch gets that batch from its start. The first partition with data gets
   at least one batch, however small the limits (KIP-74).
 * Above the client's quota the answer has a throttle time and no records, and the connection is muted for that time. No
@@ -33,10 +35,15 @@ Versions:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import access_of
 from highwater.broker.handlers.fetch_reads import (
+    Cold,
     denied,
     exceeded_throttle,
     is_held_back,
@@ -46,6 +53,8 @@ from highwater.broker.handlers.fetch_reads import (
     read_as_follower,
 )
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.log.files import FilePiece
+from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import FETCH
 from highwater.broker.protocol.fetch import (
@@ -61,6 +70,10 @@ from highwater.broker.replica.waiters import FetchWaiter
 from highwater.broker.security.acl import Operation
 
 decode = decode_request
+
+MOST_DISK_READS: Final = 5
+"""So often a fetch has pieces of files brought into the page cache. If the cache has lost them each time, because
+memory is scarce, the fetch waits for the disk in the event loop."""
 
 
 def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
@@ -79,14 +92,23 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     read_now = read if request.replica_id < 0 else read_as_follower
     if request.replica_id >= 0 and not _may_follow(node, context):
         return _answer(node, context, session, [denied(*topic) for topic in session.topics], 0)
-    fetched, byte_count, must_answer = read_now(node, context, request, session.topics)
+    cold = _none_cold(node)
+    fetched, byte_count, must_answer = read_now(node, context, request, session.topics, cold)
     missing = 0
-    if not must_answer and request.max_wait_ms > 0:
+    if cold:
+        if not _is_enough(request, byte_count, must_answer):
+            late = _LateAnswer(node, context, request, session)
+            late.wait_for_disk(cold)
+            return late.deferred
+        _bring_into_cache(node, cold)
+    elif not must_answer and request.max_wait_ms > 0:
         missing = missing_bytes(node, request, session.topics, byte_count)
     if missing <= 0:
         answer = _answer if request.replica_id < 0 else _answer_follower
         return answer(node, context, session, fetched, byte_count)
-    return _park(node, context, request, session, missing)
+    late = _LateAnswer(node, context, request, session)
+    late.park(missing, request.max_wait_ms)
+    return late.deferred
 
 
 def _refuse(node: Node, version: int, error_code: ErrorCode) -> Reply:
@@ -144,38 +166,120 @@ def _answer_follower(
     return encode_response(told, context.version, error_code=error_code, session_id=session_id)
 
 
-def _park(node: Node, context: RequestContext, request: FetchRequest, session: FetchContext, missing: int) -> Deferred:
-    deferred = Deferred()
-    is_follower = request.replica_id >= 0
-    throttle = exceeded_throttle(node) if is_follower else None
+class _LateAnswer:
+    """A fetch that waits for the disk, or for more bytes, and then reads again."""
 
-    def finish() -> None:
-        read_now, answer = (read_as_follower, _answer_follower) if is_follower else (read, _answer)
-        fetched, byte_count, _ = read_now(node, context, request, session.topics)
-        deferred.complete(answer(node, context, session, fetched, byte_count))
-
-    find = node.partitions.find
-    partitions = [
-        (partition, entry.fetch_offset)
-        for topic, wanted in session.topics
-        for entry in wanted
-        if (partition := find(topic, entry.partition)) is not None
-        and (throttle is None or not is_held_back(throttle, partition, request.replica_id))
-    ]
-    waiter = FetchWaiter(
-        [partition.waiters(for_followers=is_follower) for partition, _ in partitions],
-        missing,
-        request.max_wait_ms,
-        node.scheduler,
-        finish,
-        read_committed=request.isolation_level == READ_COMMITTED,
+    __slots__ = (
+        "_context",
+        "_disk_reads",
+        "_is_cancelled",
+        "_node",
+        "_pending",
+        "_request",
+        "_session",
+        "_since_ms",
+        "deferred",
     )
-    if is_follower and any(partition.log.log_end_offset > offset for partition, offset in partitions):
-        # This request advanced a high watermark, and a coordinator that waited for that has appended more.
-        waiter.wake()
-    deferred.on_cancel = waiter.cancel
-    deferred.holds_line = True
-    return deferred
+
+    def __init__(self, node: Node, context: RequestContext, request: FetchRequest, session: FetchContext) -> None:
+        self._node = node
+        self._context = context
+        self._request = request
+        self._session = session
+        self._pending = 0
+        """How many partitions wait for the disk."""
+        self._disk_reads = 0
+        self._since_ms = now_ms(node)
+        self._is_cancelled = False
+        self.deferred = Deferred()
+        self.deferred.holds_line = True
+
+    def wait_for_disk(self, cold: Cold) -> None:
+        self._disk_reads += 1
+        self._pending = len(cold)
+        self.deferred.on_cancel = self._cancel
+        _bring_into_cache(self._node, cold, self._is_in_cache)
+
+    def _cancel(self) -> None:
+        self._is_cancelled = True
+
+    def _is_in_cache(self) -> None:
+        self._pending -= 1
+        if not self._pending and not self._is_cancelled:
+            self._read_again(may_park=True)
+
+    def park(self, missing: int, wait_ms: int) -> None:
+        """Wait for so many more bytes, but no longer than `wait_ms`."""
+        node, request = self._node, self._request
+        is_follower = request.replica_id >= 0
+        throttle = exceeded_throttle(node) if is_follower else None
+        find = node.partitions.find
+        partitions = [
+            (partition, entry.fetch_offset)
+            for topic, wanted in self._session.topics
+            for entry in wanted
+            if (partition := find(topic, entry.partition)) is not None
+            and (throttle is None or not is_held_back(throttle, partition, request.replica_id))
+        ]
+        waiter = FetchWaiter(
+            [partition.waiters(for_followers=is_follower) for partition, _ in partitions],
+            missing,
+            wait_ms,
+            node.scheduler,
+            partial(self._read_again, may_park=False),
+            read_committed=request.isolation_level == READ_COMMITTED,
+        )
+        if is_follower and any(partition.log.log_end_offset > offset for partition, offset in partitions):
+            # This request advanced a high watermark, and a coordinator that waited for that has appended more.
+            waiter.wake()
+        self.deferred.on_cancel = waiter.cancel
+
+    def _read_again(self, *, may_park: bool) -> None:
+        """Answer, or wait again: for the disk, or if it `may_park` for more bytes."""
+        node, request, session = self._node, self._request, self._session
+        is_follower = request.replica_id >= 0
+        cold = _none_cold(node) if self._disk_reads < MOST_DISK_READS else None
+        read_now = read_as_follower if is_follower else read
+        fetched, byte_count, must_answer = read_now(node, self._context, request, session.topics, cold)
+        if cold:
+            if not _is_enough(request, byte_count, must_answer):
+                self.wait_for_disk(cold)
+                return
+            _bring_into_cache(node, cold)
+        elif may_park and not must_answer:
+            left_ms = self._since_ms + request.max_wait_ms - now_ms(node)
+            missing = missing_bytes(node, request, session.topics, byte_count) if left_ms > 0 else 0
+            if missing > 0:
+                self.park(missing, left_ms)
+                return
+        answer = _answer_follower if is_follower else _answer
+        self.deferred.complete(answer(node, self._context, session, fetched, byte_count))
+
+
+def _none_cold(node: Node) -> Cold | None:
+    """None if nobody brings records into the page cache: then the event loop reads them from the disk."""
+    return None if node.storage.bring_into_cache is None else {}
+
+
+def _is_enough(request: FetchRequest, byte_count: int, must_answer: bool) -> bool:
+    """Whether to answer although some partitions wait for the disk: the next fetch gets their records."""
+    return must_answer or 0 < byte_count >= request.min_bytes
+
+
+def _bring_into_cache(node: Node, cold: Cold, then: Callable[[], None] | None = None) -> None:
+    """Have the records of these partitions read; `then` is called after each."""
+    bring = node.storage.bring_into_cache
+    assert bring is not None
+    node.counters.fetches_from_disk += len(cold)
+
+    def done(log: PartitionLog, pieces: Sequence[FilePiece], failure: OSError | None) -> None:
+        if failure is not None:
+            log.not_brought(pieces, failure)
+        if then is not None:
+            then()
+
+    for partition, pieces in cold.items():
+        bring(pieces, partial(done, partition.log, pieces))
 
 
 def _may_follow(node: Node, context: RequestContext) -> bool:

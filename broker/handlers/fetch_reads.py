@@ -1,4 +1,8 @@
-"""What a fetch can read now: of each partition its records, or why there are none."""
+"""What a fetch can read now: of each partition its records, or why there are none.
+
+With a `Cold` nothing here waits for the disk: a partition whose records are not in the page cache gets none for now,
+and is noted in it. The caller has them brought into the cache and reads again.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, tell_denial
 from highwater.broker.handlers.reply import RequestContext
+from highwater.broker.log.errors import NotCached
+from highwater.broker.log.files import FilePiece
 from highwater.broker.node import Node
 from highwater.broker.protocol.fetch import (
     READ_COMMITTED,
@@ -18,6 +24,7 @@ from highwater.broker.protocol.fetch import (
     FetchTopic,
     PartitionFetched,
 )
+from highwater.broker.protocol.frame import Part
 from highwater.broker.quota.replication_throttle import ReplicationThrottle
 from highwater.broker.records.batch import Codec
 from highwater.broker.replica.alone import Alone
@@ -31,11 +38,14 @@ from highwater.broker.topics.refusal import refusal
 ZSTD_FROM: Final = 10
 FROM_FOLLOWERS_FROM: Final = 11
 
+Cold = dict[Partition, Sequence[FilePiece]]
+"""The pieces of files that a fetch lacks."""
+
 _READ_TOPIC: Final = (Operation.READ, ResourceType.TOPIC)
 
 
 def read(
-    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
+    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic], cold: Cold | None
 ) -> tuple[Fetched, int, bool]:
     """Return what can be read now, its size in bytes, and whether to answer even if that is less than min_bytes."""
     left_bytes = min(request.max_bytes, node.fetch_max_bytes)
@@ -85,18 +95,19 @@ def read(
                 )
                 must_answer = True
             else:
-                answer = _read_partition(partition, wanted, left_bytes, total_bytes == 0, read_committed)
+                is_first = total_bytes == 0 and not cold
+                answer = _read_partition(partition, wanted, left_bytes, is_first, read_committed, cold)
             fetched.append(answer)
             size = len(answer.records)
             total_bytes += size
-            left_bytes -= size
+            left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
 
 
 def read_as_follower(
-    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic]
+    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic], cold: Cold | None
 ) -> tuple[Fetched, int, bool]:
     """Note the follower's fetch offsets, then return what it can read now.
 
@@ -120,13 +131,13 @@ def read_as_follower(
                 answer = partition
             else:
                 max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
-                is_first = total_bytes == 0
+                is_first = total_bytes == 0 and not cold
                 if throttle is not None and is_held_back(throttle, partition, request.replica_id):
                     max_bytes, is_first = 0, False
-                answer = _read_log_end(partition, wanted, max_bytes, is_first=is_first)
+                answer = _read_log_end(partition, wanted, max_bytes, is_first, cold)
                 size = len(answer.records)
                 total_bytes += size
-                left_bytes -= size
+                left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
             fetched.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
@@ -218,12 +229,27 @@ def _note_follower(
     return partition
 
 
-def _read_log_end(partition: Partition, wanted: FetchPartition, max_bytes: int, *, is_first: bool) -> PartitionFetched:
+def _records(
+    partition: Partition, offset: int, max_bytes: int, end_offset: int, is_first: bool, cold: Cold | None
+) -> Part | ErrorCode:
+    """Whole batches from `offset` on; none if they are not in the page cache, which is noted in `cold`."""
+    if cold is None:
+        return partition.log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+    records = partition.log.read_cached(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+    if isinstance(records, NotCached):
+        cold[partition] = records.pieces
+        return b""
+    return records
+
+
+def _read_log_end(
+    partition: Partition, wanted: FetchPartition, max_bytes: int, is_first: bool, cold: Cold | None
+) -> PartitionFetched:
     log, offset = partition.log, wanted.fetch_offset
     end_offset = log.log_end_offset
-    records = b""
+    records: Part = b""
     if offset < end_offset and (max_bytes or is_first):
-        read = log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        read = _records(partition, offset, max_bytes, end_offset, is_first, cold)
         if isinstance(read, ErrorCode):
             return PartitionFetched(wanted.partition, read)
         records = read
@@ -238,7 +264,12 @@ def _read_log_end(partition: Partition, wanted: FetchPartition, max_bytes: int, 
 
 
 def _read_partition(
-    partition: Partition, wanted: FetchPartition, left_bytes: int, is_first: bool, read_committed: bool
+    partition: Partition,
+    wanted: FetchPartition,
+    left_bytes: int,
+    is_first: bool,
+    read_committed: bool,
+    cold: Cold | None,
 ) -> PartitionFetched:
     if error := partition.check_leader_epoch(wanted.current_leader_epoch, needs_leader=False):
         return PartitionFetched(wanted.partition, error)
@@ -249,12 +280,12 @@ def _read_partition(
         if isinstance(divergence, ErrorCode):
             return PartitionFetched(wanted.partition, divergence)
         diverging = divergence
-    records = b""
+    records: Part = b""
     aborted: list[tuple[int, int]] | None = [] if read_committed else None
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
     if diverging is None and wanted.fetch_offset != end_offset and (max_bytes or is_first):
-        read = log.read(wanted.fetch_offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        read = _records(partition, wanted.fetch_offset, max_bytes, end_offset, is_first, cold)
         if isinstance(read, ErrorCode):
             return PartitionFetched(wanted.partition, read)
         records = read

@@ -1,6 +1,10 @@
-"""Exceptions for faults of stored files. A fault of a request is an ErrorCode, never one of these."""
+"""Exceptions for stored files: faults, and reads that would wait. A fault of a request is an ErrorCode."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+from highwater.broker.log.files import FilePiece
 
 
 class LogDirectoryError(Exception):
@@ -17,3 +21,11 @@ class CorruptIndex(Exception):  # noqa: N818 - it names the thing found, as Kafk
 
 class CorruptSnapshot(Exception):  # noqa: N818
     """A damaged producer snapshot; an older one and the log after it hold the same state."""
+
+
+class NotCached(Exception):  # noqa: N818
+    """A read that may not wait for the disk needs these pieces of files, which are not in the page cache."""
+
+    def __init__(self, pieces: Sequence[FilePiece]) -> None:
+        super().__init__(pieces)
+        self.pieces = pieces

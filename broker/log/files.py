@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import logging
 import os
 import struct
 from pathlib import Path
@@ -21,8 +22,24 @@ _FALLOC_FL_KEEP_SIZE: Final = 1
 DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 TEMPORARY_SUFFIX: Final = ".tmp"
 """The suffix of a file that will replace another one: see `write_durably`."""
+_LOOK_EVERY_BYTES: Final = 256 * 1024
+"""`is_cached` looks at one byte in so many. A smaller hole in the page cache is not seen, and costs one wait."""
+_LOOK_FROM_BYTES: Final = 64 * 1024
+"""From this size on a look and a plain read cost less than the zeros that `preadv` needs a buffer of."""
 # struct flock: type, whence, start, length (0: to the end), pid.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+_ONE_BYTE: Final = (bytearray(1),)
+_COPIED_BYTES: Final = 1024 * 1024
+
+_logger = logging.getLogger(__name__)
+
+
+class FilePiece(NamedTuple):
+    """A part of a file, which may reach past its end."""
+
+    path: Path
+    position: int
+    size: int
 
 
 class Entry(NamedTuple):
@@ -43,6 +60,15 @@ class FileOperations(Protocol):
 
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
         """Up to `size` bytes, fewer only at the end of the file."""
+
+    def pread_cached(self, descriptor: int, size: int, position: int) -> bytes | bytearray | None:
+        """All `size` bytes if the page cache has them, as `is_cached` says; else None, and at the end of the file."""
+
+    def is_cached(self, descriptor: int, size: int, position: int) -> bool:
+        """Whether the page cache has these bytes, by a look at some of them; True where nobody can say."""
+
+    def bring_into_cache(self, piece: FilePiece) -> None:
+        """Have a part of a file read into the page cache; blocks, and may run in any thread."""
 
     def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
         """Write all of `data`. After an OSError some of it may be written."""
@@ -87,7 +113,11 @@ class FileOperations(Protocol):
 class RealFiles:
     """Linux."""
 
-    __slots__ = ()
+    __slots__ = ("_without_nowait",)
+
+    def __init__(self) -> None:
+        self._without_nowait: set[int] = set()
+        """The devices of file systems that cannot say whether a read would wait."""
 
     def open(self, path: Path, *, create: bool = False) -> int:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
@@ -106,6 +136,65 @@ class RealFiles:
             parts.append(data)
             done += len(data)
         return b"".join(parts)
+
+    def pread_cached(self, descriptor: int, size: int, position: int) -> bytes | bytearray | None:
+        if size < _LOOK_FROM_BYTES and not self._without_nowait:
+            data = bytearray(size)
+            try:
+                return data if os.preadv(descriptor, (data,), position, os.RWF_NOWAIT) == size else None
+            except OSError:
+                pass  # `is_cached` finds out why
+        if not self.is_cached(descriptor, size, position):
+            return None
+        whole = self.pread(descriptor, size, position)
+        return whole if len(whole) == size else None
+
+    def is_cached(self, descriptor: int, size: int, position: int) -> bool:
+        # A read of one byte tells whether the page is there and whole. cachestat(2) also counts pages that the disk is
+        # still reading, and mincore(2) needs a mapping of the file, which costs more than these reads.
+        if self._without_nowait and os.fstat(descriptor).st_dev in self._without_nowait:
+            return True
+        last = position + size - 1
+        try:
+            for at in range(position, last, _LOOK_EVERY_BYTES):
+                if not os.preadv(descriptor, _ONE_BYTE, at, os.RWF_NOWAIT):
+                    return True  # the end of the file
+            os.preadv(descriptor, _ONE_BYTE, last, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            # Anything else that is wrong is reported by the read itself.
+            if error.errno in (errno.EOPNOTSUPP, errno.ENOSYS):
+                self._note_without_nowait(descriptor)
+        return True
+
+    def _note_without_nowait(self, descriptor: int) -> None:
+        self._without_nowait.add(os.fstat(descriptor).st_dev)
+        _logger.warning(
+            "the file system of %s cannot say what is in the page cache (RWF_NOWAIT): fetches of records that are not "
+            "there stop all clients until the disk has them",
+            Path(f"/proc/self/fd/{descriptor}").readlink(),
+        )
+
+    def bring_into_cache(self, piece: FilePiece) -> None:
+        position, end = piece.position, piece.position + piece.size
+        descriptor = os.open(piece.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                # Few long calls: each one takes the interpreter's lock from the event loop when it returns.
+                while position < end and (size := os.sendfile(nowhere, descriptor, position, end - position)):
+                    position += size
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOSYS):
+                    raise
+                # A file system without sendfile: copy the bytes.
+                while position < end and (data := os.pread(descriptor, min(_COPIED_BYTES, end - position), position)):
+                    position += len(data)
+            finally:
+                os.close(nowhere)
+        finally:
+            os.close(descriptor)
 
     def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
         written = os.pwrite(descriptor, data, position)
@@ -183,6 +272,18 @@ class RealFiles:
                 return None
             raise
         return descriptor
+
+
+def is_piece_cached(files: FileOperations, piece: FilePiece) -> bool:
+    """Whether the page cache has a part of a file, by its name. True for a missing file: opening it fails at once."""
+    try:
+        descriptor = files.open(piece.path)
+    except FileNotFoundError:
+        return True
+    try:
+        return files.is_cached(descriptor, piece.size, piece.position)
+    finally:
+        files.close(descriptor)
 
 
 def write_file(files: FileOperations, path: Path, data: bytes) -> None:

@@ -84,6 +84,17 @@ class OffsetIndex:
         slot = bisect_left(self._positions, position)
         return self._entry(slot)[0] if slot < len(self._positions) else None
 
+    def span(self, offset: int, max_bytes: int) -> tuple[int, int | None]:
+        """(start, end) of all that a reader may look at who searches the batch with `offset` and reads on from there.
+
+        `max_bytes` are what follows the batch's start. The end is None if that may be the end of the segment. The batch
+        begins at the entry before `offset` or later, at the next entry at the latest, and ends before the one after it.
+        """
+        positions = self._positions
+        slot = bisect_right(self._offsets, min(offset - self._base_offset, MAX_RELATIVE_OFFSET))
+        end = max(positions[slot] + max_bytes, positions[slot + 1]) if slot + 1 < len(positions) else None
+        return positions[slot - 1] if slot else 0, end
+
     @property
     def last_entry(self) -> tuple[int, int]:
         return self._entry(len(self._offsets) - 1)

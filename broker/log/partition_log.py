@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +26,8 @@ from highwater.broker.log.checkpoint import (
 )
 from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness, Job, compaction_job, dirtiness
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import CorruptIndex
-from highwater.broker.log.files import FileOperations, sync_file, write_durably, write_file
+from highwater.broker.log.errors import CorruptIndex, NotCached
+from highwater.broker.log.files import FileOperations, FilePiece, sync_file, write_durably, write_file
 from highwater.broker.log.flush import FlushTicket, Unflushed
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.producer_state import ProducerStates
@@ -96,6 +97,7 @@ class PartitionLog:
         self._unflushed = Unflushed(is_new=state.recovery_point == 0, has_new_names=not state.is_clean)
         for segment in state.segments[self._first_unsynced_slot() : -1]:
             self._unflushed.paths += segment.indexes.paths
+        self._not_brought: tuple[FilePiece, OSError] | None = None
         self._is_closed = False
         self.segments_must_stay = False
         """A compaction or a move to another directory reads the sealed segments."""
@@ -273,12 +275,35 @@ class PartitionLog:
 
     def read(
         self, offset: int, max_bytes: int, *, end_offset: int, at_least_one_batch: bool = False
-    ) -> bytes | ErrorCode:
+    ) -> bytes | bytearray | ErrorCode:
         """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`.
 
         b"" if there is nothing yet. With `at_least_one_batch` the first batch may exceed `max_bytes`. Damage and read
         errors of the disk are error codes, so that the other partitions of a fetch still get their answer.
         """
+        return self._read(offset, max_bytes, end_offset, at_least_one_batch, only_cached=False)
+
+    def read_cached(
+        self, offset: int, max_bytes: int, *, end_offset: int, at_least_one_batch: bool = False
+    ) -> bytes | bytearray | ErrorCode | NotCached:
+        """The same, and NotCached instead of a wait for the disk.
+
+        The pieces of files in it are to be brought into the page cache. The caller then reads again: the log may have
+        changed meanwhile. What could not be brought is returned as an error code, once.
+        """
+        try:
+            return self._read(offset, max_bytes, end_offset, at_least_one_batch, only_cached=True)
+        except NotCached as needed:
+            if self._not_brought is not None:
+                piece, error = self._not_brought
+                self._not_brought = None
+                if piece[:2] == needed.pieces[0][:2]:
+                    return self._unreadable_at(offset, error)
+            return needed.with_traceback(None)
+
+    def _read(
+        self, offset: int, max_bytes: int, end_offset: int, at_least_one_batch: bool, *, only_cached: bool
+    ) -> bytes | bytearray | ErrorCode:
         if not self.log_start_offset <= offset <= self.log_end_offset:
             return ErrorCode.offset_out_of_range
         if offset >= end_offset:
@@ -291,9 +316,14 @@ class PartitionLog:
                 end_offset,
                 self.log_end_offset,
                 at_least_one_batch=at_least_one_batch,
+                only_cached=only_cached,
             )
         except (CorruptBatch, CorruptIndex, OSError) as error:
-            return self._unreadable(f"{self.topic}-{self.partition} cannot be read at offset {offset}", error)
+            return self._unreadable_at(offset, error)
+
+    def not_brought(self, pieces: Sequence[FilePiece], error: OSError) -> None:
+        """Note that the disk could not read these pieces, for the next reader that needs them."""
+        self._not_brought = pieces[0], error
 
     def readable_bytes(self, offset: int, *, end_offset: int) -> int | None:
         """The bytes from the batch that holds `offset` up to `end_offset`; None when a segment ends in between.
@@ -317,6 +347,9 @@ class PartitionLog:
         except (CorruptBatch, CorruptIndex, OSError) as error:
             what = f"{self.topic}-{self.partition}: the aborted transactions from offset {offset}"
             return self._unreadable(what, error)
+
+    def _unreadable_at(self, offset: int, error: Exception) -> ErrorCode:
+        return self._unreadable(f"{self.topic}-{self.partition} cannot be read at offset {offset}", error)
 
     @staticmethod
     def _unreadable(what: str, error: Exception) -> ErrorCode:

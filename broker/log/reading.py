@@ -17,8 +17,12 @@ def read(
     log_end_offset: int,
     *,
     at_least_one_batch: bool,
-) -> bytes:
-    """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`."""
+    only_cached: bool,
+) -> bytes | bytearray:
+    """Whole batches from the one that holds `offset` on, all below `end_offset`, at most `max_bytes`.
+
+    With `only_cached` NotCached where it would wait for the disk.
+    """
     base_offsets, all_segments = segments.base_offsets, segments.all
     # If a segment ends with a gap in its offsets, the next one has the first batch after `offset`.
     for slot in range(segments.slot_of(offset), len(base_offsets)):
@@ -26,8 +30,14 @@ def read(
             break
         segment = all_segments[slot]
         reaches_end = end_offset >= segments.end_offset_of(slot, log_end_offset)
-        end_position = segment.size_bytes if reaches_end else segment.position_of(end_offset)
-        data = segment.read(offset, max_bytes, end_position=end_position, at_least_one_batch=at_least_one_batch)
+        end_position = segment.size_bytes if reaches_end else segment.position_of(end_offset, only_cached=only_cached)
+        data = segment.read(
+            offset,
+            max_bytes,
+            end_position=end_position,
+            at_least_one_batch=at_least_one_batch,
+            only_cached=only_cached,
+        )
         if data is not None:
             return data
     return b""

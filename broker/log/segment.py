@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import CorruptIndex
-from highwater.broker.log.files import FileOperations, write_file
+from highwater.broker.log.errors import CorruptIndex, NotCached
+from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.segment_indexes import SegmentIndexes
@@ -38,6 +38,8 @@ from highwater.broker.records.record import decode_batch
 # How much is read at once: for headers about the distance of two index entries, for whole batches more.
 _HEADER_WINDOW_BYTES: Final = 8 * 1024
 _BATCH_WINDOW_BYTES: Final = 1024 * 1024
+_TAIL_BYTES: Final = 64 * 1024
+"""The last batch with an index entry is most likely in so many bytes at the end of a segment."""
 
 _logger = logging.getLogger(__name__)
 
@@ -73,6 +75,8 @@ class Segment:
         self._descriptor: int | None = None
         self._pins = 0
         self._release_when_unpinned = False
+        self._may_wait = True
+        """Whether reads may wait for the disk."""
 
     @classmethod
     def create(
@@ -241,32 +245,80 @@ class Segment:
 
     # Reading
 
-    def read(self, offset: int, max_bytes: int, *, end_position: int, at_least_one_batch: bool) -> bytes | None:
-        """Whole batches from the first one with `offset` or later ones, up to `end_position`; None if there is none."""
-        found = self.find(offset)
-        if found is None:
-            return None
-        position, header = found
-        if position >= end_position:
-            return b""
-        end = position + max_bytes
-        if end >= end_position:
-            end = end_position
-        elif header.size_bytes > max_bytes:
-            if not at_least_one_batch:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        end_position: int,
+        at_least_one_batch: bool,
+        only_cached: bool = False,
+    ) -> bytes | bytearray | None:
+        """Whole batches from the first one with `offset` or later ones, up to `end_position`; None if there is none.
+
+        With `only_cached` NotCached where it would wait for the disk.
+        """
+        if only_cached:
+            self._begin_without_waiting()
+        try:
+            found = self.find(offset)
+            if found is None:
+                return None
+            position, header = found
+            if position >= end_position:
                 return b""
-            end = position + header.size_bytes
-        else:
-            end = self._with_sound_index(lambda: self._last_boundary(position, end))
-        return self._pread(end - position, position)
+            end = position + max_bytes
+            if end >= end_position:
+                end = end_position
+            elif header.size_bytes > max_bytes:
+                if not at_least_one_batch:
+                    return b""
+                end = position + header.size_bytes
+            else:
+                end = self._with_sound_index(lambda: self._last_boundary(position, end))
+            return self._pread(end - position, position)
+        except NotCached:
+            raise self._not_cached(offset, max_bytes) from None
+        finally:
+            self._may_wait = True
+
+    def _begin_without_waiting(self) -> None:
+        if self.indexes.by_offset is None:
+            self._require_cached_indexes()
+            self._load_indexes()
+        self._may_wait = False
+
+    def _not_cached(self, offset: int, max_bytes: int) -> NotCached:
+        """What a read of so many bytes from the batch of `offset` on needs: more than the first bytes it missed."""
+        start, end = self.offset_index.span(offset, max_bytes)
+        end = self.size_bytes if end is None else min(end + _HEADER_WINDOW_BYTES, self.size_bytes)
+        return NotCached([FilePiece(self._path, start, end - start)])
+
+    def _require_cached_indexes(self) -> None:
+        """Raise NotCached if the page cache lacks the index files, or the end of the log, which checks them."""
+        start = max(0, self.size_bytes - _TAIL_BYTES)
+        pieces = [FilePiece(path, 0, self.size_bytes) for path in self.indexes.paths[:2]]
+        pieces.append(FilePiece(self._path, start, self.size_bytes - start))
+        if not all(is_piece_cached(self._files, piece) for piece in pieces):
+            raise NotCached(pieces)
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
         """(position, header) of the first batch with `offset` or later ones; None if there is none."""
         return self._with_sound_index(lambda: self._find(offset))
 
-    def position_of(self, offset: int) -> int:
-        """The position where a reader must stop that may only read offsets below `offset`."""
-        found = self.find(offset)
+    def position_of(self, offset: int, *, only_cached: bool = False) -> int:
+        """The position where a reader must stop that may only read offsets below `offset`.
+
+        With `only_cached` NotCached where it would wait for the disk.
+        """
+        if only_cached:
+            self._begin_without_waiting()
+        try:
+            found = self.find(offset)
+        except NotCached:
+            raise self._not_cached(offset, 0) from None
+        finally:
+            self._may_wait = True
         return self.size_bytes if found is None else found[0]
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
@@ -303,7 +355,7 @@ class Segment:
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
         end = self.size_bytes
-        window = b""
+        window: bytes | bytearray = b""
         window_start = position
         while position < end:
             at = position - window_start
@@ -420,7 +472,7 @@ class Segment:
             self._files.close(self._descriptor)
             self._descriptor = None
 
-    def read_first_bytes(self, size: int) -> bytes:
+    def read_first_bytes(self, size: int) -> bytes | bytearray:
         return self._pread(min(size, self.size_bytes), 0)
 
     @property
@@ -547,6 +599,7 @@ class Segment:
         indexes = self.indexes
         indexes.begin()
         self._first_batch_timestamp_ms = None
+        self._may_wait = True  # half an index would be worse than a wait
         try:
             for position, header in self.headers():
                 indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
@@ -556,7 +609,12 @@ class Segment:
         # The segment may be below the recovery point, where a recovery trusts the files.
         indexes.sync()
 
-    def _pread(self, size: int, position: int) -> bytes:
+    def _pread(self, size: int, position: int) -> bytes | bytearray:
+        if not self._may_wait:
+            cached = self._files.pread_cached(self._open(), size, position)
+            if cached is None:
+                raise NotCached([FilePiece(self._path, position, size)])
+            return cached
         data = self._files.pread(self._open(), size, position)
         if len(data) < size:
             raise CorruptBatch(f"{self._path} ends at {position + len(data)}, before its {self.size_bytes} bytes")

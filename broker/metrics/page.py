@@ -209,6 +209,12 @@ def _broker(node: Node) -> Iterator[str]:
             ({"result": "denied"}, counters.authorizations_denied),
         ],
     )
+    yield family(
+        "highwater_fetches_from_disk_total",
+        "counter",
+        "Reads of fetches, counted once per partition, that were not in the page cache.",
+        [(NO_LABELS, counters.fetches_from_disk)],
+    )
     yield histogram_family(
         "kafka_log_logflushstats_logflushrateandtimems",
         "Duration of flushes (fsync) of a partition's log, in ms.",

@@ -35,6 +35,7 @@ from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.runtime import Runtime
 from highwater.broker.server import audit_file
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
+from highwater.broker.server.cold_reads import ColdReads
 from highwater.broker.server.connection import Connection
 from highwater.broker.server.ending import EXIT_FAILED, EXIT_OK, DiskFailures, Ending
 from highwater.broker.server.flusher import Flusher
@@ -156,6 +157,14 @@ class _Broker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ending.on_signal)
         self._failures = DiskFailures(self._opened.log_directories, self._ending, self._take_offline)
+        self._cold_reads = ColdReads(loop, self._files)
+        try:
+            return await self._serve_clients()
+        finally:
+            self._cold_reads.close()
+
+    async def _serve_clients(self) -> int:
+        loop = self._loop
         self._node = self._assembled()
         self._flusher = Flusher(loop, self._failures.of_partition, self._node.counters.log_flush)
         run_in_thread = self._flusher.run_in_thread
@@ -215,6 +224,7 @@ class _Broker:
             request_flush=lambda partition: self._flusher.request(partition),
             storage_failed=self._failures.of_partition,
             request_checkpoint=lambda done: self._log_keeper.request_checkpoint(done),
+            bring_into_cache=self._cold_reads.bring,
         )
         return self._opened.assemble(runtime, storage)
 

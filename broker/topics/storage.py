@@ -5,11 +5,18 @@ The server does these duties with threads, the simulation and the tests in their
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from highwater.broker.log.files import FilePiece
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.replica.partition import Partition
+
+BringIntoCache = Callable[[Sequence[FilePiece], Callable[[OSError | None], None]], None]
+"""Read pieces of files into the page cache off the event loop; the callback comes later, with the first failure if any.
+
+A file that is gone is no failure: whoever asked has to look again what there is to read.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,3 +28,5 @@ class Storage:
     """Report that the log directory of a partition cannot be relied on any more."""
     request_checkpoint: Callable[[Callable[[OSError | None], None]], None]
     """Have the checkpoints of the logs written soon; the callback gets the failure, if any."""
+    bring_into_cache: BringIntoCache | None = None
+    """None where fetches read what is not in the page cache like everything else."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Client
+from highwater.broker.log.files import FilePiece
 from highwater.broker.log.offset_index import OffsetIndex
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.time_index import TimeIndex
@@ -88,11 +90,17 @@ def _node(partitions: int, **properties: str) -> Iterator[NodeHarness]:
         node = NodeHarness(Path(directory) / "log", **properties)
         try:
             node.create_topic(_TOPIC, partitions)
+            # Fetches look what is in the page cache, as in a server; here all is.
+            node.replace(storage=replace(node.node.storage, bring_into_cache=_never))
             if node.node.acls is not None:
                 _let_everybody_use_the_topic(node.node.acls.authorizer)
             yield node
         finally:
             node.close(clean=False)
+
+
+def _never(_: Sequence[FilePiece], __: Callable[[OSError | None], None]) -> None:
+    raise AssertionError("what was just written is not in the page cache")
 
 
 def _let_everybody_use_the_topic(authorizer: Authorizer) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from pathlib import Path
 
-from highwater.broker.log.files import Entry
+from highwater.broker.log.files import Entry, FilePiece
 from highwater.broker.records.batch import ReadableBuffer
 
 _SECTOR_BYTES = 512
@@ -95,6 +96,7 @@ class SimulatedFiles:
         self._root = root or _Directory()
         self._open: dict[int, _File | None] = {}
         self._locked: dict[int, Path] = {}
+        self._names: dict[int, Path] = {}
         self._next_descriptor = 1000
         self.now_ms = 0
         """When all files were last written."""
@@ -105,6 +107,8 @@ class SimulatedFiles:
         self.full_during = range(0)
         """Which of those operations, by number, find no space, if they need any."""
         self.kill_at: int | None = None
+        self.is_in_cache: Callable[[FilePiece], bool] = lambda piece: True
+        """Whether the page cache has a part of a file; its name is the one that it was opened by."""
 
     @property
     def open_descriptors(self) -> int:
@@ -133,14 +137,26 @@ class SimulatedFiles:
             node = _File()
             directory.change({path.name: node})
         assert isinstance(node, _File)
-        return self._descriptor(node)
+        descriptor = self._descriptor(node)
+        self._names[descriptor] = path
+        return descriptor
 
     def close(self, descriptor: int) -> None:
-        del self._open[descriptor]
+        del self._open[descriptor], self._names[descriptor]
         self._locked.pop(descriptor, None)
 
     def pread(self, descriptor: int, size: int, position: int) -> bytes:
         return bytes(self._file(descriptor).content[position : position + size])
+
+    def pread_cached(self, descriptor: int, size: int, position: int) -> bytes | None:
+        data = self.pread(descriptor, size, position)
+        return data if len(data) == size and self.is_cached(descriptor, size, position) else None
+
+    def is_cached(self, descriptor: int, size: int, position: int) -> bool:
+        return self.is_in_cache(FilePiece(self._names[descriptor], position, size))
+
+    def bring_into_cache(self, piece: FilePiece) -> None:
+        self.close(self.open(piece.path))
 
     def pwrite(self, descriptor: int, data: ReadableBuffer, position: int) -> None:
         file = self._file(descriptor)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
-from highwater.broker.log.files import Entry, RealFiles, sync_file, write_durably, write_file
+from highwater.broker.log.files import (
+    Entry,
+    FilePiece,
+    RealFiles,
+    is_piece_cached,
+    sync_file,
+    write_durably,
+    write_file,
+)
 
 FILES = RealFiles()
 
@@ -102,3 +111,122 @@ def test_replacing_a_file_leaves_the_old_one_until_the_new_is_whole(tmp_path: Pa
 
 def test_a_file_that_went_needs_no_syncing(tmp_path: Path) -> None:
     sync_file(FILES, tmp_path / "gone")
+
+
+@pytest.mark.parametrize("size", [1, 100_000, 1_000_000])
+def test_bytes_that_were_just_written_are_in_the_page_cache(tmp_path: Path, size: int) -> None:
+    write_file(FILES, tmp_path / "f", bytes(size + 10))
+    files = RealFiles()
+    descriptor = files.open(tmp_path / "f")
+    # A file system that cannot say so leaves everything to the reads.
+    assert files.pread_cached(descriptor, size, 5) == bytes(size)
+    assert files.pread_cached(descriptor, size, 15) is None
+    assert files.is_cached(descriptor, size, 5)
+    assert files.is_cached(descriptor, size * 100, 5)
+    assert files.is_cached(descriptor, 1, size * 100)
+    files.close(descriptor)
+    assert is_piece_cached(files, FilePiece(tmp_path / "f", 5, size))
+    assert is_piece_cached(files, FilePiece(tmp_path / "missing", 0, size))
+
+
+@pytest.mark.parametrize("size", [100, 100_000])
+def test_bytes_that_are_not_in_the_page_cache_are_not_read(tmp_path: Path, size: int) -> None:
+    write_file(FILES, tmp_path / "f", bytes(size))
+    files = RealFiles()
+    descriptor = files.open(tmp_path / "f")
+    with patch("os.preadv", side_effect=BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")):
+        assert files.pread_cached(descriptor, size, 0) is None
+    assert files.pread_cached(descriptor, size, 0) == bytes(size)
+    files.close(descriptor)
+
+
+@pytest.mark.parametrize("hole", [0, 262_144, 1_100_000 - 4096])
+def test_a_hole_in_the_page_cache_is_seen_at_the_start_in_the_middle_and_at_the_end(tmp_path: Path, hole: int) -> None:
+    size = 1_100_000
+    write_file(FILES, tmp_path / "f", bytes(size))
+    files = RealFiles()
+    descriptor = files.open(tmp_path / "f")
+    real_preadv = os.preadv
+
+    def preadv(descriptor: int, buffers: Sequence[bytearray], position: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        if hole <= position < hole + 262_144:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+        return real_preadv(descriptor, buffers, position)
+
+    with patch("os.preadv", preadv):
+        assert not files.is_cached(descriptor, size, 0)
+        assert files.is_cached(descriptor, hole, 0) or not hole
+        assert files.is_cached(descriptor, size - hole, hole + 262_144)
+    files.close(descriptor)
+
+
+@pytest.mark.parametrize("error_number", [errno.EOPNOTSUPP, errno.ENOSYS])
+def test_a_file_system_that_cannot_say_what_is_cached_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, error_number: int
+) -> None:
+    write_file(FILES, tmp_path / "f", b"0123456789")
+    files = RealFiles()
+    descriptor = files.open(tmp_path / "f")
+    with patch("os.preadv", side_effect=OSError(error_number, os.strerror(error_number))) as asked:
+        for _ in range(3):
+            assert files.is_cached(descriptor, 10, 0)
+            assert files.pread_cached(descriptor, 10, 0) == b"0123456789"
+    assert asked.call_count == 1
+    (line,) = caplog.messages
+    assert line.startswith(f"the file system of {tmp_path}/f cannot say what is in the page cache (RWF_NOWAIT)")
+    files.close(descriptor)
+
+
+def test_an_error_of_the_disk_is_left_to_the_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_file(FILES, tmp_path / "f", b"0123456789")
+    files = RealFiles()
+    descriptor = files.open(tmp_path / "f")
+    with patch("os.preadv", side_effect=OSError(errno.EIO, "Input/output error")):
+        assert files.is_cached(descriptor, 10, 0)
+        assert files.pread_cached(descriptor, 10, 0) == b"0123456789"
+    assert files.is_cached(descriptor, 10, 0)
+    assert not caplog.messages
+    files.close(descriptor)
+
+
+@pytest.mark.parametrize("size", [0, 1, 300_000, 20_000_000, 40_000_000])
+@pytest.mark.parametrize("has_sendfile", [True, False])
+def test_pieces_are_brought_into_the_cache_whatever_their_size(tmp_path: Path, size: int, has_sendfile: bool) -> None:
+    path = tmp_path / "f"
+    with path.open("wb") as file:
+        file.truncate(20_000_000)
+    taken = 0
+    real_sendfile, real_pread = os.sendfile, os.pread
+
+    def sendfile(to: int, descriptor: int, position: int, size: int) -> int:
+        nonlocal taken
+        if not has_sendfile:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        assert position == 7 + taken
+        got = real_sendfile(to, descriptor, position, min(size, 7_000_000))
+        taken += got
+        return got
+
+    def pread(descriptor: int, size: int, position: int) -> bytes:
+        nonlocal taken
+        assert not has_sendfile
+        assert position == 7 + taken
+        got = real_pread(descriptor, size, position)
+        taken += len(got)
+        return got
+
+    with patch("os.sendfile", sendfile), patch("os.pread", pread):
+        RealFiles().bring_into_cache(FilePiece(path, 7, size))
+    assert taken == min(size, 20_000_000 - 7)
+    with pytest.raises(FileNotFoundError):
+        FILES.bring_into_cache(FilePiece(tmp_path / "missing", 0, 10))
+
+
+def test_an_error_of_the_disk_ends_bringing(tmp_path: Path) -> None:
+    write_file(FILES, tmp_path / "f", b"0123456789")
+    with (
+        patch("os.sendfile", side_effect=OSError(errno.EIO, "Input/output error")),
+        pytest.raises(OSError, match="outp"),
+    ):
+        FILES.bring_into_cache(FilePiece(tmp_path / "f", 0, 10))

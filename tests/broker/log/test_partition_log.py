@@ -43,8 +43,8 @@ def log(files: SimulatedFiles) -> Iterator[PartitionLog]:
     assert files.open_descriptors == 0
 
 
-def offsets(data: bytes | ErrorCode) -> list[int]:
-    assert isinstance(data, bytes)
+def offsets(data: bytes | bytearray | ErrorCode) -> list[int]:
+    assert not isinstance(data, ErrorCode)
     found = [(header.base_offset, header.last_offset) for _, header in headers(data)]
     assert sum(header.size_bytes for _, header in headers(data)) == len(data)
     return [offset for pair in found for offset in range(pair[0], pair[1] + 1)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -13,6 +13,7 @@ from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.zookeeper import ZooKeeperError, run
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.log.files import FilePiece
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.member.assembly import ClusteredNode
@@ -40,6 +41,9 @@ _PATH: Final = Path("/data")
 _HOUSEKEEPING_MS: Final = 500
 _CHECKPOINT_MS: Final = 2000
 _RESTART_AFTER_FAILURE_MS: Final = 1000
+_COLD_RATE: Final = 0.03
+"""How often the page cache lacks what a fetch reads."""
+_MOST_COLD_READ_MS: Final = 50
 
 
 class SimulatedBroker:
@@ -74,6 +78,9 @@ class SimulatedBroker:
         self._is_cut_from_zookeeper = False
         self._wanted_flushes: set[Partition] = set()
         self._is_flushing = False
+        # Of its own, so that the page cache takes none of the numbers that decide about the world.
+        self._cache_rng = Random(f"{world.seed} {self.host}")
+        self.cold_reads = 0
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -170,6 +177,7 @@ class SimulatedBroker:
     ) -> None:
         process = self.process
         defaults = log_config_of(TopicConfig(config, {}))
+        self.files.is_in_cache = lambda piece: self._cache_rng.random() >= _COLD_RATE
         try:
             directory = LogDirectory(
                 self.files, _PATH, defaults, broker_id=self.broker_id, clock=process, cluster_id=store.cluster_id
@@ -188,6 +196,7 @@ class SimulatedBroker:
                 request_flush=self._request_flush,
                 storage_failed=lambda error, partition: self._storage_failed(error),
                 request_checkpoint=self._checkpoint_for,
+                bring_into_cache=self._bring_into_cache,
             ),
             zookeeper,
             peers,
@@ -201,6 +210,10 @@ class SimulatedBroker:
         process.call_later(_CHECKPOINT_MS, self._checkpoint)
         parts.start()
         member.start(parts.session_parts(), lambda: self._world.tell(f"{self.host} is registered"))
+
+    def _bring_into_cache(self, pieces: Sequence[FilePiece], done: Callable[[OSError | None], None]) -> None:
+        self.cold_reads += 1
+        self.process.call_later(self._cache_rng.randint(1, _MOST_COLD_READ_MS), lambda: done(None))
 
     def stop(self) -> None:
         """In good order, with controlled shutdown."""

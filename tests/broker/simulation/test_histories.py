@@ -33,6 +33,12 @@ def test_a_seed_decides_everything() -> None:
     assert History(3).run().history == History(3).run().history
 
 
+def test_fetches_wait_for_the_disk_in_a_history() -> None:
+    history = History(3)
+    history.run()
+    assert sum(broker.cold_reads for broker in history.cluster.brokers.values()) > 0
+
+
 # Each of these breaks one rule that keeps records safe; histories with it must fail.
 
 

@@ -34,6 +34,7 @@ class World:
     """Implements `Scheduler` for what is in no process: the network, disks, ZooKeeper."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.now_ms = 0
         self.events_run = 0
