@@ -77,6 +77,11 @@ class Segment:
         self._release_when_unpinned = False
         self._may_wait = True
         """Whether reads may wait for the disk."""
+        self._may_have_rest = True
+        """Whether the file may have more than the records: reserved blocks, or bytes of a write that failed.
+
+        Of a segment that an earlier run made nobody knows.
+        """
 
     @classmethod
     def create(
@@ -103,6 +108,7 @@ class Segment:
         try:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
                 write_file(files, segment.file(suffix), b"")
+            segment._may_have_rest = config.preallocate
             if config.preallocate:
                 files.preallocate(segment._open(), config.segment_bytes)
         except OSError as error:
@@ -188,6 +194,7 @@ class Segment:
             try:
                 self._files.truncate(descriptor, position)
             except OSError as second:
+                self._may_have_rest = True
                 error.add_note(f"and what was written of the batch could not be cut off again: {second}")
             raise
         self.size_bytes = position + len(data)
@@ -207,8 +214,10 @@ class Segment:
     def seal(self) -> None:
         """Finish the segment's files: nothing is appended any more."""
         self._loaded_indexes().finish()
-        # This frees the blocks that were reserved past the end; the size stays.
-        self._files.truncate(self._open(), self.size_bytes)
+        if self._may_have_rest:
+            # Not always, as it waits while the last page is being written to the disk.
+            self._files.truncate(self._open(), self.size_bytes)
+            self._may_have_rest = False
         self.is_sealed = True
 
     def close(self) -> None:

@@ -336,6 +336,31 @@ def test_a_sealed_segment_makes_a_flush_due(log: PartitionLog) -> None:
     assert not log.flush_is_due(NOW_MS)
 
 
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_a_seal_truncates_only_what_was_reserved(files: SimulatedFiles, preallocate: bool) -> None:
+    """ftruncate(2) waits while the last page is written back, and the whole broker with it."""
+    directory, log = new_log(files, replace(SMALL, preallocate=preallocate))
+    append(log, batch(b"x"))
+    with patch.object(SimulatedFiles, "truncate", autospec=True, side_effect=SimulatedFiles.truncate) as truncate:
+        directory.close()
+        assert len(log.segment_sizes) == 1
+        assert (log.segment_sizes[0][1] in [call.args[2] for call in truncate.call_args_list]) == preallocate
+
+
+def test_a_seal_removes_what_is_left_of_a_failed_write(files: SimulatedFiles) -> None:
+    directory, log = new_log(files)
+    append(log, batch(b"x"))
+    size = log.size_bytes
+    files.fail_at = {files.changes_made: errno.EIO, files.changes_made + 1: errno.EIO}  # the write, and its removal
+    with pytest.raises(OSError, match="injected failure"):
+        append(log, batch(b"y" * 500))
+    files.fail_at.clear()
+    file = ROOT / "t-0" / "00000000000000000000.log"
+    assert len(files.read(file)) > size
+    directory.close()
+    assert len(files.read(file)) == size
+
+
 def test_a_partition_may_be_deleted_while_it_is_flushed(files: SimulatedFiles) -> None:
     directory, log = new_log(files)
     fill(log, 20)
