@@ -24,7 +24,7 @@ class Connections:
         if known is not None and known[0] == endpoint:
             return known[1]
         # The broker has a new address: requests on its old connection fail when that connection breaks.
-        peer = self._peers.connect(endpoint, self._client_id)
+        peer = self._peers.connect(endpoint, self._client_id, name=f"broker {broker_id}")
         self._connected[broker_id] = endpoint, peer
         return peer
 

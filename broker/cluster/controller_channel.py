@@ -97,7 +97,7 @@ class ControllerChannel:
             if self._connected is not None:
                 # What is under way there gets its answer or its failure before it is closed.
                 self._scheduler.call_later(self._request_timeout_ms, self._connected[1].close)
-            self._connected = endpoint, self._peers.connect(endpoint, self._client_id)
+            self._connected = endpoint, self._peers.connect(endpoint, self._client_id, name="the controller")
         return self._connected[1]
 
     def _try(self, question: _Question) -> None:

@@ -60,8 +60,12 @@ class Peer(Protocol):
 
 
 class Peers(Protocol):
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Peer:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "a broker", on_break: OnBreak | None = None
+    ) -> Peer:
         """A connection of its own, whoever else is connected there. The broker itself is a peer like others.
+
+        The log says `name` of the broker.
 
         `on_break` is called with the failure (never from within `send` or `close`) when a connection that stood has
         broken, after the requests under way were given it: also while none was, so that a broker whose process ended

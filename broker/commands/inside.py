@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.broker.security.sasl import PLAIN
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.server.peer_security import PeerSecurity, inter_broker_listener
 from highwater.broker.settings.config import BrokerConfig
@@ -15,8 +14,8 @@ from highwater.broker.settings.config import BrokerConfig
 READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
 UNREACHABLE_LINE: Final = re.compile(r"broker (\d+) cannot be reached at (\S+):(\d+) \(listener (\w+)\)")
 """Of broker/controller/channels.py."""
-LOGIN_REFUSED_LINE: Final = re.compile(r"cannot log in at (\S+):(\d+) \(listener (\w+)\): (.+)")
-"""Of broker/server/peers.py."""
+LOGIN_REFUSED_LINE: Final = re.compile(r"cannot log in to .+")
+"""Of broker/server/peer_refusals.py."""
 _LISTENER_LINE: Final = re.compile(r"listener (\w+) at port (\d+)")
 
 
@@ -37,20 +36,6 @@ class Inside:
 def inside_properties(config: BrokerConfig) -> dict[str, str]:
     """Return the trust store, the certificate and the login of the broker. Raises ConfigError."""
     return PeerSecurity(config).client_properties
-
-
-def login_of(config: BrokerConfig) -> tuple[str, str]:
-    """Return as whom brokers come to each other, and what there is to check if that is refused. Raises ConfigError."""
-    listener, _ = inter_broker_listener(config)
-    mechanism = str(config.value("sasl.mechanism.inter.broker.protocol")).upper()
-    entry = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    user = PeerSecurity(config).user
-    if user is None:
-        return "with their token", f"sasl.oauthbearer.token.endpoint.url and {entry}"
-    name = f"as User:{user}"
-    if mechanism == PLAIN:
-        return name, f"username, password and user_{user} in {entry}"
-    return name, f"username and password in {entry}, and that ZooKeeper has this user, with {mechanism}"
 
 
 def inside_address(config: BrokerConfig, log: str) -> str | None:

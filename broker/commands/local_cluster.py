@@ -30,7 +30,6 @@ from highwater.broker.commands.inside import (
     Inside,
     inside_address,
     inside_properties,
-    login_of,
 )
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting, read_properties_file
@@ -167,7 +166,7 @@ class LocalCluster:
             return True
         for asking_id, text in said.items():
             if (refused := LOGIN_REFUSED_LINE.search(text)) is not None:
-                raise CommandError(self._login_refused(asking_id, *refused.groups()))
+                raise CommandError(f"broker-{asking_id} {refused[0].rstrip()}")
         for found in UNREACHABLE_LINE.finditer("\n".join(said.values())):
             number, host, port, listener = found.groups()
             # It may have been slow to listen.
@@ -177,20 +176,6 @@ class LocalCluster:
                     "advertised.listeners, and firewalls"
                 )
         return False
-
-    def _login_refused(self, broker_id: int, host: str, port: str, listener: str, reason: str) -> str:
-        """By the broker at this address."""
-        config = self._config(broker_id)
-        who, settings = login_of(config)
-        at = f"{host}:{port}"
-        others = [
-            n
-            for n, own_port in self.broker_ports.items()
-            if own_port == int(port) or inside_address(self._config(n), self._log_text(n)) == at
-        ]
-        other = f"broker-{others[0]} at {at}" if others else f"the broker at {at}"
-        told = reason.strip().rstrip(".")
-        return f"broker-{broker_id} cannot log in to {other} (listener {listener}) {who}: {told}. Check {settings}"
 
     def _config(self, broker_id: int) -> BrokerConfig:
         """What a broker was started with. Raises ConfigError."""

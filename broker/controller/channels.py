@@ -121,7 +121,7 @@ class Channel:
         """Whether the other end closed the last connection on which the broker answered."""
         self._failure = PeerFailure.DISCONNECTED
         self._answers = 0
-        self._peer = way.peers.connect(endpoint, "controller", on_break=self._broke)
+        self._peer = way.peers.connect(endpoint, "controller", name=f"broker {broker.broker_id}", on_break=self._broke)
         self._next()
 
     @property

@@ -64,7 +64,7 @@ class ControlledShutdown:
             if endpoint is None:
                 self._failed("there is no controller")
                 return
-            self._peer = self._peers.connect(endpoint, f"broker-{self._info.broker_id}-shutdown")
+            self._peer = self._peers.connect(endpoint, f"broker-{self._info.broker_id}-shutdown", name="the controller")
             fields = {"broker_id": self._info.broker_id, "broker_epoch": self._info.epoch}
             ask(self._peer, CONTROLLED_SHUTDOWN, _VERSION, fields, self._answered, timeout_ms=self._timeout_ms)
 

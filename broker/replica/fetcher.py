@@ -223,7 +223,7 @@ class Fetcher:
         if endpoint is None:
             return None
         client_id = f"broker-{self._settings.broker_id}-fetcher-{self.number}"
-        peer = self._settings.peers.connect(endpoint, client_id)
+        peer = self._settings.peers.connect(endpoint, client_id, name=f"broker {self.leader}")
         self._peer = endpoint, peer
         return peer
 

@@ -9,7 +9,7 @@ from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.security.jaas import parse_login_entry
 from highwater.broker.security.login import LOGIN_MODULES, SCRAM_MECHANISMS, Credential, PasswordCredential
 from highwater.broker.security.principal import ANONYMOUS
-from highwater.broker.security.sasl import OAUTHBEARER
+from highwater.broker.security.sasl import OAUTHBEARER, PLAIN
 from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
@@ -48,6 +48,7 @@ class PeerSecurity:
         self.listener, protocol = inter_broker_listener(config)
         self._protocol = protocol
         self._tls_context = self.read_tls() if protocol in ("SSL", "SASL_SSL") else None
+        self._mechanism = str(config.value("sasl.mechanism.inter.broker.protocol")).upper()
         self._user: str | None = None
         self._credential = self._read_credential() if protocol.startswith("SASL_") else None
 
@@ -60,6 +61,18 @@ class PeerSecurity:
             self._protocol == "SSL" and self._config.of_listener(self.listener, "ssl.client.auth") != "none"
         )
         return None if has_certificate else ANONYMOUS
+
+    @property
+    def login_in_words(self) -> tuple[str, str]:
+        """As whom this broker comes to others, and what there is to check if that is refused."""
+        mechanism = self._mechanism
+        entry = f"listener.name.{self.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        if mechanism == OAUTHBEARER:
+            return "with a token", f"sasl.oauthbearer.token.endpoint.url and {entry}"
+        who = f"as User:{self._user}"
+        if mechanism == PLAIN:
+            return who, f"username, password and user_{self._user} in {entry}"
+        return who, f"username and password in {entry}, and that ZooKeeper has this user, with {mechanism}"
 
     @property
     def scram_login(self) -> tuple[ScramMechanism, str] | None:
@@ -109,7 +122,7 @@ class PeerSecurity:
 
     def _read_credential(self) -> Credential:
         config, listener = self._config, self.listener
-        mechanism = str(config.value("sasl.mechanism.inter.broker.protocol")).upper()
+        mechanism = self._mechanism
         if mechanism == OAUTHBEARER:
             from highwater.broker.server.peer_tokens import peer_tokens  # here, as most brokers never need it
 

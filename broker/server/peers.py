@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import struct
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from highwater.broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, ap
 from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
 from highwater.broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
 from highwater.broker.security.login import Credential, Login, LoginError
+from highwater.broker.server.peer_refusals import PeerRefusals
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.settings.config import BrokerConfig
 
@@ -42,6 +44,10 @@ _RENEW_AT: Final = 0.85
 """The part of a SASL session's life after which a new connection is made (KIP-368: clients renew from here on)."""
 
 Then = Callable[[memoryview | PeerFailure], None]
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class _State(Enum):
@@ -76,15 +82,20 @@ class SocketPeers:
         # Kafka's default of 64 KiB would slow a follower down; a kernel that is left alone finds what a path needs.
         name = "replica.socket.receive.buffer.bytes"
         self._receive_buffer_bytes = config.integer(name) if config.is_set(name) else -1
+        self._refusals = PeerRefusals()
         self._peers: set[_SocketPeer] = set()
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> _SocketPeer:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "a broker", on_break: OnBreak | None = None
+    ) -> _SocketPeer:
         peer = _SocketPeer(
             self._loop,
             endpoint,
             client_id,
             self.security,
             self._receive_buffer_bytes,
+            self._refusals,
+            name=name,
             on_break=on_break,
             on_closed=self._peers.discard,
         )
@@ -107,7 +118,9 @@ class _SocketPeer:
         client_id: str,
         security: PeerSecurity,
         receive_buffer_bytes: int,
+        refusals: PeerRefusals,
         *,
+        name: str,
         on_break: OnBreak | None,
         on_closed: Callable[[_SocketPeer], None],
     ) -> None:
@@ -116,6 +129,10 @@ class _SocketPeer:
         self._client_id = client_id.encode()
         self._security = security
         self._receive_buffer_bytes = receive_buffer_bytes
+        self._refusals = refusals
+        self._name = name
+        self._unanswered = 0
+        """Connections in a row that the other end closed without an answer; -1 while the present one has had one."""
         self._on_break = on_break
         self._on_closed = on_closed
         self._is_closed = False
@@ -179,6 +196,7 @@ class _SocketPeer:
             if request is not None:
                 self._under_way.appendleft(request)
             raise MalformedRequestError("an answer to nothing that was asked")
+        self._unanswered = -1
         request.timer.cancel()
         position = _CORRELATION_ID.size
         if request.has_flexible_answer:
@@ -224,7 +242,7 @@ class _SocketPeer:
         except ConnectionRefusedError:
             self._connecting = None
             self._fail(PeerFailure.REFUSED)
-        except OSError as error:  # a TLS handshake that fails is one too
+        except OSError as error:
             _logger.debug("no connection to %s:%d: %s", self._endpoint.host, self._endpoint.port, error)
             self._connecting = None
             self._fail(PeerFailure.DISCONNECTED)
@@ -233,6 +251,7 @@ class _SocketPeer:
             self._connection = connection
             connection.peer = self
             if connection.is_lost:
+                self._tell_of_tls(connection.error)
                 self._fail(PeerFailure.DISCONNECTED)
             elif self._endpoint.security_protocol.startswith("SASL_"):
                 self._state = _State.LOGGING_IN
@@ -243,24 +262,29 @@ class _SocketPeer:
     async def _open_connection(self) -> _Connection:
         """Raises ConnectionRefusedError if that is what all addresses say, OSError for anything else."""
         host, port = self._endpoint.host, self._endpoint.port
+        tls = self._security.tls_context(self._endpoint)
         failures: list[OSError] = []
         for family, kind, protocol, _, address in await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
             opened = socket.socket(family, kind, protocol)
+            is_connected = False
             try:
                 opened.setblocking(False)
                 if self._receive_buffer_bytes != -1:
                     opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
                 await self._loop.sock_connect(opened, address)
+                is_connected = True
                 _, made = await self._loop.create_connection(
                     _Connection,
                     sock=opened,
-                    ssl=self._security.tls_context(self._endpoint),
-                    server_hostname=host if self._security.tls_context(self._endpoint) is not None else None,
+                    ssl=tls,
+                    server_hostname=host if tls is not None else None,
                 )
                 return made
             except OSError as error:
                 opened.close()
                 failures.append(error)
+                if is_connected and tls is not None:
+                    self._refusals.tls_failed(self._name, self._endpoint, error, _now_ms())
             except BaseException:
                 opened.close()
                 raise
@@ -341,8 +365,7 @@ class _SocketPeer:
         self._write(self._request(api_key, version, [encoded], then, timer))
 
     def _login_failed(self, reason: str) -> None:
-        host, port = self._endpoint.host, self._endpoint.port
-        _logger.error("cannot log in at %s:%d (listener %s): %s", host, port, self._endpoint.listener_name, reason)
+        self._refusals.login_failed(self._name, self._endpoint, reason, self._security.login_in_words, _now_ms())
         self._fail(PeerFailure.DISCONNECTED)
 
     # What the connection tells
@@ -350,9 +373,19 @@ class _SocketPeer:
     def lost(self, connection: _Connection, error: Exception | None) -> None:
         if connection is self._connection:
             self._connection = None
+            self._tell_of_tls(error)
             # EPIPE: the reset that answered what was written came after the other end had closed the connection.
             is_closed = error is None or isinstance(error, BrokenPipeError)
             self._fail(PeerFailure.CLOSED if is_closed else PeerFailure.DISCONNECTED)
+
+    def _tell_of_tls(self, error: Exception | None) -> None:
+        if isinstance(error, ssl.SSLError):
+            self._refusals.tls_failed(self._name, self._endpoint, error, _now_ms())
+        elif self._security.tls_context(self._endpoint) is not None:
+            self._unanswered += 1
+            # One alone is what a broker does that ends.
+            if self._unanswered > 1:
+                self._refusals.closes_early(self._name, self._endpoint, _now_ms())
 
     def malformed(self, error: MalformedRequestError) -> None:
         _logger.error("%s:%d sent a malformed response: %s", self._endpoint.host, self._endpoint.port, error)
@@ -362,13 +395,14 @@ class _SocketPeer:
 class _Connection(asyncio.BufferedProtocol):
     """One socket."""
 
-    __slots__ = ("_frames", "is_lost", "peer", "transport")
+    __slots__ = ("_frames", "error", "is_lost", "peer", "transport")
 
     def __init__(self) -> None:
         self._frames = FrameReceiver(_MAX_ANSWER_BYTES)
         self.peer: _SocketPeer | None = None
         """Nobody yet, or nobody any more."""
         self.is_lost = False
+        self.error: Exception | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -387,6 +421,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
+        self.error = exc
         if self.peer is not None:
             self.peer.lost(self, exc)
 

@@ -16,7 +16,7 @@ WINDOW_MS: Final = 60_000
 MOST_LINES: Final = 30
 """In a window: a scanner comes with many reasons, and perhaps from many addresses."""
 
-_NOT_TLS: Final = {
+NOT_TLS: Final = {
     "HTTP_REQUEST": "an HTTP request without TLS",
     "HTTPS_PROXY_REQUEST": "an HTTP request without TLS",
     "WRONG_VERSION_NUMBER": "no TLS",
@@ -73,7 +73,7 @@ def not_kafka(head: bytes, listener: Listener, *, has_sasl: bool) -> str | None:
 
 def handshake_failure(error: Exception, listener: Listener, *, has_sasl: bool) -> str:
     """Why a TLS handshake failed."""
-    sent = _NOT_TLS.get(error.reason or "") if isinstance(error, ssl.SSLError) else None
+    sent = NOT_TLS.get(error.reason or "") if isinstance(error, ssl.SSLError) else None
     if sent is None:
         return f"its TLS handshake failed: {str(error) or type(error).__name__}"
     protocol = "SASL_SSL" if has_sasl else "SSL"

@@ -181,57 +181,23 @@ def test_a_broker_that_others_cannot_reach_is_reported_with_its_address(director
     assert cluster.is_ready(2, {1: 0, 2: 0})
 
 
-MODULES = "org.apache.kafka.common.security"
-MECHANISMS = {
-    "PLAIN": (
-        f'{MODULES}.plain.PlainLoginModule required username="b" password="hush" user_b="other";',
-        "as User:b",
-        "username, password and user_b in listener.name.inside.plain.sasl.jaas.config",
-    ),
-    "SCRAM-SHA-256": (
-        f'{MODULES}.scram.ScramLoginModule required username="b" password="hush";',
-        "as User:b",
-        (
-            "username and password in listener.name.inside.scram-sha-256.sasl.jaas.config, and that ZooKeeper has this "
-            "user, with SCRAM-SHA-256"
-        ),
-    ),
-    "OAUTHBEARER": (
-        f'{MODULES}.oauthbearer.OAuthBearerLoginModule required clientId="b" clientSecret="hush";',
-        "with their token",
-        "sasl.oauthbearer.token.endpoint.url and listener.name.inside.oauthbearer.sasl.jaas.config",
-    ),
-}
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_brokers_that_refuse_each_other_are_told_with_user_and_setting(directory: Path, mechanism: str) -> None:
-    login, who, settings = MECHANISMS[mechanism]
+def test_brokers_that_refuse_each_other_are_told(directory: Path) -> None:
     directory.mkdir()
     cluster = plan(directory, 2, None, "127.0.0.1:1", 0, {})
-    line = "2026-11-26 ERROR cannot log in at 127.0.0.1:4001 (listener INSIDE): Authentication failed: it is wrong.\n"
-    for broker_id, said in ((1, "starting\n"), (2, "listener INSIDE at port 4001\nlistener CLIENTS at port 4002\n")):
+    refusal = "cannot log in to broker 2 at 127.0.0.1:4001 (listener INSIDE) as User:b: it is wrong. Check username"
+    for broker_id, said in ((1, "starting\n"), (2, "listener INSIDE at port 4001\n")):
         (directory / f"broker-{broker_id}").mkdir()
         (directory / f"broker-{broker_id}" / "broker.log").write_text(said)
-        (directory / f"broker-{broker_id}" / "server.properties").write_text(
-            "listeners=CLIENTS://127.0.0.1:0,INSIDE://127.0.0.1:0\n"
-            "listener.security.protocol.map=CLIENTS:PLAINTEXT,INSIDE:SASL_PLAINTEXT\n"
-            "inter.broker.listener.name=INSIDE\n"
-            f"sasl.enabled.mechanisms={mechanism}\n"
-            f"sasl.mechanism.inter.broker.protocol={mechanism}\n"
-            "sasl.oauthbearer.token.endpoint.url=file:///token\n"
-            f"listener.name.inside.{mechanism.lower()}.sasl.jaas.config={login}\n"
-        )
     log = directory / "broker-1" / "broker.log"
     assert not cluster.is_ready(2, {1: 0, 2: 0})
-    log.write_text(log.read_text() + line)
+    log.write_text(f"starting\n2026-11-26 WARNING {refusal}\nmore\n")
     assert not cluster.is_ready(2, {1: len(log.read_text()), 2: 0}), "an earlier start said that"
     with pytest.raises(CommandError) as raised:
         cluster.is_ready(2, {1: 0, 2: 0})
-    assert str(raised.value) == (
-        f"broker-1 cannot log in to broker-2 at 127.0.0.1:4001 (listener INSIDE) {who}: Authentication failed: it is "
-        f"wrong. Check {settings}"
-    )
+    assert str(raised.value) == f"broker-1 {refusal}"
+
+
+MODULES = "org.apache.kafka.common.security"
 
 
 @pytest.mark.slow
@@ -249,9 +215,9 @@ def test_a_wrong_password_of_the_brokers_ends_the_start_at_once(directory: Path)
     assert failed.exit_code == 1, failed.errors
     reason = failed.errors.splitlines()[-1]
     assert re.fullmatch(
-        r"error: broker-[12] cannot log in to broker-[12] at 127\.0\.0\.1:\d+ \(listener SASL_PLAINTEXT\) as User:b: "
-        r"Authentication failed: Invalid username or password\. Check username, password and user_b in "
-        r"listener\.name\.sasl_plaintext\.plain\.sasl\.jaas\.config",
+        r"error: broker-[12] cannot log in to (broker [12]|the controller) at 127\.0\.0\.1:\d+ "
+        r"\(listener SASL_PLAINTEXT\) as User:b: Authentication failed: Invalid username or password\. Check username, "
+        r"password and user_b in listener\.name\.sasl_plaintext\.plain\.sasl\.jaas\.config",
         reason,
     )
     assert "hush" not in failed.errors
@@ -283,7 +249,7 @@ def test_brokers_that_log_in_to_each_other_with_tokens(directory: Path, tmp_path
         refused = up("another")
         assert refused.exit_code == 1, refused.errors
         reason = refused.errors.splitlines()[-1]
-        assert "with their token: no token: " in reason
+        assert "with a token: no token: " in reason
         assert "answers with status 401: invalid_client. Check sasl.oauthbearer.token.endpoint.url and" in reason
         assert call("cluster", "down", directory, "--wipe").exit_code == 0
 

@@ -233,7 +233,9 @@ class ControllerCluster:
         Admin(self.ensemble)
         self.scheduler.run()
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> FakePeer:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
+    ) -> FakePeer:
         return FakePeer(self.brokers[endpoint.port - 9000], on_break)
 
     # What happens

@@ -48,7 +48,9 @@ class Controller:
         self.answers: list[PeerFailure | cold.Answer] = []
         self.open = 0
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Controller:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
+    ) -> Controller:
         self.open += 1
         self.host = endpoint.host
         return self

@@ -153,7 +153,9 @@ class Scene:
             throttle=self.throttle,
         )
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Connection:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
+    ) -> Connection:
         self.connections.append(Connection(endpoint, client_id))
         return self.connections[-1]
 

@@ -58,7 +58,9 @@ class Scene:
         self.changes = InSyncChanges(self.channel, self.scheduler, broker_id=1, broker_epoch=lambda: self.broker_epoch)
         self.outcomes: list[Any] = []
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> Connection:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
+    ) -> Connection:
         self.connections.append(Connection(endpoint))
         return self.connections[-1]
 

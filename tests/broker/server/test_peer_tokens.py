@@ -87,7 +87,7 @@ def test_no_token_is_told_and_asked_for_again(
         return bool(answers) and not isinstance(answers[-1], PeerFailure)
 
     heard(broker, own, is_enough)
-    assert "cannot log in at 127.0.0.1" in caplog.text
+    assert "cannot log in to a broker at 127.0.0.1" in caplog.text
     assert "no token: http://127.0.0.1:" in caplog.text
     assert "answers with status 503" in caplog.text
     assert "hidden" not in caplog.text

@@ -25,7 +25,9 @@ class SimulatedPeers:
         self._process = process
         self._host = host
 
-    def connect(self, endpoint: Endpoint, client_id: str, *, on_break: OnBreak | None = None) -> SimulatedPeer:
+    def connect(
+        self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
+    ) -> SimulatedPeer:
         return SimulatedPeer(self._network, self._process, self._host, endpoint, client_id, on_break)
 
 
