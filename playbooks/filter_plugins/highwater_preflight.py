@@ -103,6 +103,14 @@ def expected_ports(
     return [{"port": port, "unit": unit} for port, unit, _ in _listeners(variables, carried)]
 
 
+def zookeeper_without_tls(variables: Variables, group_names: Iterable[str]) -> list[str]:
+    """`hostvars[host] | highwater_zookeeper_without_tls(group_names)`: those that may have no TLS."""
+    if "zookeeper" not in group_names or variables.get("cluster_security", "none") != "none":
+        return []
+    data = variables.get("zookeeper_data_directory") or "/var/lib/zookeeper"
+    return ["/etc/highwater/zookeeper/zoo.cfg", f"{data}/started_with.cfg"]
+
+
 def _faults_of_variables(variables: Variables) -> Iterator[str]:
     known = _options()
     for name in variables:
@@ -410,4 +418,5 @@ class FilterModule:
             "highwater_inventory_faults": inventory_faults,
             "highwater_ports": expected_ports,
             "highwater_variable_faults": variable_faults,
+            "highwater_zookeeper_without_tls": zookeeper_without_tls,
         }

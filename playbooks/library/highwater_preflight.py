@@ -48,6 +48,13 @@ options:
         description: The unit that will listen there.
         type: str
         required: true
+  zookeeper_without_tls:
+    description:
+      - Configurations that a ZooKeeper was last started with, where it is to have no TLS and no logins.
+      - Its data belong to its login, if it had one.
+    type: list
+    elements: str
+    default: []
   storage:
     description: Arguments of M(highwater_storage), which is asked in check mode.
     type: dict
@@ -107,6 +114,7 @@ def main() -> None:
             "min_memory_bytes": {"type": "int", "default": 0},
             "min_free_bytes": {"type": "dict", "default": {}},
             "ports": {"type": "list", "elements": "dict", "default": [], "options": port},
+            "zookeeper_without_tls": {"type": "list", "elements": "str", "default": []},
             "storage": {"type": "dict", "default": {}},
             "permissions_needed": {"type": "bool", "default": True},
             "skip": {"type": "list", "elements": "str", "default": []},
@@ -120,6 +128,7 @@ def main() -> None:
         "memory": lambda: fault_of_memory(memory_bytes, wanted["min_memory_bytes"]),
         "space": lambda: faults_of_space(wanted["min_free_bytes"]),
         "ports": lambda: faults_of_ports({each["port"]: each["unit"] for each in wanted["ports"]}),
+        "security": lambda: faults_of_secure_data(wanted["zookeeper_without_tls"]),
     }
     faults = [fault for name, check in checks.items() if name not in wanted["skip"] for fault in check()]
     module.exit_json(changed=False, faults=faults, memory_bytes=memory_bytes, time_s=time.time())
@@ -172,6 +181,18 @@ def faults_of_ports(units: Mapping[int, str]) -> Iterator[str]:
         process, its_unit = _holder_of(inode)
         if its_unit != unit:
             yield f"port {port} is to be {unit}'s and is held by {process}; stop that, or give one of them another port"
+
+
+def faults_of_secure_data(paths: list[str]) -> Iterator[str]:
+    """Each is beside the data of its ZooKeeper, or in their place while that is installed."""
+    for path in paths:
+        if re.search(r"^authProvider\.sasl=", _read(path), re.MULTILINE):
+            yield (
+                f"ZooKeeper had TLS and logins ({path}), so its data belong to its login, and cluster_security is "
+                "none; set cluster_security back to tls, or remove the data of the cluster (teardown.yml -e "
+                "teardown_confirmed=true -e teardown_remove_data=true)"
+            )
+            return
 
 
 def _listeners() -> Iterator[tuple[int, str]]:

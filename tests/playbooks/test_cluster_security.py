@@ -316,6 +316,7 @@ def test_the_role_refuses_before_it_changes_anything(tmp_path: Path) -> None:
             "a (zookeeper.service): runs without TLS and logins, and",
         ),
         ("none", "secure highwater-broker@1.service", "has TLS and logins, and cluster_security is none"),
+        ("none", "secure data in /x", "a (data in /x): has TLS and logins, and cluster_security is none"),
     ],
 )
 def test_half_a_cluster_is_refused(tmp_path: Path, security: str, found: str, says: str) -> None:
@@ -327,3 +328,20 @@ def test_half_a_cluster_is_refused(tmp_path: Path, security: str, found: str, sa
     assert played.returncode != 0
     assert says in text
     assert "Nothing was changed on any host" in text
+
+
+@pytest.mark.parametrize(
+    ("started_with", "says"),
+    [
+        ("authProvider.sasl=x\n", "secure data in {}\n"),
+        ("dataDir=/x\n", ""),
+        (None, ""),
+    ],
+)
+def test_what_a_teardown_left_of_a_secure_cluster_is_found(tmp_path: Path, started_with: str | None, says: str) -> None:
+    if started_with is not None:
+        (tmp_path / "started_with.cfg").write_text(started_with, "utf-8")
+    variables = yaml.safe_load((TREE / "roles/cluster/vars/main.yml").read_text("utf-8"))
+    command = ["sh", "-c", variables["__cluster_look"], "sh", variables["__cluster_mark"], str(tmp_path)]
+    looked = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (looked.stdout, looked.stderr) == (says.format(tmp_path), "")

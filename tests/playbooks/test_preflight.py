@@ -14,7 +14,13 @@ import yaml
 
 from playbooks.filter_plugins.highwater import clusters
 from playbooks.filter_plugins.highwater_monitor import instances as monitors
-from playbooks.filter_plugins.highwater_preflight import clock_faults, expected_ports, inventory_faults, variable_faults
+from playbooks.filter_plugins.highwater_preflight import (
+    clock_faults,
+    expected_ports,
+    inventory_faults,
+    variable_faults,
+    zookeeper_without_tls,
+)
 from tests.playbooks.playing import play, run, succeeded
 
 SSD = {"device": "/dev/disk/by-id/x", "mount_point": "/data/ssd1", "medium": "ssd"}
@@ -271,10 +277,32 @@ def test_hosts_that_cannot_be_read_are_no_success(tmp_path: Path) -> None:
     assert f"{tmp_path}/hosts.yml" in "".join((done.stdout + done.stderr).split())
 
 
+@pytest.mark.parametrize(
+    ("variables", "groups", "files"),
+    [
+        ({}, ["zookeeper"], ["/etc/highwater/zookeeper/zoo.cfg", "/var/lib/zookeeper/started_with.cfg"]),
+        (
+            {"cluster_security": "none", "zookeeper_data_directory": "/data"},
+            ["brokers", "zookeeper"],
+            ["/etc/highwater/zookeeper/zoo.cfg", "/data/started_with.cfg"],
+        ),
+        ({"cluster_security": "tls"}, ["zookeeper"], []),
+        ({}, ["brokers"], []),
+    ],
+)
+def test_data_of_a_zookeeper_are_looked_at_where_it_is_to_have_no_tls(
+    variables: dict[str, Any], groups: list[str], files: list[str]
+) -> None:
+    assert zookeeper_without_tls(variables, groups) == files
+
+
 def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: Path) -> None:
     old = tmp_path / "python3"
     old.write_text("#!/bin/sh\necho python 3 9\n")
     old.chmod(0o755)
+    data = tmp_path / "zookeeper"
+    data.mkdir()
+    (data / "started_with.cfg").write_text("dataDir=/x\nauthProvider.sasl=org.apache.zookeeper\n")
     local = {"ansible_connection": "local", "ansible_become": os.geteuid() != 0}
     python = {"ansible_python_interpreter": sys.executable}
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as closed:
@@ -285,6 +313,7 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
                 **python,
                 "storage_disks": [{"device": "/dev/no-such-disk", "mount_point": "/data/x", "medium": "ssd"}],
                 "zookeeper_client_port": taken.getsockname()[1],
+                "zookeeper_data_directory": str(data),
             },
             "typed": {**local, **python, "storage_disks": "/dev/sda", "broker_intances": []},
             "old": {**local, "ansible_python_interpreter": str(old)},
@@ -315,7 +344,9 @@ def test_all_faults_of_all_hosts_come_at_once_and_nothing_is_changed(tmp_path: P
         f"Connection refused); try: ssh -p {hosts['gone']['ansible_port']} admin@127.0.0.1",
         "typed: variable broker_intances is read by no playbook; did you mean broker_instances?",
         "typed: storage_disks is a string and has to be a list, with a dictionary for each entry; see roles/storage",
-        "12 faults; nothing was changed on any host:",
+        f"here: ZooKeeper had TLS and logins ({data}/started_with.cfg), so its data belong to its login, and cluster_",
+        "set cluster_security back to tls, or remove the data of the cluster (teardown.yml -e teardown_confirmed=true ",
+        "13 faults; nothing was changed on any host:",
     ):
         assert fault in said, said
     assert "UNREACHABLE" not in said
