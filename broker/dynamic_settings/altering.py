@@ -26,7 +26,7 @@ from highwater.broker.settings.config import (
     BrokerConfig,
     TopicConfig,
     check_broker_overrides,
-    check_topic_overrides,
+    check_new_topic_overrides,
     render,
 )
 from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_named
@@ -187,7 +187,7 @@ def _change_topic(
     overrides = _changed({} if replace_all else present, wanted.changes, inherited, kinds)
     if isinstance(overrides, Problem):
         return overrides
-    reason = check_topic_overrides(overrides)
+    reason = check_new_topic_overrides(overrides)
     return overrides if reason is None else Problem(ErrorCode.invalid_config, reason)
 
 

@@ -86,5 +86,5 @@ def _failed(name: str, problem: Problem) -> Answer:
         "error_message": problem.message,
         "num_partitions": -1,
         "replication_factor": -1,
-        "configs": None,
+        "configs": [],
     }

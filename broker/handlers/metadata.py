@@ -72,7 +72,8 @@ def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Rep
     if request.topics is None:
         topics = [describe.topic(view) for view in cluster.topics() if _may_see(access, view.name)]
     else:
-        found = [_find(node, wanted, describe, access) for wanted in request.topics]
+        # A topic that is named twice is described once.
+        found = [_find(node, wanted, describe, access) for wanted in dict.fromkeys(request.topics)]
         may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
         if may_create and access is not None:
             found = [_refused_creation(topic, access) for topic in found]

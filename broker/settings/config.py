@@ -281,6 +281,19 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> str | None:
     return None
 
 
+def check_new_topic_overrides(overrides: Mapping[str, str | None]) -> str | None:
+    """The same, for overrides that are not there yet: they may not contradict each other (LogConfig.validateValues)."""
+    if reason := check_topic_overrides(overrides):
+        return reason
+    least, most = (
+        parse_value(row, overrides.get(row.name) or str(row.default))
+        for row in (TOPIC_PROPERTIES[name].row for name in ("min.compaction.lag.ms", "max.compaction.lag.ms"))
+    )
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        return f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+    return None
+
+
 DYNAMIC_BROKER_PROPERTIES: Final = frozenset(
     {
         *(

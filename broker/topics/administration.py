@@ -17,7 +17,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.problem import Problem
-from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
+from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_new_topic_overrides
 from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
 
@@ -173,7 +173,7 @@ def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | Non
             ErrorCode.invalid_topic_exception,
             f"Topic '{wanted.name}' collides with existing topic {twin}: '.' and '_' are the same in metric names",
         )
-    if reason := check_topic_overrides(wanted.config or {}):
+    if reason := check_new_topic_overrides(wanted.config or {}):
         return Problem(ErrorCode.invalid_config, reason)
     if wanted.assignment and (wanted.partition_count != -1 or wanted.replication_factor != -1):
         return Problem(

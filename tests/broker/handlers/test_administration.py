@@ -118,7 +118,6 @@ class TestMetadata:
         assert [topic.error_code for topic in answer.topics] == [
             ErrorCode.none,
             ErrorCode.none,
-            ErrorCode.none,
             ErrorCode.policy_violation,
             ErrorCode.policy_violation,
             ErrorCode.policy_violation,
@@ -192,6 +191,16 @@ class TestCreateTopics:
             ({"name": "n", "replication_factor": 0}, ErrorCode.invalid_replication_factor),
             ({"name": "n", "configs": [{"name": "nope", "value": "1"}]}, ErrorCode.invalid_config),
             ({"name": "n", "configs": [{"name": "segment.ms", "value": None}]}, ErrorCode.invalid_config),
+            (
+                {
+                    "name": "n",
+                    "configs": [
+                        {"name": "min.compaction.lag.ms", "value": "9"},
+                        {"name": "max.compaction.lag.ms", "value": "5"},
+                    ],
+                },
+                ErrorCode.invalid_config,
+            ),
             ({"name": "n", "assignments": [{"partition_index": 0, "broker_ids": [0]}]}, ErrorCode.invalid_request),
         ],
     )

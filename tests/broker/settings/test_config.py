@@ -9,6 +9,7 @@ from highwater.broker.settings.config import (
     ConfigError,
     Setting,
     TopicConfig,
+    check_new_topic_overrides,
     check_topic_overrides,
     parse_property_option,
     read_properties_file,
@@ -150,6 +151,15 @@ def test_bad_topic_overrides(overrides: dict[str, str | None], reason: str) -> N
 
 def test_good_topic_overrides() -> None:
     assert check_topic_overrides({"cleanup.policy": "compact,delete", "segment.bytes": "14"}) is None
+    lags = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "5"}
+    assert check_topic_overrides(lags) is None, "a topic may have them already"
+    assert check_new_topic_overrides(lags) == (
+        "conflict topic config setting min.compaction.lag.ms (9) > max.compaction.lag.ms (5)"
+    )
+    assert check_new_topic_overrides({"min.compaction.lag.ms": "9"}) is None
+    assert check_new_topic_overrides({"min.compaction.lag.ms": "x"}) == check_topic_overrides(
+        {"min.compaction.lag.ms": "x"}
+    )
     for throttled in ("", "*", "0:1", "0:1, 12:3"):
         assert check_topic_overrides({"follower.replication.throttled.replicas": throttled}) is None
 

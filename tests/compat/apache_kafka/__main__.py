@@ -13,6 +13,7 @@ from pathlib import Path
 from highwater.bench.errors import UsageError
 from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka import (
+    answer_cases,
     authorization_cases,
     cases,
     directory_cases,
@@ -30,6 +31,7 @@ from tests.compat.apache_kafka.tools import close_hosts, jars_3_9, jars_4
 from tests.compat.suite import AllowList, Report, choose
 
 CASE_MODULES = (
+    answer_cases,
     authorization_cases,
     cases,
     directory_cases,

@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.broker.handlers.harness import versions
-from tests.compat.apache_kafka.answers.script import CLOSED, Fields, Script
+from tests.compat.apache_kafka.answers.script import CLOSED, THEN, Fields, Script
 
 
 def grouping(script: Script) -> None:
@@ -43,7 +43,7 @@ def grouping(script: Script) -> None:
     script.note("Groups")
     base: Fields = {
         "group_id": "g",
-        "session_timeout": 10_000,
+        "session_timeout": 300_000,  # no member is to expire on a slow host
         "rebalance_timeout": 10_000,
         "member_id": "",
         "protocol_type": "consumer",
@@ -54,7 +54,7 @@ def grouping(script: Script) -> None:
         answer = script.quietly("join_group", version, **(base | fields))
         if answer != CLOSED and answer.member_id:
             script.names.setdefault(answer.member_id, f"<m{len(script.names)}>")
-        script.lines.append(f"join_group v{version} {told}: {script.text(answer)}")
+        script.lines.append(f"join_group v{version} {told}{THEN}{script.text(answer)}")
         return answer
 
     join("as nobody known", member_id="nobody")

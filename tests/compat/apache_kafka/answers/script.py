@@ -28,6 +28,8 @@ PROPERTIES: Final = {
     "log.cleaner.dedupe.buffer.size": 1 << 21,
 }
 CLOSED: Final = "hangs up"
+THEN: Final = " => "
+"""Between a request and its answer."""
 NO_SUCH_ID: Final = UUID(int=77)
 YEAR_MS: Final = 365 * 24 * 3600 * 1000
 TIMESTAMP_MS: Final = 1_700_000_000_000
@@ -102,7 +104,7 @@ class Script:
 
     def ask(self, api: str, version: int, told: str, /, **fields: Any) -> Any:
         answer = self.quietly(api, version, **fields)
-        self.lines.append(f"{api} v{version} {told}: {self.text(answer)}")
+        self.lines.append(f"{api} v{version} {told}{THEN}{self.text(answer)}")
         return answer
 
     def each(self, api: str, told: str, /, since: int = 0, until: int = 99, **fields: Any) -> None:
@@ -112,13 +114,13 @@ class Script:
         for text, group in groupby(answers, key=lambda answer: answer[1]):
             alike = [version for version, _ in group]
             which = f"v{alike[0]}" if len(alike) == 1 else f"v{alike[0]}-{alike[-1]}"
-            self.lines.append(f"{api} {which} {told}: {text}")
+            self.lines.append(f"{api} {which} {told}{THEN}{text}")
 
     def text(self, value: Any, field: str = "") -> str:
         if value == CLOSED and isinstance(value, str):
             return CLOSED
         if field in _MESSAGES:
-            return "null" if value is None else "some"
+            return "some" if value else "none"  # Kafka has an empty one in places
         if field in _WITNESSES:
             return _WITNESSES[field](value)
         if isinstance(value, ErrorCode):

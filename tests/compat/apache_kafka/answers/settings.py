@@ -7,7 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.compat.apache_kafka.answers.script import Fields, Script
+from tests.compat.apache_kafka.answers.script import THEN, Fields, Script
 
 
 def configuring(script: Script) -> None:
@@ -22,7 +22,7 @@ def configuring(script: Script) -> None:
 
     for name in _config_names(script, 2, "new-4"):
         describe(f"{name} of a topic", resource(2, "new-4", name))
-    script.lines.append("settings of a broker: " + " ".join(_config_names(script, 4, "0")))
+    script.lines.append(f"settings of a broker{THEN}" + " ".join(_config_names(script, 4, "0")))
     for name in (
         "retention.ms",
         "log.retention.ms",

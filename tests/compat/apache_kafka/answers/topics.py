@@ -8,7 +8,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.broker.handlers.harness import versions
-from tests.compat.apache_kafka.answers.script import NO_SUCH_ID, Fields, Script, id_of, wait_for
+from tests.compat.apache_kafka.answers.script import NO_SUCH_ID, THEN, Fields, Script, id_of, wait_for
 
 
 def new_topic(
@@ -146,9 +146,9 @@ def telling(script: Script) -> None:
     for version in (1, 9, 12):
         answer = script.quietly("metadata", version, topics=None, **flags)
         found = sorted(topic.name for topic in answer.topics)
-        script.lines.append(f"metadata v{version} of all: {' '.join(found)}")
+        script.lines.append(f"metadata v{version} of all{THEN}{' '.join(found)}")
     answer = script.quietly("metadata", 0, topics=[], **flags)
-    script.lines.append(f"metadata v0 of []: {' '.join(sorted(topic.name for topic in answer.topics))}")
+    script.lines.append(f"metadata v0 of []{THEN}{' '.join(sorted(topic.name for topic in answer.topics))}")
     for version in (10, 11, 12):
         script.ask("metadata", version, "by id", topics=[{"name": None, "topic_id": id_of(script, "t")}], **flags)
         script.ask("metadata", version, "by no id", topics=[{"name": None, "topic_id": NO_SUCH_ID}], **flags)
@@ -166,7 +166,7 @@ def telling(script: Script) -> None:
                 script.ask("describe_cluster", version, told, **fields)
     for software in ("", "-", "a b", "librdkafka"):
         answer = script.quietly("api_versions", 3, client_software_name=software, client_software_version="1")
-        script.lines.append(f"api_versions v3 of {software!r}: {answer.error_code.name}")
+        script.lines.append(f"api_versions v3 of {software!r}{THEN}{answer.error_code.name}")
     script.each("sasl_handshake", "on a plain listener", mechanism="PLAIN")
     script.each("sasl_authenticate", "on a plain listener", auth_bytes=b"x")
 
