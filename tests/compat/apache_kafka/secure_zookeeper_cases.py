@@ -63,6 +63,8 @@ def brokers_of_both_share_closed_znodes(directory: Path) -> None:
         _wait_for_brokers(secured, "/mixed", 2)
         for at, name in ((ours, "one"), (kafkas, "two")):
             _topics(at, "--create", "--topic", name, "--partitions", "2", "--replication-factor", "2")
+            # The controller answers, and tells the others afterwards.
+            wait_until(partial(_lists, at, name), f"topic {name} is known where it was asked for")
             _configs(at, "users", name, "SCRAM-SHA-256=[iterations=4096,password=secret]")
             _configs(at, "topics", name, "retention.ms=3600000")
         for at in (ours, kafkas):
@@ -131,6 +133,10 @@ def _knows(broker: BrokerServer, topic: str) -> bool:
     tool = "org.apache.kafka.tools.TopicCommand"
     described = kafka_tool(tool, "--bootstrap-server", _address(broker), "--describe", "--topic", topic)
     return described.returncode == 0 and "retention.ms=3600000" in described.stdout
+
+
+def _lists(broker: BrokerServer, topic: str) -> bool:
+    return topic in _topics(broker, "--list").split()
 
 
 def _address(broker: BrokerServer) -> str:
