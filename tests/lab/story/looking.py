@@ -47,11 +47,13 @@ def swap(scene: Scene, node: Node) -> str:
 def settings(scene: Scene, node: Node) -> str:
     """sysctl: every setting that is kept for the next boot is that of now."""
     lines = scene.run(node, "grep -hv '^ *\\(#\\|$\\)' /etc/sysctl.d/90-highwater.conf").splitlines()
-    for key, _, value in (line.partition("=") for line in lines):
-        now = scene.run(node, f"sysctl -n {key.strip()}")
-        assert now.split() == value.split(), f"{node.name}: {key.strip()} is {now} and not {value.strip()}"
     assert lines, f"{node.name}: /etc/sysctl.d/90-highwater.conf is empty"
-    return f"{len(lines)} sysctls"
+    kept = {key.strip(): value.split() for key, _, value in (line.partition("=") for line in lines)}
+    shown = scene.run(node, f"sysctl {' '.join(kept)}").splitlines()
+    now = {key.strip(): value.split() for key, _, value in (line.partition("=") for line in shown)}
+    different = [f"{key} is {now.get(key)} and not {value}" for key, value in kept.items() if now.get(key) != value]
+    assert different == [], f"{node.name}: {'; '.join(different)}"
+    return f"{len(kept)} sysctls"
 
 
 def _require_listening(scene: Scene, node: Node, unit: str, port: int, process: str) -> None:
@@ -74,9 +76,9 @@ def services(scene: Scene, node: Node) -> str:
         wanted["spark-master.service"] = (7077, "spark")
     most = int(scene.run(node, "awk '/Max open files/ {print $5}' /proc/1/limits"))
     for unit, (port, user) in wanted.items():
-        state = scene.run(node, f"systemctl is-active {unit}; systemctl is-enabled {unit}").split()
+        shown = f"systemctl is-active {unit}; systemctl is-enabled {unit}; systemctl show -p MainPID --value {unit}"
+        *state, process = scene.run(node, shown).split()
         assert state == ["active", "enabled"], f"{node.name}: {unit} is {' and '.join(state)}"
-        process = scene.run(node, f"systemctl show -p MainPID --value {unit}")
         _require_listening(scene, node, unit, port, process)
         owner = scene.run(node, f"stat -c %U /proc/{process}")
         assert owner == user, f"{node.name}: {unit} runs as {owner}"
