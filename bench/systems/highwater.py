@@ -96,10 +96,12 @@ def start_highwater(
 
 
 def is_checkout(directory: Path) -> bool:
-    """Whether a broker can be started from there with `python -m highwater`. Version 0.1 had a module highwater.py."""
-    return (directory / "broker").is_dir() and (
-        (directory / "highwater").is_dir() or (directory / "highwater.py").is_file()
-    )
+    """Whether a broker can be started from there with `python -m highwater`: a checkout, or an unpacked wheel.
+
+    Version 0.1 had a module highwater.py.
+    """
+    is_first_version = (directory / "broker").is_dir() and (directory / "highwater.py").is_file()
+    return is_first_version or (directory / "highwater" / "broker").is_dir()
 
 
 def _version_of(source: Path) -> str:
