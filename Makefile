@@ -108,6 +108,11 @@ lab-test: setup-dev ## The playbooks against real booted hosts, from bare to tor
 lab-down: setup-dev ## Take the hosts away, whatever there is of them
 	@$(BIN)/python -m tests.lab down
 
+.PHONY: compiled
+compiled: setup-dev ## A wheel in dist/ whose broker runs hot modules as machine code, for this Python and machine (gcc; docs/compiled.md)
+	@rm -rf build
+	HIGHWATER_COMPILED=1 $(BIN)/python -m pip wheel --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir dist .
+
 .PHONY: bench-broker
 bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; ARGS="--quick" to try it; Java, Maven, npm, gcc)
 	@$(BIN)/python -m highwater.bench.development.beside_kafka $(ARGS)

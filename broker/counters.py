@@ -98,8 +98,13 @@ class TopicCounters:
         self.failed_fetches = 0
 
     def add(self, other: TopicCounters) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.messages_in += other.messages_in
+        self.bytes_in += other.bytes_in
+        self.bytes_out += other.bytes_out
+        self.produces += other.produces
+        self.fetches += other.fetches
+        self.failed_produces += other.failed_produces
+        self.failed_fetches += other.failed_fetches
 
 
 class ZooKeeperCounters:

@@ -45,6 +45,9 @@ _logger = logging.getLogger(__name__)
 REPORT_FAILURES_MS: Final = 10_000
 """A full disk refuses thousands of batches a second; one line in so many milliseconds reports how many."""
 
+_MAY_PASS: Final = (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE)
+"""A full disk damages nothing, and there may be space again later. The same holds when descriptors run out."""
+
 NO_EPOCH: Final = -1
 
 Verify = Callable[[int, int], ErrorCode]
@@ -351,8 +354,7 @@ class Partition:
                 "cannot append to %s-%d: %s (times: %d)", self.topic, self.index, failure.strerror, self._failed_appends
             )
             self._failed_appends, self._failure_reported_ms = 0, now_ms
-        # A full disk damages nothing, and there may be space again later. The same holds when descriptors run out.
-        if failure.errno not in (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE):
+        if failure.errno not in _MAY_PASS:
             self._storage_failed(failure, self)
 
     def _appended(self, appended: Appended, size_bytes: int) -> None:

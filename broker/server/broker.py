@@ -36,6 +36,7 @@ from highwater.broker.runtime import Runtime
 from highwater.broker.server import audit_file
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cold_reads import ColdReads
+from highwater.broker.server.compiled import which_runs
 from highwater.broker.server.connection import Connection
 from highwater.broker.server.ending import EXIT_FAILED, EXIT_OK, DiskFailures, Ending
 from highwater.broker.server.flusher import Flusher
@@ -269,7 +270,7 @@ class _Broker:
                 on_lost(connection)
 
             return Connection(
-                dispatcher,
+                dispatcher.dispatch,
                 bound.listener,
                 self._loop,
                 strangers=strangers,
@@ -318,6 +319,7 @@ class _Broker:
 
     def _tell_ready(self) -> None:
         self._is_ready = True
+        _logger.info("%s", which_runs())
         for bound in self._bound:
             _logger.info("listener %s at port %d", bound.listener.name, bound.sockets[0].getsockname()[1])
         listener = self._bound[0].listener

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final, cast
 
-from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
+from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Listener
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.foreign import HEAD_BYTES
@@ -38,6 +38,10 @@ Java's after `request.timeout.ms`, both 30 s. Kafka has `connections.max.idle.ms
 with each byte that comes."""
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 WRITE_LOW_BYTES: Final = 256 * 1024
+
+
+Dispatch = Callable[[memoryview, Client, int], list[Part] | PendingResponse | None]
+"""`Dispatcher.dispatch`: a frame, who sent it, and when it was there."""
 
 
 class _Slot:
@@ -95,7 +99,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        dispatch: Dispatch,
         listener: Listener,
         loop: asyncio.AbstractEventLoop,
         *,
@@ -106,7 +110,7 @@ class Connection(asyncio.BufferedProtocol):
         on_made: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
     ) -> None:
-        self._dispatch = dispatcher.dispatch
+        self._dispatch = dispatch
         self._client = Client(
             listener,
             authentication=None if sasl is None else Authentication(sasl),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.log.files import RealFiles
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
 from tests.broker.group.asking import GroupHarness
@@ -250,8 +251,7 @@ class TestOffsets:
 
         node.commit({T0: 1})
         with monkeypatch.context() as patch:
-            for partition in node.node.partitions.topic(OFFSETS_TOPIC).partitions.values():  # type: ignore[union-attr]
-                patch.setattr(partition.log._segments.active, "append", fail, raising=False)
+            patch.setattr(RealFiles, "pwrite", fail)
             assert node.commit({T0: 2}) == {T0: ErrorCode.not_coordinator}
         assert node.fetch_offsets() == {T0: (1, "")}
         assert node.commit({T0: 3}) == {T0: ErrorCode.none}

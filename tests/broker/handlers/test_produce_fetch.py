@@ -11,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import CloseConnection
+from highwater.broker.log.files import RealFiles
 from highwater.broker.protocol.apis import APIS
 from highwater.broker.records.batch import HEADER_SIZE, Codec, headers, update_crc
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
@@ -458,13 +459,12 @@ def test_a_producer_waiting_on_a_deleted_topic_is_told(node: NodeHarness) -> Non
 def test_a_full_disk_is_told_and_the_log_goes_on_when_space_returns(
     node: NodeHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic = node.create_topic("t")
-    log = topic.partitions[0].log
+    node.create_topic("t")
 
     def no_space(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(type(log), "append", no_space)
+        patch.setattr(RealFiles, "pwrite", no_space)
         assert node.produce("t", b"a").error_code == ErrorCode.kafka_storage_error
     assert node.produce("t", b"b").base_offset == 0

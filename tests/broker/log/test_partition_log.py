@@ -423,7 +423,7 @@ def test_a_write_that_cannot_be_undone_says_so_and_is_covered_by_the_next(
 
 def test_a_read_error_and_damage_are_error_codes(files: SimulatedFiles, log: PartitionLog) -> None:
     fill(log, 4)
-    with patch.object(Segment, "find", side_effect=OSError(errno.EIO, "broken")):
+    with patch.object(SimulatedFiles, "pread", side_effect=OSError(errno.EIO, "broken")):
         assert log.read(0, 100, end_offset=10) is ErrorCode.kafka_storage_error
     path = ROOT / "t-0" / "00000000000000000000.log"
     files.overwrite(path, bytes(log.size_bytes))

@@ -95,7 +95,7 @@ class Client:
         self.transport.peer = peer or self.transport.peer
         self.lost: list[Connection] = []
         self.connection = Connection(
-            cast(Any, self.echo),
+            cast(Any, self.echo.dispatch),
             LISTENER,
             cast(Any, self.loop),
             strangers=Strangers(),

@@ -17,6 +17,7 @@ import pytest
 import uvloop
 
 from highwater.broker.counters import BrokerCounters
+from highwater.broker.protocol.frame import Part
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.connection import Connection
 from highwater.broker.server.strangers import Strangers
@@ -29,7 +30,7 @@ DEADLINE_S = 10
 class Silent:
     """A dispatcher that lives as long as its connection, of which there can be no weak reference."""
 
-    def dispatch(self, *_: Any) -> list[bytes]:
+    def dispatch(self, *_: Any) -> list[Part]:
         return []
 
 
@@ -66,7 +67,7 @@ def test_nothing_waits_for_the_collector(
             dispatcher = Silent()
             made.append(weakref.ref(dispatcher))
             return Connection(
-                cast(Any, dispatcher),
+                dispatcher.dispatch,
                 LISTENER,
                 loop,
                 strangers=Strangers(),

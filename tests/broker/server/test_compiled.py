@@ -1,0 +1,143 @@
+"""The hot modules of the broker run as Python here; a build of them as machine code passes the same tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from shutil import copyfile, copytree, ignore_patterns
+from typing import Final
+
+import pytest
+
+from highwater.broker.server import compiled
+from highwater.broker.server.compiled import MODULES, compiled_modules, which_runs
+from tests.broker.running import running_broker
+
+ROOT = Path(__file__).parents[3]
+ROOMS: Final = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
+_DEADLINE_S: Final = 540.0
+PASSED_BY_BOTH: Final = (
+    "tests/broker/protocol",
+    "tests/broker/records",
+    "tests/broker/log",
+    "tests/broker/replica",
+    "tests/broker/handlers",
+    "tests/broker/server/test_connection.py",
+    "tests/broker/server/test_connection_memory.py",
+    "tests/broker/server/test_hostility.py",
+    "tests/broker/test_clients.py",
+    "tests/broker/test_failing_disks.py",
+)
+"""Tests of the hot modules, which run here with those that a build has compiled."""
+NOT_ASKED: Final = "tests/broker/protocol/test_apis.py::test_every_api_has_a_handler_that_says_what_it_serves"
+"""It reads docstrings of modules, which machine code does not have."""
+
+
+def run(command: list[str], where: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        command,
+        cwd=where,
+        env={**ours, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_DEADLINE_S,
+    )
+
+
+def test_the_list_names_modules_that_exist() -> None:
+    assert [name for name in MODULES if not (ROOT / f"{name.replace('.', '/')}.py").is_file()] == []
+    assert list(MODULES) == sorted(set(MODULES))
+
+
+def test_without_a_build_they_run_as_python() -> None:
+    assert compiled_modules() == []
+    assert which_runs() == "the hot modules run as Python"
+
+
+@pytest.mark.parametrize(
+    ("count", "line"),
+    [
+        (len(MODULES), f"the {len(MODULES)} hot modules run compiled"),
+        (2, f"2 of the {len(MODULES)} hot modules run compiled, the others as Python"),
+    ],
+)
+def test_a_broker_tells_what_is_compiled(count: int, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "compiled_modules", lambda: list(MODULES[:count]))
+    assert which_runs() == line
+
+
+def test_a_start_tells_which_runs(tmp_path: Path) -> None:
+    with running_broker(tmp_path / "log") as broker:
+        assert broker.log_text().count("the hot modules run as Python\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "environment", "says"),
+    [
+        ("--version", {"HIGHWATER_COMPILED": "yes"}, "HIGHWATER_COMPILED is 'yes': set 1 to compile, or nothing"),
+        (
+            "--version",
+            {"HIGHWATER_COMPILED": "1", "CC": "/nowhere/cc"},
+            "HIGHWATER_COMPILED=1 needs a C compiler: apt-get install gcc python3-dev",
+        ),
+        (
+            "editable_wheel",
+            {"HIGHWATER_COMPILED": "1"},
+            "an editable install runs Python: unset HIGHWATER_COMPILED, or build a wheel",
+        ),
+    ],
+)
+def test_a_build_that_cannot_be_is_one_line(
+    command: str, environment: dict[str, str], says: str, tmp_path: Path
+) -> None:
+    done = run([sys.executable, str(ROOT / "setup.py"), command], tmp_path, **environment)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"setup.py: {says}\n")
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An unpacked wheel with compiled modules, and the tests beside it."""
+    place = tmp_path_factory.mktemp("compiled")
+    source, installed = place / "source", place / "installed"
+    source.mkdir()
+    copytree(ROOT / "highwater", source / "highwater", symlinks=True, ignore=ignore_patterns("__pycache__"))
+    for room in ROOMS:
+        copytree(ROOT / room, source / room, ignore=ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        copyfile(ROOT / name, source / name)
+    options = ("--no-build-isolation", "--no-deps", "--wheel-dir", str(place))
+    command = [sys.executable, "-m", "pip", "wheel", *options, "."]
+    # Quick to build; what the compiler optimises are no questions of ours.
+    built = run(command, source, HIGHWATER_COMPILED="1", HIGHWATER_COMPILED_OPTIMIZE="0")
+    assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
+    (wheel,) = place.glob("highwater-*.whl")
+    assert not wheel.name.endswith("-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    copytree(ROOT / "tests", installed / "tests", ignore=ignore_patterns("__pycache__"))
+    copyfile(ROOT / "pyproject.toml", installed / "pyproject.toml")
+    return installed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_build_has_each_module_twice(installation: Path) -> None:
+    code = "from highwater.broker.server.compiled import *; print(compiled_modules() == list(MODULES), which_runs())"
+    done = run([sys.executable, "-c", code], installation)
+    assert done.stdout == f"True the {len(MODULES)} hot modules run compiled\n", done.stderr
+    for name in MODULES:
+        assert (installation / f"{name.replace('.', '/')}.py").is_file(), name
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_tests_of_the_hot_modules_pass_with_the_compiled_ones(installation: Path) -> None:
+    options = ["-m", "not slow", "-p", "no:cacheprovider", "-n", "2", "-q", "--tb=short"]
+    options += ["--deselect", NOT_ASKED]
+    done = run([sys.executable, "-m", "pytest", *options, *PASSED_BY_BOTH], installation)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
