@@ -84,7 +84,7 @@ def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignmen
         raise ValueError(
             f"{partition_name(*short)} has {len(current[short])} replicas, and there are {len(racks)} brokers"
         )
-    planned = {place: [broker for broker in replicas if broker in racks] for place, replicas in sorted(current.items())}
+    planned = {place: _staying(replicas, racks) for place, replicas in sorted(current.items())}
     replicas_held = _Loads((topic, broker) for (topic, _), replicas in planned.items() for broker in replicas)
     for place, replicas in planned.items():
         while len(replicas) < len(current[place]):
@@ -112,6 +112,14 @@ def make_plan(current: Assignment, racks: Mapping[int, str | None]) -> Assignmen
     leaders = _Loads((topic, replicas[0]) for (topic, _), replicas in planned.items())
     _even_out(leaders, sorted(racks), move_leader)
     return planned
+
+
+def _staying(replicas: Sequence[int], racks: Mapping[int, str | None]) -> list[int]:
+    """Those on brokers of `racks`, without a second one of a rack while another rack could have it."""
+    there = [broker for broker in replicas if broker in racks]
+    if None in racks.values() or len(set(racks.values())) < len(replicas):
+        return there
+    return [broker for at, broker in enumerate(there) if racks[broker] not in {racks[each] for each in there[:at]}]
 
 
 class _Loads:

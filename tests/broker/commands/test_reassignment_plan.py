@@ -68,11 +68,27 @@ def test_replicas_are_in_different_racks_where_there_are_enough() -> None:
     current = {("t", index): [1, 2] for index in range(6)}
     racks = {1: "a", 2: "a", 3: "b", 4: "b"}
     plan = make_plan(current, racks)
-    for replicas in plan.values():
-        # A replica that may stay stays; nothing that was apart comes together.
-        assert set(replicas) == {1, 2} or {racks[broker] for broker in replicas} == {"a", "b"}
+    assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in plan.values())
+    assert all(set(replicas) & {1, 2} for replicas in plan.values()), "one of the two stays"
+    assert make_plan(plan, racks) == plan
+    one_rack = dict.fromkeys((1, 2), "a")
+    assert make_plan(current, one_rack).keys() == current.keys(), "not apart where there is one rack"
     emptied = make_plan(current, {1: "a", 3: "b", 4: "b"})
     assert all({racks[broker] for broker in replicas} == {"a", "b"} for replicas in emptied.values())
+
+
+@given(assignments(), st.integers(1, 3), st.integers(3, 5))
+def test_hosts_of_several_brokers_keep_replicas_apart_and_a_second_plan_moves_nothing(
+    current: Assignment, processes: int, hosts: int
+) -> None:
+    """As broker_processes of the playbooks numbers them; the rack of a broker is its host."""
+    racks: dict[int, str | None] = {
+        host + 100 * process: f"h{host}" for host in range(1, hosts + 1) for process in range(processes)
+    }
+    plan = make_plan(current, racks)
+    for place, replicas in plan.items():
+        assert len({racks[broker] for broker in replicas}) == len(replicas) == len(current[place])
+    assert make_plan(plan, racks) == plan
 
 
 def test_too_few_brokers_are_told() -> None:
