@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from ansible.errors import AnsibleFilterError
 
 _DEFAULT_CLUSTER = "main"
 _OURS = "broker_instances"
@@ -14,6 +17,15 @@ _ZOOKEEPER_PORT = 2181
 _LOOPBACK = "127.0.0.1"
 # The port of brokers among themselves, above that of clients, where they are two (cluster_security: tls).
 INSIDE_ABOVE = 1000
+# The port of metrics, as `highwater broker cluster up` has it.
+METRICS_ABOVE = 1100
+# Ids of the processes of a host are so far apart; broker_id is below that.
+ID_STEP = 100
+# Above it the ports of process 0 for brokers and for metrics would be those of another process.
+MOST_PROCESSES = 64
+_AUTO = "auto"
+# What processes.yml finds on hosts with broker_processes: auto.
+_COUNTED = "__broker_counted"
 
 
 def address_of(host: str, hostvars: Mapping[str, Mapping[str, Any]], own: str) -> str:
@@ -62,12 +74,101 @@ def zookeeper_connect(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, 
     )
 
 
+def divided(
+    instances: Iterable[Mapping[str, Any]], processes: Any, broker_id: Any, counted: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """`broker_instances | highwater_divided(broker_processes, broker_id, counted)`: each as so many brokers of a host.
+
+    The first is as it was, so that a host can have more later. The others count up: name, port, ports of their own,
+    log directories beside its own, and ids in steps of 100. `process` is their number. counted: of processes.yml.
+    """
+    found: list[dict[str, Any]] = []
+    given = list(instances)
+    for instance in given:
+        port = int(instance.get("port") or _DEFAULT_PORTS[_OURS])
+        for number in range(_count(str(instance.get("name", "main")), len(given), processes, counted)):
+            own = {**instance, "process": number}
+            if number:
+                own |= {
+                    "name": f"{instance.get('name', 'main')}-{number}",
+                    "port": port + number,
+                    "log_dirs": [f"{str(each).rstrip('/')}-{number}" for each in instance.get("log_dirs") or []],
+                    "broker_id": _counted_id(instance.get("broker_id", broker_id), number),
+                }
+                own |= {
+                    name: int(instance[name]) + number for name in ("inside_port", "metrics_port") if instance.get(name)
+                }
+            found.append(own)
+    return found
+
+
+def _count(name: str, instances: int, processes: Any, counted: Mapping[str, Any] | None) -> int:
+    """In how many brokers the instance of a name is divided. What is no number is reported by preflight.yml."""
+    if processes == _AUTO:
+        if not counted:
+            raise AnsibleFilterError(
+                "broker_processes is auto, and the cores of the host are not known, as it does not answer; mend it, or "
+                "set broker_processes of this host to a number"
+            )
+        # It never shrinks by itself, as brokers that are set up may have the only copy of a partition.
+        there = [number for number in range(MOST_PROCESSES) if f"{name}-{number}" in counted["names"]]
+        return min(max(1, int(counted["cores"]) // instances, *(number + 1 for number in there)), MOST_PROCESSES)
+    try:
+        return min(max(int(processes), 1), MOST_PROCESSES)
+    except (TypeError, ValueError):
+        return 1
+
+
+def uncounted(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """`groups['brokers'] | highwater_uncounted(hostvars)`: hosts with broker_processes: auto not counted so far."""
+    return [
+        host for host in hosts if hostvars[host].get("broker_processes") == _AUTO and not hostvars[host].get(_COUNTED)
+    ]
+
+
+def counted(lines: Iterable[str]) -> dict[str, Any]:
+    """`lines | highwater_counted`: the cores of a host, and the names of the brokers that are set up there.
+
+    lines: what nproc prints, then the files of properties.
+    """
+    cores, *files = (line.strip() for line in lines)
+    names = [re.fullmatch(r"(?:.*/)?broker-(.+)[.]properties", file) for file in files]
+    return {"cores": int(cores), "names": [name[1] for name in names if name]}
+
+
+def _counted_id(broker_id: Any, number: int) -> int | None:
+    try:
+        return int(broker_id) + ID_STEP * number
+    except (TypeError, ValueError):
+        return None
+
+
+def left(everywhere: Iterable[str], here: Sequence[str], found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """`lines | highwater_left(lines_of_host, clusters)`: ids of brokers that the inventory leaves out, and whom to ask.
+
+    Of the cluster of the host's first one: nothing moves to another one of them. Lines are those of grep, as
+    /etc/highwater/broker-main-1.properties:broker.id=101, two for each broker.
+    """
+    ids: dict[str, list[str]] = {}
+    number = ""
+    for line in [*here, *everywhere]:
+        name, _, value = line.partition(".properties:")[2].partition("=")
+        if name == "broker.id":
+            number = value
+        elif number not in ids.setdefault(value.rpartition("/")[2], []):
+            ids[value.rpartition("/")[2]].append(number)
+    cluster = next(iter(ids), "")
+    address = str(found.get(cluster, {}).get("inside_servers", "")).partition(",")[0]
+    return {"ids": ids.get(cluster) or ["ID"], "bootstrap": address or "HOST:PORT"}
+
+
 def clusters(
     hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], variable: str = _OURS
 ) -> dict[str, dict[str, Any]]:
     """`groups['brokers'] | highwater_clusters(hostvars)`: by name, bootstrap_servers and brokers of each cluster.
 
-    A broker has host, name, broker_id (None where the inventory lacks it), address, port, inside_port and log_dirs.
+    A broker has host, name, broker_id (None where the inventory lacks it), address, port, inside_port, metrics_port (0
+    for none), log_dirs, rack, and process: its number on the host, where broker_processes divides it.
     inside_servers, at these ports: brokers among themselves, and the playbooks; the same as port without TLS.
     """
     found: dict[str, list[dict[str, Any]]] = {}
@@ -75,7 +176,15 @@ def clusters(
         variables = hostvars[host]
         default = [_default_instance(variables)] if variable == _OURS and variable not in variables else []
         above = INSIDE_ABOVE if variable == _OURS and variables.get("cluster_security") == "tls" else 0
-        for instance in variables.get(variable) or default:
+        instances: Iterable[Mapping[str, Any]] = variables.get(variable) or default
+        if variable == _OURS:
+            try:
+                instances = divided(
+                    instances, variables.get("broker_processes"), variables.get("broker_id"), variables.get(_COUNTED)
+                )
+            except AnsibleFilterError as error:
+                raise AnsibleFilterError(f"{host}: {error}") from None
+        for instance in instances:
             port = int(instance.get("port") or _DEFAULT_PORTS[variable])
             found.setdefault(str(instance.get("cluster") or _DEFAULT_CLUSTER), []).append(
                 {
@@ -85,7 +194,10 @@ def clusters(
                     "address": address_of(host, hostvars, _ADDRESSES[variable]),
                     "port": port,
                     "inside_port": int(instance.get("inside_port") or port + above) if above else port,
+                    "metrics_port": _metrics_port(instance, port) if variable == _OURS else 0,
                     "log_dirs": list(instance.get("log_dirs") or []),
+                    "process": int(instance.get("process", 0)),
+                    "rack": str(variables.get("broker_rack") or ""),
                 }
             )
     return {
@@ -96,6 +208,11 @@ def clusters(
         }
         for name, brokers in found.items()
     }
+
+
+def _metrics_port(instance: Mapping[str, Any], port: int) -> int:
+    given = instance.get("metrics_port")
+    return port + METRICS_ABOVE if given in (None, "") else int(given or 0)
 
 
 def _default_instance(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -171,8 +288,12 @@ class FilterModule:
             "highwater_agent_address": agent_address,
             "highwater_cluster_faults": cluster_faults,
             "highwater_clusters": clusters,
+            "highwater_counted": counted,
+            "highwater_divided": divided,
             "highwater_in_url": in_url,
+            "highwater_left": left,
             "highwater_listened": listened,
             "highwater_properties": properties_text,
+            "highwater_uncounted": uncounted,
             "highwater_zookeeper_connect": zookeeper_connect,
         }

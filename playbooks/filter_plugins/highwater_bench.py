@@ -168,10 +168,11 @@ def workload(
 
     found: the clusters with their brokers; clusters: as the file has them. copies, in_sync: 0 for what they allow.
     """
-    brokers = min(len(cluster["brokers"]) for cluster in found.values())
+    # Brokers into which broker_processes divides one have one copy among them.
+    brokers = min(sum(not broker.get("process") for broker in cluster["brokers"]) for cluster in found.values())
     copies = copies or min(_MOST_COPIES, brokers)
     if copies > brokers:
-        raise AnsibleFilterError(f"bench_replication is {copies}, and the smallest cluster has {brokers} brokers")
+        raise AnsibleFilterError(f"bench_replication is {copies}, and the smallest cluster can keep {brokers} apart")
     names = list(clusters)
     matrix = {axis: None for axis in base.get("matrix") or {} if axis == "storage.target" or axis.startswith("system.")}
     document: dict[str, Any] = {

@@ -20,9 +20,15 @@ _GROUPS = ("zookeeper", "brokers", "reference_kafka", "spark_master", "spark_wor
 _ENSEMBLES = (1, 3, 5)
 _MOST_HOSTS_NAMED = 4
 # As in highwater.py; filters of Ansible's cannot import each other.
-_INSIDE_ABOVE = 1000
-# As in roles/broker/vars, and in highwater_monitor.py.
-_METRICS_ABOVE = 1100
+_ID_STEP = 100
+_MOST_PROCESSES = 64
+_MOST_COPIES = 3
+# Properties that follow from an instance and its number.
+_OF_ONE_BROKER = (
+    *("broker.id", "node.id", "broker.rack", "log.dir", "log.dirs", "listeners", "advertised.listeners"),
+    "metrics.listener",
+)
+# As in highwater_monitor.py.
 _MONITOR, _MONITORS_APART = 9644, 10
 # How like a name of ours must be to be taken for a misspelling of it.
 _ALIKE = 0.88
@@ -74,7 +80,8 @@ def inventory_faults(
         *_faults_of_zookeeper(hostvars, groups),
         *_faults_of_ids(brokers),
         *_faults_of_ids(references),
-        *_faults_within_hosts(hostvars, groups, sorted(clusters), [*brokers, *references]),
+        *_faults_of_processes(hostvars, groups, clusters),
+        *_faults_within_hosts(hostvars, groups, clusters, [*brokers, *references]),
     ]
 
 
@@ -93,14 +100,17 @@ def clock_faults(ahead_s: Mapping[str, float | None], most_s: float) -> list[str
 
 
 def expected_ports(
-    variables: Variables, group_names: Iterable[str], groups: Mapping[str, list[str]], clusters: Iterable[str]
+    host: str,
+    hostvars: Mapping[str, Variables],
+    groups: Mapping[str, list[str]],
+    clusters: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    """`hostvars[host] | highwater_ports(group_names, groups, clusters)`: what will listen on a host, by unit.
+    """`inventory_hostname | highwater_ports(hostvars, groups, clusters)`: what will listen on a host, by unit.
 
-    clusters: the names of ours, each of which has a monitor by default.
+    clusters: ours, as highwater_clusters finds them; each has a monitor by default.
     """
-    carried = _Carried(set(group_names), len(groups.get("zookeeper", [])), bool(groups.get("monitor")), [*clusters])
-    return [{"port": port, "unit": unit} for port, unit, _ in _listeners(variables, carried)]
+    carried = _Carried.by(host, groups, clusters)
+    return [{"port": port, "unit": unit} for port, unit, _ in _listeners(hostvars[host], carried)]
 
 
 def zookeeper_without_tls(variables: Variables, group_names: Iterable[str]) -> list[str]:
@@ -294,17 +304,57 @@ def _faults_of_ids(brokers: list[tuple[str, str, Mapping[str, Any]]]) -> Iterato
             yield f"{' and '.join(several)}: broker_id {number} twice in cluster {cluster}; give each its own"
 
 
+def _faults_of_processes(
+    hostvars: Mapping[str, Variables], groups: Mapping[str, list[str]], clusters: Mapping[str, Mapping[str, Any]]
+) -> Iterator[str]:
+    """Of hosts whose instances are divided into several brokers: numbers, ids, and racks that keep copies apart."""
+    for host in groups.get("brokers", []):
+        processes = _whole(hostvars[host].get("broker_processes", 1))
+        is_number = processes is not None and 1 <= processes <= _MOST_PROCESSES
+        if not is_number and hostvars[host]["broker_processes"] != "auto":
+            yield f"{host}: broker_processes has to be a number from 1 to {_MOST_PROCESSES}, or auto"
+    for name, cluster in clusters.items():
+        brokers = cluster["brokers"]
+        divided = {broker["host"] for broker in brokers if broker["process"]}
+        for broker in brokers:
+            number = _whole(broker["broker_id"])
+            if divided and not broker["process"] and number is not None and number >= _ID_STEP:
+                yield (
+                    f"{broker['host']}: broker_id {number} has to be below {_ID_STEP}, as broker_processes counts on "
+                    f"from it in steps of {_ID_STEP}"
+                )
+        for host in sorted(divided):
+            given = hostvars[host].get("broker_properties") or {}
+            instances = _instances(hostvars[host], "broker_instances", [])
+            for properties in (given, *(each.get("properties") or {} for each in instances)):
+                yield from (
+                    f"{host}: property {which} of a broker would be that of each of its broker_processes; remove it"
+                    for which in _OF_ONE_BROKER
+                    if which in properties
+                )
+        hosts = {broker["host"]: broker["rack"] for broker in brokers}
+        racks = set(hosts.values())
+        if not divided or racks == {""}:
+            continue
+        if "" in racks:
+            without = _names([host for host, rack in hosts.items() if not rack])
+            yield f"{without}: broker_rack is missing in cluster {name}; with broker_processes set it for all, or none"
+        elif len(racks) < (copies := min(_MOST_COPIES, len(hosts))):
+            yield (
+                f"cluster {name} has {len(racks)} racks for {copies} copies, so that two copies could be on one host "
+                "of broker_processes; leave broker_rack out, and each host is a rack"
+            )
+
+
 def _faults_within_hosts(
     hostvars: Mapping[str, Variables],
     groups: Mapping[str, list[str]],
-    clusters: list[str],
+    clusters: Mapping[str, Mapping[str, Any]],
     brokers: list[tuple[str, str, Mapping[str, Any]]],
 ) -> Iterator[str]:
     for host in hostvars:
-        its_groups = {group for group, hosts in groups.items() if host in hosts}
-        carried = _Carried(its_groups, len(groups.get("zookeeper", [])), bool(groups.get("monitor")), clusters)
         taken: dict[int, str] = {}
-        for port, _, what in _listeners(hostvars[host], carried):
+        for port, _, what in _listeners(hostvars[host], _Carried.by(host, groups, clusters)):
             if port in taken:
                 yield f"{host}: port {port} is that of {taken[port]} and of {what}; give one of them another"
             taken.setdefault(port, what)
@@ -333,6 +383,18 @@ class _Carried(NamedTuple):
     has_monitor: bool
     """Whether the inventory has one: then agents are asked."""
     clusters: list[str]
+    brokers: list[Mapping[str, Any]]
+    """Ours of the host."""
+
+    @classmethod
+    def by(cls, host: str, groups: Mapping[str, list[str]], clusters: Mapping[str, Mapping[str, Any]]) -> _Carried:
+        return cls(
+            {group for group, hosts in groups.items() if host in hosts},
+            len(groups.get("zookeeper", [])),
+            bool(groups.get("monitor")),
+            sorted(clusters),
+            [broker for cluster in clusters.values() for broker in cluster["brokers"] if broker["host"] == host],
+        )
 
 
 def _listeners(variables: Variables, carried: _Carried) -> Iterator[tuple[int, str, str]]:
@@ -344,7 +406,7 @@ def _listeners(variables: Variables, carried: _Carried) -> Iterator[tuple[int, s
         for name, port in kinds:
             yield _whole(variables.get(name)) or port, "zookeeper.service", name
     if "brokers" in carried.groups:
-        yield from _listeners_of_brokers(variables)
+        yield from _listeners_of_brokers(variables, carried.brokers)
         if carried.has_monitor and str(variables.get("agent_state", "present")) != "absent":
             yield _whole(variables.get("agent_port")) or 9646, "highwater-agent.service", "agent_port"
     if "reference_kafka" in carried.groups:
@@ -367,17 +429,14 @@ def _listeners(variables: Variables, carried: _Carried) -> Iterator[tuple[int, s
                 yield of_metrics, unit, f"metrics of monitor {name}"
 
 
-def _listeners_of_brokers(variables: Variables) -> Iterator[tuple[int, str, str]]:
-    for instance in _instances(variables, "broker_instances", [{"name": "main"}]):
-        name = str(instance.get("name", "main"))
-        unit, what = f"highwater-broker@{name}.service", f"broker_instances {name}"
-        port = _whole(instance.get("port")) or 9092
-        yield port, unit, what
+def _listeners_of_brokers(variables: Variables, brokers: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str, str]]:
+    for broker in brokers:
+        unit, what = f"highwater-broker@{broker['name']}.service", f"broker_instances {broker['name']}"
+        yield broker["port"], unit, what
         if variables.get("cluster_security") == "tls":
-            yield _whole(instance.get("inside_port")) or port + _INSIDE_ABOVE, unit, f"the inside_port of {what}"
-        metrics = _whole(instance.get("metrics_port"))
-        if metrics != 0:
-            yield metrics or port + _METRICS_ABOVE, unit, f"the metrics_port of {what}"
+            yield broker["inside_port"], unit, f"the inside_port of {what}"
+        if broker["metrics_port"]:
+            yield broker["metrics_port"], unit, f"the metrics_port of {what}"
 
 
 def _instances(variables: Variables, name: str, default: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ module: highwater_round_trip
 short_description: Hold a cluster against what is wanted of it, through a client that others wrote
 description:
   - Asks which brokers there are and where, and whether every partition has a leader and all its replicas in sync.
+  - Where several brokers are on one host (broker_processes), also whether a host has two replicas of a partition.
   - With O(round_trip), makes a topic for a moment, produces to every partition with acks=all and consumes it again.
   - Runs where C(confluent-kafka) is, such as on the controller. Without it nothing is judged, and the result says so.
 options:
@@ -33,7 +35,9 @@ options:
     type: str
     required: true
   brokers:
-    description: The brokers that it is to have (broker_id, address, port).
+    description: >-
+      The brokers that it is to have (broker_id, address, port; host, and process, its number there, where it is one of
+      several).
     type: list
     elements: dict
     required: true
@@ -125,6 +129,8 @@ def main() -> None:
     lines: list[str] = []
     differences: list[str] = []
     checks = [brokers_are_there, partitions_are_in_sync]
+    if any(each.get("process") for each in module.params["brokers"]):
+        checks.append(replicas_are_apart)
     if module.params["round_trip"] and not module.check_mode:
         checks.append(records_come_back)
     admin = AdminClient(client_settings(module.params))
@@ -184,11 +190,31 @@ def partitions_are_in_sync(admin: AdminClient, wanted: dict[str, Any]) -> str:
     return f"{len(partitions)} partitions, each with a leader and all replicas in sync"
 
 
+def replicas_are_apart(admin: AdminClient, wanted: dict[str, Any]) -> str:
+    """That no host has two replicas of a partition, as all its brokers stop with it."""
+    hosts = {int(each["broker_id"]): str(each["host"]) for each in wanted["brokers"]}
+    together: list[str] = []
+    for topic in admin.list_topics(timeout=wanted["timeout_seconds"]).topics.values():
+        for partition in topic.partitions.values():
+            of_host = Counter(hosts[broker] for broker in partition.replicas if broker in hosts)
+            together += [
+                f"{topic.topic}-{partition.id} ({count} on {host})" for host, count in of_host.items() if count > 1
+            ]
+    if together:
+        raise DifferenceError(
+            f"several replicas of a partition are on one host: {', '.join(together[:_LONGEST_LIST])}"
+            f"{f' and {len(together) - _LONGEST_LIST} more' if len(together) > _LONGEST_LIST else ''}; move them apart "
+            "(highwater broker reassign --balance), or give the topic no more replicas than there are hosts"
+        )
+    return f"no host of {len(set(hosts.values()))} has two replicas of a partition"
+
+
 def records_come_back(admin: AdminClient, wanted: dict[str, Any]) -> str:
     """That what acks=all acknowledged can be read again, from as many partitions as there are brokers."""
     topic, timeout = f"{_TOPIC_PREFIX}{secrets.token_hex(4)}", wanted["timeout_seconds"]
     count = len(wanted["brokers"])
-    made = admin.create_topics([NewTopic(topic, count, min(3, count))], operation_timeout=timeout)
+    hosts = sum(not each.get("process") for each in wanted["brokers"])
+    made = admin.create_topics([NewTopic(topic, count, min(3, hosts))], operation_timeout=timeout)
     made[topic].result(timeout)
     try:
         sent = set(produce(wanted, topic, count))

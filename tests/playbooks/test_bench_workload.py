@@ -99,6 +99,18 @@ def made(
     return load_specification(tmp_path / "workload.yaml")
 
 
+def test_brokers_of_one_host_have_one_copy_among_them(tmp_path: Path) -> None:
+    hosts = inventory(2)
+    for variables in hosts.values():
+        variables |= {"broker_processes": 3, "broker_instances": TWO_CLUSTERS[:1]}
+    (part,) = parts_of("broker1.example.net", hosts)
+    assert part["units"] == [f"highwater-broker@{name}.service" for name in ("ssd", "ssd-1", "ssd-2")]
+    assert part["log_dirs"][1:] == [f"{part['log_dirs'][0]}-{number}" for number in (1, 2)]
+    assert made(tmp_path, hosts, chosen=("highwater-ssd",)).cells[0].workload.topics.replication == 2
+    with pytest.raises(AnsibleFilterError, match="bench_replication is 3, and the smallest cluster can keep 2 apart"):
+        made(tmp_path, hosts, chosen=("highwater-ssd",), copies=3)
+
+
 def test_clusters_of_an_inventory_are_an_axis_beside_those_of_the_workload(tmp_path: Path) -> None:
     found = made(tmp_path, inventory(3, reference=True))
     assert found.axes["system.cluster"] == ["highwater-ssd", "highwater-hdd", "reference-ssd"]
@@ -175,7 +187,7 @@ def test_a_system_that_the_inventory_lacks_and_copies_that_have_no_place_are_ref
         AnsibleFilterError, match="names highwater-nvme, and the clusters of the inventory are highwater-ssd"
     ):
         made(tmp_path, inventory(3), chosen=("highwater-nvme",))
-    with pytest.raises(AnsibleFilterError, match="bench_replication is 3, and the smallest cluster has 2 brokers"):
+    with pytest.raises(AnsibleFilterError, match="bench_replication is 3, and the smallest cluster can keep 2 apart"):
         made(tmp_path, inventory(2), copies=3)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
@@ -62,11 +64,21 @@ RENDER = """
 """
 
 
+# One broker on a host, as the role has it by default.
+PLAIN = """
+storage_disks: [{mount_point: /data/ssd1}, {mount_point: /data/ssd2/}]
+"""
+
+
 @pytest.fixture(scope="module")
 def rendered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("rendered")
+    return render(tmp_path_factory.mktemp("rendered"), VARIABLES)
+
+
+def render(directory: Path, variables: str) -> Path:
+    directory.mkdir(exist_ok=True)
     (directory / "hosts.yml").write_text(INVENTORY)
-    (directory / "variables.yml").write_text(VARIABLES)
+    (directory / "variables.yml").write_text(variables)
     playbook = directory / "render.yml"
     playbook.write_text(RENDER.replace("ROLE", str(TREE / "roles/broker")).replace("OUT", str(directory)))
     options = ("-i", directory / "hosts.yml", "-e", f"@{directory}/variables.yml")
@@ -96,6 +108,44 @@ def test_a_broker_would_start_with_its_properties(rendered: Path) -> None:
     assert second.string("listeners") == "PLAINTEXT://[fe80::3]:9093"
     assert second.string("metrics.listener") == "HTTP://127.0.0.1:9404"
     assert second.integer("log.retention.hours") == 12
+
+
+def test_a_host_of_several_processes_has_brokers_that_start_and_a_rack_that_is_the_host(tmp_path: Path) -> None:
+    found = render(tmp_path, f"{PLAIN}broker_processes: 2\n")
+    paths = sorted(found.glob("*-broker.properties"))
+    assert len(paths) == 6, "two on each of three hosts"
+    for path in paths:
+        config = BrokerConfig(read_properties_file(path))
+        check(config)
+        assert config.warnings == []
+        assert config.string("broker.rack") == path.name[:2]
+        assert (config.integer("default.replication.factor"), config.integer("min.insync.replicas")) == (3, 2)
+    second = BrokerConfig(read_properties_file(found / "b2-main-1-broker.properties"))
+    assert second.integer("broker.id") == 102
+    assert second.string("listeners") == "PLAINTEXT://10.0.0.2:9093"
+    assert second.string("metrics.listener") == "HTTP://127.0.0.1:10193"
+    assert second.string("zookeeper.connect") == "10.0.0.9:2181/highwater/main"
+    own = (found / "b2-main-1-10-instance.conf").read_text()
+    assert "\nReadWritePaths=/data/ssd1/highwater-1 /data/ssd2/highwater-1\n" in own
+    assert second.integer("reserved.broker.max.id") >= 99 + 100 * 63, "the last id of a host"
+
+
+def test_a_host_of_one_process_has_what_it_had(tmp_path: Path) -> None:
+    """Or a broker of before would be restarted."""
+    text = (render(tmp_path, PLAIN) / "b1-main-broker.properties").read_text()
+    assert sorted(line.partition("=")[0] for line in text.splitlines() if not line.startswith("#")) == [
+        "advertised.listeners",
+        "broker.id",
+        "default.replication.factor",
+        "listeners",
+        "log.dirs",
+        "metrics.listener",
+        "min.insync.replicas",
+        "offsets.topic.replication.factor",
+        "transaction.state.log.min.isr",
+        "transaction.state.log.replication.factor",
+        "zookeeper.connect",
+    ]
 
 
 def test_metrics_are_on_loopback_unless_told_otherwise(rendered: Path) -> None:
@@ -250,12 +300,74 @@ def test_a_broker_that_is_set_up_and_named_no_more_is_refused(tmp_path: Path) ->
     assert played.returncode == 2
     told = " ".join(played.stdout.split())
     refusal = (
-        r"(\w+): the broker ssd is set up here, and broker_instances does not name it[.] .*?; or take it away: .*?"
+        r"(\w+): the broker ssd is set up here, and broker_instances \(with broker_processes\) does not name it[.] .*?;"
+        r" or take it away: .*?"
     )
     refused = set(re.findall(rf"{refusal}rm {re.escape(str(configuration))}/broker-ssd[.]properties", told))
     assert refused == {host for host, names in named.items() if "ssd" not in names}
     for host in hosts:
         assert re.search(rf"{host} : ok=[^:]* failed={int(host in refused)} ", told)
+
+
+def test_brokers_that_fewer_processes_leave_out_are_refused_with_the_commands_that_move_what_they_have(
+    tmp_path: Path,
+) -> None:
+    """Those of all hosts together, so that nothing moves from one of them to another one."""
+    hosts: dict[str, dict[str, Any]] = {}
+    for number, host in enumerate("ab", 1):
+        configuration = tmp_path / host
+        configuration.mkdir()
+        for process in range(3):
+            (configuration / f"broker-main{f'-{process}' if process else ''}.properties").write_text(
+                f"broker.id={number + 100 * process}\nzookeeper.connect=z:2181/highwater/main\nsasl.jaas.config=hush\n"
+            )
+        instances = [{"name": "main", "log_dirs": ["/data/main"]}]
+        hosts[host] = {"broker_id": number, "broker_instances": instances, "own_configuration": str(configuration)}
+    given = {"__broker_configuration": "{{ own_configuration }}", "broker_processes": 2}
+    played = play_part(tmp_path, "broker", "strangers", {"children": {"brokers": {"hosts": hosts}}}, "-vv", **given)
+    assert played.returncode == 2
+    told = " ".join(played.stdout.split())
+    assert "hush" not in told
+    for host, ids in (("a", "201 --without-broker 202"), ("b", "202 --without-broker 201")):
+        assert f"{host}: the broker main-2 is set up here" in told
+        assert f"highwater broker reassign -b a:9092 --balance --without-broker {ids})" in told
+        assert f"rm {tmp_path}/{host}/broker-main-2.properties" in told
+    succeeded(play(tmp_path, "-i", "hosts.yml", "part.yml", directory=tmp_path, **{**given, "broker_processes": 3}))
+
+
+def test_cores_are_counted_on_all_hosts_be_they_in_the_limit_or_not(tmp_path: Path) -> None:
+    (tmp_path / "broker-main-70.properties").touch()
+    (tmp_path / "broker-main-1.properties").touch()
+    hosts: dict[str, dict[str, Any]] = {
+        host: {"broker_id": at, "broker_processes": "auto"} for at, host in enumerate(("a", "b", "gone"), 1)
+    }
+    hosts["gone"] |= {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
+    local = {"ansible_connection": "local", "ansible_python_interpreter": "/none: it needs none"}
+    inventory = {"all": {"children": {"brokers": {"hosts": hosts, "vars": local}}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    told = "{{ %s | highwater_clusters(hostvars) | to_json }}"
+    tasks = [
+        {"name": "Known", "ansible.builtin.debug": {"msg": told % "['a', 'b']"}},
+        {"name": "Unknown", "ansible.builtin.debug": {"msg": told % "groups['brokers']"}},
+    ]
+    (tmp_path / "play.yml").write_text(
+        yaml.safe_dump(
+            [
+                {"name": "Cores", "ansible.builtin.import_playbook": str(TREE / "processes.yml")},
+                {"name": "Tell", "hosts": "brokers", "gather_facts": False, "tasks": tasks},
+            ],
+            sort_keys=False,
+        )
+    )
+    given: dict[str, Any] = {"__broker_configuration": str(tmp_path)}
+    played = play(tmp_path, "-i", tmp_path / "hosts.yml", "--limit", "a", "--check", tmp_path / "play.yml", **given)
+    assert played.returncode == 2, played.stdout + played.stderr
+    count = max(len(os.sched_getaffinity(0)), 2)
+    answer = played.stdout.replace("\\", "")
+    for host in "ab":
+        assert answer.count(f'"host": "{host}"') == min(count, 64), played.stdout
+    assert '"name": "main-1", "broker_id": 102' in answer
+    assert "gone: broker_processes is auto, and the cores of the host are not known" in " ".join(answer.split())
 
 
 def test_a_unit_that_nobody_knows_does_not_run() -> None:

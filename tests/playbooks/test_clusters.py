@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from ansible.errors import AnsibleFilterError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,8 +28,72 @@ def test_a_host_that_says_nothing_of_its_brokers_carries_one_on_all_disks() -> N
         "address": "a",
         "port": 9092,
         "inside_port": 9092,
+        "metrics_port": 10192,
         "log_dirs": ["/data/ssd1/highwater", "/data/ssd2/highwater"],
+        "process": 0,
+        "rack": "",
     }
+
+
+def test_an_instance_is_divided_into_brokers_of_which_the_first_is_as_it_was() -> None:
+    instance = {"name": "ssd", "port": 9092, "log_dirs": ["/s/hw/"], "metrics_port": 7000, "cpus": "0-3"}
+    first, second, third = filters.divided([instance], 3, 4)
+    assert first == {**instance, "process": 0}
+    assert second == {
+        "name": "ssd-1",
+        "port": 9093,
+        "log_dirs": ["/s/hw-1"],
+        "metrics_port": 7001,
+        "cpus": "0-3",
+        "broker_id": 104,
+        "process": 1,
+    }
+    assert (third["name"], third["broker_id"], third["process"]) == ("ssd-2", 204, 2)
+    silent = filters.divided([{**instance, "metrics_port": 0, "broker_id": 9}], 2, 4)[1]
+    assert (silent["metrics_port"], silent["broker_id"]) == (0, 109)
+    for wrong in (None, "x", 0, -1):
+        assert len(filters.divided([instance], wrong, 4)) == 1, "preflight.yml reports it"
+
+
+def test_auto_divides_the_cores_among_the_instances_and_never_shrinks() -> None:
+    def names(instances: list[str], cores: int, *there: str) -> list[str]:
+        given = [{"name": name, "port": 9092 + 100 * at, "log_dirs": ["/d"]} for at, name in enumerate(instances)]
+        counted = filters.counted([str(cores), *(f"/etc/highwater/broker-{name}.properties\r" for name in there)])
+        return [each["name"] for each in filters.divided(given, "auto", 1, counted)]
+
+    assert names(["main"], 3) == ["main", "main-1", "main-2"]
+    assert names(["ssd", "hdd"], 5) == ["ssd", "ssd-1", "hdd", "hdd-1"]
+    assert names(["ssd", "hdd"], 1) == ["ssd", "hdd"]
+    assert names(["main"], 1, "main", "main-1", "other-2") == ["main", "main-1"]
+    assert len(names(["main"], 500)) == filters.MOST_PROCESSES
+    hosts = {"a": {"broker_processes": "auto"}, "b": {"broker_processes": 2}, "c": {}}
+    assert filters.uncounted("abc", hosts) == ["a"]
+    with pytest.raises(AnsibleFilterError, match="a: broker_processes is auto, and the cores of the host"):
+        filters.clusters("abc", hosts)
+    hosts["a"] = {"broker_processes": "auto", "__broker_counted": {"cores": 2, "names": []}}
+    assert filters.uncounted("abc", hosts) == []
+    assert [broker["host"] for broker in filters.clusters("abc", hosts)["main"]["brokers"]] == list("aabbc")
+
+
+def test_who_is_left_out_of_the_inventory_is_named_with_the_others_of_its_cluster() -> None:
+    def lines(name: str, number: int, cluster: str) -> list[str]:
+        file = f"/etc/highwater/broker-{name}.properties"
+        return [f"{file}:broker.id={number}", f"{file}:zookeeper.connect=z:2181/highwater/{cluster}"]
+
+    here = [*lines("main-1", 101, "main"), *lines("x-1", 101, "x")]
+    everywhere = [*here, *lines("main-1", 102, "main")]
+    found = {"main": {"inside_servers": "a:9092,b:9092"}}
+    assert filters.left(everywhere, here, found) == {"ids": ["101", "102"], "bootstrap": "a:9092"}
+    assert filters.left([], [], found) == {"ids": ["ID"], "bootstrap": "HOST:PORT"}
+
+
+def test_clusters_have_the_brokers_of_divided_hosts() -> None:
+    hosts = {name: {"broker_id": number, "broker_processes": 2} for number, name in enumerate("ab", 1)}
+    found = filters.clusters(hosts, hosts)["main"]
+    assert found["bootstrap_servers"] == "a:9092,a:9093,b:9092,b:9093"
+    assert [broker["broker_id"] for broker in found["brokers"]] == [1, 101, 2, 102]
+    secure = {name: {**variables, "cluster_security": "tls"} for name, variables in hosts.items()}
+    assert filters.clusters(secure, secure)["main"]["inside_servers"] == "a:10092,a:10093,b:10092,b:10093"
 
 
 def test_with_tls_brokers_have_a_port_among_themselves() -> None:

@@ -172,6 +172,69 @@ def test_what_hosts_do_to_each_other(changes: dict[str, Any], fault: str) -> Non
     assert any(told.startswith(fault) for told in faults_of(three(**changes), GROUPS))
 
 
+def divided(**changes: Any) -> list[str]:
+    """Faults of three hosts of one cluster, each with three brokers, with changes to the last host."""
+    instances = [{"name": "main", "log_dirs": ["/data/ssd1/a"]}]
+    own = {"broker_instances": instances, "broker_processes": 3, "reference_kafka_instances": []}
+    hosts = three()
+    for variables in hosts.values():
+        variables.update(own)
+    hosts["node3"].update(changes)
+    return faults_of(hosts, GROUPS)
+
+
+def test_hosts_of_several_processes_have_nothing_wrong() -> None:
+    assert divided() == []
+    assert variable_faults({"node1": {"broker_processes": 3}}) == []
+    assert variable_faults({"node1": {"broker_processes": "auto"}}) == []
+    assert divided(broker_processes="auto", __broker_counted={"cores": 3, "names": []}) == []
+    variables = {"broker_processes": 2, "cluster_security": "tls"}
+    assert ports_of(variables, "brokers", groups={"brokers": ["node1"]}) == [
+        (9092, "highwater-broker@main"),
+        (10092, "highwater-broker@main"),
+        (10192, "highwater-broker@main"),
+        (9093, "highwater-broker@main-1"),
+        (10093, "highwater-broker@main-1"),
+        (10193, "highwater-broker@main-1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"broker_processes": 65}, "node3: broker_processes has to be a number from 1 to 64, or auto"),
+        ({"broker_processes": 0}, "node3: broker_processes has to be a number from 1 to 64, or auto"),
+        ({"broker_processes": "all"}, "node3: broker_processes has to be a number from 1 to 64, or auto"),
+        (
+            {"broker_properties": {"broker.rack": "r"}},
+            "node3: property broker.rack of a broker would be that of each of its broker_processes; remove it",
+        ),
+        ({"broker_id": 100}, "node3: broker_id 100 has to be below 100, as broker_processes counts on from it"),
+        ({"broker_rack": "r"}, "node1, node2: broker_rack is missing in cluster main; with broker_processes set it"),
+        ({"zookeeper_client_port": 9094}, "node3: port 9094 is that of zookeeper_client_port and of broker_instances"),
+        (
+            {
+                "broker_instances": [
+                    {"name": n, "log_dirs": [f"/{n}"], "port": p} for n, p in (("a", 9092), ("b", 9093))
+                ]
+            },
+            "node3: port 9093 is that of broker_instances a-1 and of broker_instances b",
+        ),
+    ],
+)
+def test_what_is_wrong_with_hosts_of_several_processes(changes: dict[str, Any], fault: str) -> None:
+    assert any(told.startswith(fault) for told in divided(**changes)), divided(**changes)
+
+
+def test_racks_that_do_not_keep_copies_on_different_hosts_are_told() -> None:
+    hosts = three()
+    for number, variables in enumerate(hosts.values()):
+        variables["broker_instances"] = [{"name": "main", "log_dirs": ["/data/ssd1/a"]}]
+        variables |= {"broker_processes": 2, "broker_rack": f"r{number // 2}"}
+    (told,) = faults_of(hosts, GROUPS)
+    assert told.startswith("cluster main has 2 racks for 3 copies, so that two copies could be on one host of")
+
+
 @pytest.mark.parametrize(
     ("groups", "fault"),
     [
@@ -195,7 +258,11 @@ def test_a_clock_that_is_away_from_the_others() -> None:
 
 
 def ports_of(variables: dict[str, Any], *group_names: str, groups: dict[str, list[str]]) -> list[tuple[int, str]]:
-    found = expected_ports(variables, group_names, groups, ["hdd", "ssd"])
+    """Of a host that stands in these groups in the place of another one."""
+    members = {group: [*hosts[1:], "it"] if group in group_names else hosts for group, hosts in groups.items()}
+    others: dict[str, Any] = {"hdd": {"brokers": []}, "ssd": {"brokers": []}}
+    ours = clusters(["it"], {"it": variables}) if "brokers" in group_names else others
+    found = expected_ports("it", {"it": variables}, members, ours)
     return [(each["port"], each["unit"].removesuffix(".service")) for each in found]
 
 

@@ -8,7 +8,7 @@ import socketserver
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -166,6 +166,34 @@ def test_an_ensemble_that_lacks_a_member_is_a_difference() -> None:
     assert list(one_is_gone.values()) == [True, True, False]
     assert list(alone.values())[1] is False
     assert highwater_verify.four_letters(address, "ruok").startswith("no answer")
+
+
+class FakeAdmin:
+    """Of a cluster in which each topic has one partition on these brokers."""
+
+    def __init__(self, **replicas: list[int]) -> None:
+        topics = {
+            name: SimpleNamespace(topic=name, partitions={0: SimpleNamespace(id=0, replicas=brokers)})
+            for name, brokers in replicas.items()
+        }
+        self.metadata = SimpleNamespace(topics=topics)
+
+    def list_topics(self, timeout: float) -> SimpleNamespace:
+        return self.metadata
+
+
+def test_two_replicas_of_a_partition_on_one_host_are_a_difference() -> None:
+    brokers = [
+        {"broker_id": number + 100 * process, "host": f"h{number}", "process": process}
+        for number in (1, 2)
+        for process in (0, 1)
+    ]
+    wanted = {"brokers": brokers, "timeout_seconds": 1}
+    apart = FakeAdmin(a=[1, 102], b=[101, 2], c=[101], strange=[9, 1])
+    assert highwater_round_trip.replicas_are_apart(apart, wanted) == "no host of 2 has two replicas of a partition"
+    together = FakeAdmin(a=[1, 102], b=[101, 2, 1])
+    with pytest.raises(highwater_round_trip.DifferenceError, match=r"on one host: b-0 \(2 on h1\); move them apart"):
+        highwater_round_trip.replicas_are_apart(together, wanted)
 
 
 @pytest.mark.clients
