@@ -19,7 +19,7 @@ case "$0 $*" in
   *tests.lab*)
     echo begun >> lab
     echo "the lab of $*" | sed 's/results.*/results/'
-    while ! [ -e go ]; do sleep 0.02; done
+    while [ -e .ci ] && ! [ -e go ]; do sleep 0.02; done
     echo ended >> lab
     exit "${LAB:-0}" ;;
 esac

@@ -1,4 +1,6 @@
-"""Measures how long producers wait while their disk is busy, and what the kernel made the broker's event loop wait for.
+"""Measures how long producers wait while their disk is busy, and what the kernel did meanwhile.
+
+The waits of the event loop in the kernel are told with their reasons (highwater.tuning.waits).
 
     python -m highwater.bench.development.write_waits --folder DISK [--rate 20] [--rounds 5] [--before CHECKOUT]
         [--remount OPTION]
