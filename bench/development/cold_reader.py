@@ -7,7 +7,8 @@ Each version, this one and that of the checkout `--before`, runs a broker with a
 in each round:
 
 - dd reads the files of the topic, which are not in the page cache, 16 MiB at a time: as far as the broker reads ahead.
-- A consumer, confluent-kafka, reads the same and looks at each record.
+- A consumer, confluent-kafka, reads the same and looks at each record. Meanwhile the state of the broker's main thread,
+  its event loop, is sampled: D (proc(5)) is a wait for the disk, whatever else the machine does.
 - A producer in a process of its own sends 1 KiB at a steady rate with acks=1: without a reader, beside that consumer on
   a cold topic again and again, and beside it on a topic in the page cache, which shows what reading costs without a
   disk. Its times are from the intended time of each request to its answer.
@@ -35,6 +36,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -69,6 +71,7 @@ WAIT_AIM: Final = 1.5
 _MIB: Final = 1 << 20
 _VALUE_BYTES: Final = 1024
 _BATCH_BYTES: Final = 16 * 1024
+_SAMPLE_S: Final = 0.002
 _COLD: Final = "cold"
 _STEADY: Final = "steady"
 _FETCH_VERSION: Final = 12
@@ -97,6 +100,8 @@ class Measured:
         self.waits: dict[str, list[Waits]] = {name: [] for name in _READERS}
         self.cpu_us: dict[str, list[float]] = {name: [] for name in FETCHES}
         """The broker's processor time for each fetch."""
+        self.disk_waits: list[float] = []
+        """The part of the time in which the event loop waited for the disk, beside the cold consumer."""
 
     def rate(self, name: str) -> float:
         return statistics.median(self.mb_per_s[name])
@@ -237,8 +242,10 @@ def _measure(served: Served, measured: Measured, produce: Produce, group: Path |
         for name, read in zip(RATES, readers, strict=True):
             evict(served.files)
             began_s = time.perf_counter()
-            read()
+            with _sampling(served) as states:
+                read()
             measured.mb_per_s[name].append(served.size_bytes / 1e6 / (time.perf_counter() - began_s))
+        measured.disk_waits.append(states.count("D") / max(1, len(states)))
         measured.waits["no reader"].append(produce(served.port, None))
         measured.waits["cold consumer"].append(produce(served.port, consume_cold))
         warm(served.files)
@@ -247,6 +254,25 @@ def _measure(served: Served, measured: Measured, produce: Produce, group: Path |
         before_us = _cpu_us(served)
         _fetch(served, size_bytes, count)
         measured.cpu_us[name].append((_cpu_us(served) - before_us) / count)
+
+
+@contextmanager
+def _sampling(served: Served) -> Iterator[list[str]]:
+    """The states of the broker's main thread, one each 2 ms."""
+    states: list[str] = []
+    stat, is_over = Path(f"/proc/{served.process_id}/task/{served.process_id}/stat"), threading.Event()
+
+    def sample() -> None:
+        while not is_over.wait(_SAMPLE_S):
+            states.append(stat.read_text().rpartition(")")[2].split()[0])
+
+    thread = threading.Thread(target=sample)
+    thread.start()
+    try:
+        yield states
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def _cpu_us(served: Served) -> float:
@@ -398,6 +424,9 @@ def _print(measured: dict[str, Measured], options: argparse.Namespace) -> int:
     for name in FETCHES:
         table.add_row(name, *(significant(statistics.median(each.cpu_us[name])) for each in measured.values()))
     console.print(table)
+    for name, each in measured.items():
+        share = significant(100 * statistics.median(each.disk_waits))
+        console.print(f"Beside the cold consumer the event loop waited for the disk in {share} % of the time: {name}.")
     model = collect().cpu_model or "an unknown processor"
     console.print(
         f"Medians of {plural(options.rounds, 'round')} in turns, {options.gib:g} GiB in {options.folder}, "
