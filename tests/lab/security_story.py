@@ -6,6 +6,7 @@ Run by `python -m tests.lab test`, as root, on a lab of its own; `make test` doe
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 import ssl
 import time
@@ -25,7 +26,7 @@ from tests.lab.story import access
 from tests.lab.telling import tell
 from tests.waiting import wait_until
 
-NAME: Final = "security"
+NAME: Final = "secure"
 COMMITTED: Final = (inventory.COMMITTED / "group_vars/all.yml").read_text("utf-8")
 BROKERS: Final = """---
 broker_instances:
@@ -42,6 +43,18 @@ ACLS: Final = (
     "/opt/highwater/broker/current/bin/highwater broker acls --list "
     "--command-config /etc/highwater/security/admin.properties -b {}:10092"
 )
+AUTHORITY: Final = "/etc/highwater/zookeeper/authority.pem"
+MEMBER: Final = "/etc/highwater/zookeeper/member.pem"
+# With TLS 1.2 the handshake ends only after the member has accepted the caller.
+SHAKE_HANDS: Final = """
+import socket, ssl
+tls = ssl.create_default_context(cafile={authority!r})
+tls.maximum_version = ssl.TLSVersion.TLSv1_2
+tls.load_cert_chain({own!r})
+raw = socket.create_connection(({address!r}, {port}), 60)
+with tls.wrap_socket(raw, server_hostname={address!r}) as it:
+    print(ssl.DER_cert_to_PEM_cert(it.getpeercert(binary_form=True)), end="")
+"""
 # As short as the instrument takes it: whether it works is asked here.
 BENCH: Final = {
     "topics": {"partitions": 3},
@@ -114,7 +127,7 @@ def test_a_cluster_with_records_gets_tls_and_the_bench_measures_it(lab: Operator
     assert ledger.faults() == []
 
     for node in nodes:
-        members_have_tls(node, keys)
+        members_have_tls(lab, node, keys)
     leader = next(node for node in nodes if mode(node, keys) == "leader")
     with ledger.producing():
         lab.run(leader, "systemctl kill --signal=KILL zookeeper")
@@ -168,22 +181,21 @@ def mode(node: Node, keys: Path) -> str:
     return next((line.removeprefix("Mode: ") for line in answer.splitlines() if line.startswith("Mode: ")), "")
 
 
-def members_have_tls(node: Node, keys: Path) -> None:
-    """At the port of elections: who has no certificate of a host is refused, and the member shows its own."""
-    own = ssl.create_default_context(cafile=access.authority(keys))
-    own.load_cert_chain(keys / f"host-{node.name}.pem", keys / f"host-{node.name}.key")
-    with (
-        socket.create_connection((node.address, ELECTION_PORT), WITHIN_S) as raw,
-        own.wrap_socket(raw, server_hostname=node.address) as connection,
-    ):
-        shown = connection.getpeercert(binary_form=True)
-    assert shown == ssl.PEM_cert_to_DER_cert((keys / f"host-{node.name}.pem").read_text("utf-8"))
-    with pytest.raises((ssl.SSLError, ConnectionError)):
-        come_in_without_a_certificate(node, keys)
+def members_have_tls(lab: Operator, node: Node, keys: Path) -> None:
+    """At the port of elections: a member shows its own certificate to who has that of the host that it calls from."""
+    calling = SHAKE_HANDS.format(authority=AUTHORITY, own=MEMBER, address=node.address, port=ELECTION_PORT)
+    shown = lab.run(node, f"python3 -c {shlex.quote(calling)}")
+    own = (keys / f"host-{node.name}.pem").read_text("utf-8")
+    assert ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(own)
+    for certificate in (None, keys / f"host-{node.name}.pem"):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            come_in_from_elsewhere(node, keys, certificate)
 
 
-def come_in_without_a_certificate(node: Node, keys: Path) -> None:
+def come_in_from_elsewhere(node: Node, keys: Path, certificate: Path | None) -> None:
     stranger = ssl.create_default_context(cafile=access.authority(keys))
+    if certificate is not None:
+        stranger.load_cert_chain(certificate, certificate.with_suffix(".key"))
     with (
         socket.create_connection((node.address, ELECTION_PORT), WITHIN_S) as raw,
         stranger.wrap_socket(raw, server_hostname=node.address) as connection,
