@@ -144,10 +144,12 @@ def test_a_cluster_with_records_gets_tls_and_the_bench_measures_it(lab: Operator
         "bench_accepted_exit_codes": [0, 4],
     }
     printed = play("bench.yml", "-e", json.dumps(variables)).out
-    (trial,) = RunResult(tmp_path / "reports/secured").trials
-    assert trial.summary.achieved_per_s > 0
-    assert (trial.summary.delivery.lost, trial.summary.delivery.corrupt) == (0, 0)
-    tell(f"bench over SASL_SSL: {trial.summary.achieved_per_s:.0f} records/s, {trial.summary.delivery}")
+    trials = RunResult(tmp_path / "reports/secured").trials
+    assert trials
+    for trial in trials:
+        assert trial.summary.achieved_per_s > 0
+        assert (trial.summary.delivery.lost, trial.summary.delivery.corrupt) == (0, 0)
+        tell(f"bench over SASL_SSL: {trial.summary.achieved_per_s:.0f} records/s, {trial.summary.delivery}")
     results = [path for path in (tmp_path / "reports/secured").rglob("*") if path.is_file()]
     secrets = {path.read_text("utf-8").strip() for path in keys.glob("*.secret")} | {access.PASSWORD}
     for secret in secrets:
