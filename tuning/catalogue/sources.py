@@ -140,6 +140,7 @@ KERNEL_SCHED_DEBUG: Final = Source(
     "?id=8a99b6833c884fa0e7919030d93fecedc69fc625",
 )
 MKE2FS: Final = Source("mke2fs(8)", "https://man7.org/linux/man-pages/man8/mke2fs.8.html")
+MOUNT: Final = Source("mount(8)", "https://man7.org/linux/man-pages/man8/mount.8.html")
 FSTAB: Final = Source("fstab(5)", "https://man7.org/linux/man-pages/man5/fstab.5.html")
 FSTRIM: Final = Source("fstrim(8)", "https://man7.org/linux/man-pages/man8/fstrim.8.html")
 ETHTOOL: Final = Source("ethtool(8)", "https://man7.org/linux/man-pages/man8/ethtool.8.html")

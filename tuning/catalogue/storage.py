@@ -15,7 +15,7 @@ from . import capability, sources
 ROWS: Final[Mapping[int, tuple[str, ...]]] = {
     28: ("filesystem.type",),
     29: ("filesystem.mkfs_options",),
-    30: ("mount.noatime",),
+    30: ("mount.noatime", "mount.lazytime"),
     31: ("mount.data_writeback",),
     32: ("mount.commit",),
     33: ("mount.delalloc",),
@@ -154,6 +154,31 @@ KNOBS: Final[tuple[Knob, ...]] = (
         persistence="fstab",
         capability=capability.MOUNT,
         observe=formulas.observe_atime,
+    ),
+    Knob(
+        id="mount.lazytime",
+        title="Times of files in memory only, for up to a day",
+        group="storage",
+        mechanism="mount",
+        path="/proc/self/mountinfo",
+        unit="",
+        scope="mount",
+        comparison="equal",
+        recommend=formulas.mount_lazytime,
+        reason="A write changes the file's time, and so the journal: it may wait while the journal is committed.",
+        detail="With lazytime the times of a file are written with its other changes, when it is synced, and once a "
+        "day. `highwater tune waits` shows such waits as pwrite64 that waits for a commit (do_get_write_access). An "
+        "append that needs new blocks changes the journal all the same, later and in the kernel's own thread.",
+        authorities=(Authority("kernel default", "nolazytime", sources.MOUNT),),
+        sources=(sources.MOUNT, sources.KERNEL_EXT4),
+        risk="low",
+        risk_text="After a crash, times of files may be up to a day old. Retention uses them only for segments whose "
+        "records have no timestamps.",
+        persistence="fstab",
+        capability=capability.MOUNT,
+        only_if_named="it was measured on an emulated hard disk only; `highwater tune prove mount.lazytime` measures "
+        "it on yours",
+        observe=formulas.observe_lazytime,
     ),
     Knob(
         id="mount.discard",

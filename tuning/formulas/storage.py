@@ -37,6 +37,18 @@ def observe_atime(facts: Facts, directory: str) -> Observation:
     return _observe_option(facts, directory, ("noatime", "relatime"), "strictatime")
 
 
+def mount_lazytime(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
+    """lazytime, on ext4 and XFS."""
+    mount = _disk_mount(facts, directory, ("ext4", "xfs"))
+    if isinstance(mount, NotApplicable):
+        return mount
+    return Target("lazytime", f"lazytime on {mount.mount_point}, which holds {directory}")
+
+
+def observe_lazytime(facts: Facts, directory: str) -> Observation:
+    return _observe_option(facts, directory, ("lazytime",), "nolazytime")
+
+
 def data_writeback(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
     """data=writeback, on ext4."""
     mount = _disk_mount(facts, directory, _EXTENDED_FILESYSTEMS)

@@ -20,9 +20,10 @@ _FAMILIES: Final = (
     ("barrier", "nobarrier", "barrier="),
     ("delalloc", "nodelalloc"),
     ("discard", "nodiscard"),
+    ("lazytime", "nolazytime"),
 )
 # Default options of a mount, which fstab need not name.
-_DEFAULTS: Final = frozenset({"relatime", "barrier", "delalloc", "nodiscard", "data=ordered", "commit=5"})
+_DEFAULTS: Final = frozenset({"relatime", "barrier", "delalloc", "nodiscard", "nolazytime", "data=ordered", "commit=5"})
 # Options that /proc/self/mountinfo does not show when they are in force.
 _NOT_SHOWN: Final = _DEFAULTS - {"relatime"} | {"strictatime"}
 # ext4(5): refused by a remount.

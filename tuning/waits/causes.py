@@ -102,7 +102,7 @@ CAUSES: Final = (
             "xfs_log_force",
             "xlog_state_get_iclog_space",
         ),
-        ("mount.commit", "filesystem.type"),
+        ("mount.lazytime", "mount.commit", "filesystem.type"),
     ),
     Cause(
         "write_back",

@@ -65,6 +65,8 @@ def _reason(formula: Formula, facts: Facts) -> str:
         (storage.observe_barrier, "rw", "barrier"),
         (storage.observe_barrier, "rw,nobarrier", "nobarrier"),
         (storage.observe_barrier, "rw,barrier=0", "nobarrier"),
+        (storage.observe_lazytime, "rw,lazytime", "lazytime"),
+        (storage.observe_lazytime, "rw", "nolazytime"),
         (storage.observe_discard, "rw,discard", "discard"),
         (storage.observe_discard, "rw", "nodiscard"),
         (storage.observe_buffer_heads, "rw", "bh"),

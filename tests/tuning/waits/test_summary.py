@@ -30,7 +30,7 @@ def test_clients_come_first_then_the_most_time() -> None:
     ]
     assert [(row.count, row.total_s, row.longest_s) for row in rows] == [(1, 2.0, 2.0), (2, 1.0, 0.75), (2, 8.0, 5.0)]
     assert rows[1].function == "wait_transaction_locked"
-    assert rows[1].knobs == ("mount.commit", "filesystem.type")
+    assert rows[1].knobs == ("mount.lazytime", "mount.commit", "filesystem.type")
 
 
 def test_shorter_waits_are_left_out() -> None:
