@@ -241,6 +241,7 @@ def repository(tmp_path: Path) -> Path:
     (root / "broker" / "__init__.py").write_text("first\n")
     (root / "highwater").mkdir()
     (root / "highwater" / "__init__.py").write_text("")
+    (root / "highwater" / "broker").symlink_to("../broker")
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
     for command in (["init", "-q"], ["add", "."], [*identity, "commit", "-q", "-m", "one"]):
         subprocess.run(["git", "-C", str(root), *command], check=True, capture_output=True)
@@ -258,6 +259,13 @@ def test_a_revision_is_taken_from_git_and_a_checkout_as_it_is(repository: Path, 
     assert isinstance(checkout, Measured)
     assert checkout.source == repository
     assert checkout.commit == f"{side.commit}+changes"
+
+
+def test_an_unpacked_wheel_is_a_side_too(tmp_path: Path) -> None:
+    (tmp_path / "wheel" / "highwater" / "broker").mkdir(parents=True)
+    side = side_named(str(tmp_path / "wheel"), "HEAD", tmp_path, tmp_path)
+    assert isinstance(side, Measured)
+    assert side.source == tmp_path / "wheel"
 
 
 def test_each_side_that_is_none_is_one_line(repository: Path, tmp_path: Path) -> None:
