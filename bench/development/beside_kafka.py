@@ -1,8 +1,8 @@
 """`make bench-broker`: runs workloads/broker-beside-kafka/ and writes one page of all results.
 
 Each workload is an ordinary run of `highwater bench run`, with its result directory. This program only leaves out the
-systems that the host lacks, puts half of Apache Kafka's highest rate into the latency workloads, and has the report's
-own code write the page (docs/bench-broker.md).
+systems that the host lacks, adds the compiled broker, puts a share of Apache Kafka's highest rate into the latency
+workloads, keeps a neighbour busy, and has the report's own code write the page (docs/bench-broker.md).
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import typer
 import yaml
 
 from highwater.bench.commands.common import one_line_errors
+from highwater.bench.development.neighbour import busy_neighbour
 from highwater.bench.errors import UsageError
 from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
+from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.units import parse_count
-from highwater.bench.workload.layers import read_with_includes
+from highwater.bench.workload.layers import merged, read_with_includes
 from highwater.reports import markdown
 from highwater.reports.several import several_document
 
@@ -36,13 +38,21 @@ PURPOSE: Final = (
 )
 # The order of the page; a ceiling comes before the latency that takes its rate.
 WORKLOADS: Final = (
-    "produce", "produce-small-records", "one-record", "one-record-prepared", "consume", "catch-up", "durable",
-    "latency-ceiling", "latency", "memory", "restart", "partitions", "cluster-produce", "cluster-latency-ceiling",
-    "cluster-latency", "cluster-failover", "cluster-shutdown", "cluster-memory",
+    "produce", "produce-large-batches", "produce-small-records", "one-record", "one-record-prepared", "consume",
+    "catch-up", "durable", "latency-ceiling", "latency", "latency-busy", "memory", "restart", "partitions",
+    "cluster-produce", "cluster-latency-ceiling", "cluster-latency", "cluster-failover", "cluster-shutdown",
+    "cluster-memory",
 )  # fmt: skip
-CEILINGS: Final = {"latency": "latency-ceiling", "cluster-latency": "cluster-latency-ceiling"}
+CEILINGS: Final = {
+    "latency": ("latency-ceiling", 0.5),
+    "latency-busy": ("latency-ceiling", 0.8),
+    "cluster-latency": ("cluster-latency-ceiling", 0.5),
+}
+"""By workload: which one finds Apache Kafka's highest rate, and the share of that rate to send."""
+COMPILED: Final = "highwater-compiled"
 _FOLDER: Final = Path(__file__).resolve().parents[2] / "workloads" / "broker-beside-kafka"
 _KAFKA: Final = "apache-kafka-"
+_HIGHWATER: Final = "highwater"
 _QUICK_PHASES: Final = {"warmup": "1s", "measure": "1s"}
 _QUICK_SCALE: Final = 0.02
 _QUICK_LEAST_RECORDS: Final = 1000
@@ -56,6 +66,12 @@ def compare(
     trials: Annotated[int | None, typer.Option(min=1, help="Trials of each cell; as the workloads say.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Does it work? One small trial each, no page.")] = False,
     storage: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the systems keep their logs.")] = None,
+    compiled: Annotated[
+        Path | None, typer.Option(metavar="WHEEL", help="The broker of this wheel too (`make compiled`).")
+    ] = None,
+    neighbour: Annotated[
+        float, typer.Option(min=0, max=1, metavar="SHARE", help="Another process takes this share of a processor.")
+    ] = 0.0,
     results: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the result directories go.")] = None,
     page: Annotated[Path, typer.Option(metavar="FILE", help="The page.")] = Path("docs/results/broker-beside-kafka.md"),
     list_only: Annotated[bool, typer.Option("--list", help="List the workloads and end.")] = False,
@@ -78,7 +94,11 @@ def compare(
                 raise UsageError("--render needs --results DIR, with the results of an earlier run")
             results = Path("results") / f"bench-broker-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         wanted = [name for name in WORKLOADS if not only or name in only]
-        failed = [] if render else _measure(_with_ceilings(wanted), results, trials, storage, quick=quick)
+        failed = []
+        if not render:
+            place = None if compiled is None else unpacked_wheel(compiled, results / COMPILED)
+            with busy_neighbour(neighbour):
+                failed = _measure(_with_ceilings(wanted), results, trials, storage, place, quick=quick)
         _write_page(results, wanted, results / "page.md" if quick else page)
         if failed:
             typer.echo(f"some trials failed or are invalid: {', '.join(failed)}", err=True)
@@ -86,12 +106,18 @@ def compare(
 
 
 def _with_ceilings(wanted: Sequence[str]) -> list[str]:
-    needed = {*wanted, *(CEILINGS[name] for name in wanted if name in CEILINGS)}
+    needed = {*wanted, *(CEILINGS[name][0] for name in wanted if name in CEILINGS)}
     return [name for name in WORKLOADS if name in needed]
 
 
 def _measure(
-    wanted: Sequence[str], results: Path, trials: int | None, storage: Path | None, *, quick: bool
+    wanted: Sequence[str],
+    results: Path,
+    trials: int | None,
+    storage: Path | None,
+    compiled: Path | None,
+    *,
+    quick: bool,
 ) -> list[str]:
     """Workloads of which not all trials count. Raises UsageError when a run cannot start."""
     missing = _missing_systems()
@@ -99,12 +125,15 @@ def _measure(
     failed = []
     for number, name in enumerate(wanted, 1):
         typer.echo(f"== {name} ({number} of {len(wanted)})", err=True)
-        over = changes(read_with_includes(_FOLDER / f"{name}.yaml").data, missing, trials, storage, quick=quick)
+        data = read_with_includes(_FOLDER / f"{name}.yaml").data
+        over = changes(data, missing, trials, storage, compiled, quick=quick)
         if over is None:
             typer.echo(f"bench-broker: {name} is left out: it needs what this host lacks", err=True)
             continue
-        if (ceiling := CEILINGS.get(name)) is not None and (rate_per_s := _half_of(results / ceiling)):
-            over["load"] = {**over.get("load", {}), "rate": f"{rate_per_s}/s"}
+        if name in CEILINGS:
+            ceiling, share = CEILINGS[name]
+            if rate_per_s := _share_of_rate(results / ceiling, share):
+                over["load"] = {**over.get("load", {}), "rate": f"{rate_per_s}/s"}
         file = results / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"include": str(_FOLDER / f"{name}.yaml"), **over}), encoding="utf-8")
         command = [sys.executable, "-P", "-m", "highwater", "bench", "run", str(file), "--out", str(results / name)]
@@ -131,16 +160,30 @@ def _missing_systems() -> frozenset[str]:
 
 
 def changes(
-    data: Mapping[str, Any], missing: frozenset[str], trials: int | None, storage: Path | None, *, quick: bool
+    data: Mapping[str, Any],
+    missing: frozenset[str],
+    trials: int | None,
+    storage: Path | None,
+    compiled: Path | None = None,
+    *,
+    quick: bool,
 ) -> dict[str, Any] | None:
-    """What is laid over a workload file: missing variants go, with the aims beside them. None when none is left."""
-    variants = {name: None for name in data["variants"] if name in missing}
+    """What is laid over a workload file: missing variants go, with the aims beside them. None when none is left.
+
+    compiled: a folder with the broker of another build, which becomes one more variant with the aims of ours.
+    """
+    variants: dict[str, Any] = {name: None for name in data["variants"] if name in missing}
     left = [name for name in data["variants"] if name not in missing]
     if not left:
         return None
+    is_compiled_too = compiled is not None and _HIGHWATER in left
+    if is_compiled_too:
+        variants[COMPILED] = merged(data["variants"][_HIGHWATER] or {}, {"system": {"source": str(compiled)}})
     over: dict[str, Any] = {"variants": variants}
     if "aims" in data:
         aims = [{**aim, "beside": [name for name in aim["beside"] if name in left]} for aim in data["aims"]]
+        if is_compiled_too:
+            aims += [{**aim, "of": COMPILED} for aim in aims if aim["of"] == _HIGHWATER]
         over["aims"] = [aim for aim in aims if aim["beside"]]
     if trials is not None or quick:
         over["trials"] = {"n": trials or 1}
@@ -149,6 +192,8 @@ def changes(
     if quick:
         over["for_measurement"] = False
         faster = _quickly(data, left)
+        if is_compiled_too and _HIGHWATER in (own := faster.get("variants", {})):
+            own[COMPILED] = merged(variants[COMPILED], own[_HIGHWATER])
         over |= {**faster, "variants": variants | faster.get("variants", {})}
     return over
 
@@ -173,14 +218,14 @@ def _fewer(records: object) -> int:
     return max(_QUICK_LEAST_RECORDS, round(parse_count(records) * _QUICK_SCALE))
 
 
-def _half_of(directory: Path) -> int | None:
-    """Half of the lowest of the systems' rates, in records a second; None when nothing was measured."""
+def _share_of_rate(directory: Path, share: float) -> int | None:
+    """A share of the lowest of the systems' rates, in records a second; None when nothing was measured."""
     try:
         cells = RunResult(directory).cells()
     except ResultDirectoryError:
         return None
     rates = [median(trial.summary.achieved_per_s for trial in found) for found in cells.values() if found]
-    return max(1, round(min(rates) / 2)) if rates else None
+    return max(1, round(min(rates) * share)) if rates else None
 
 
 def _write_page(results: Path, wanted: Sequence[str], page: Path) -> None:

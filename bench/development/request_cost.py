@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import zipfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from rich.table import Table
 from highwater.bench.analysis.statistics import paired_ratio_ci
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.native.clients import Connections, PreparedRequests
-from highwater.bench.systems.highwater import start_highwater
+from highwater.bench.systems.highwater import start_highwater, unpacked_wheel
 from highwater.tuning.facts import collect
 
 _READY_WITHIN_S: Final = 60.0
@@ -101,13 +100,7 @@ def main(
 def _unpacked(place: Path, stack: ExitStack) -> Path:
     if place.suffix != ".whl":
         return place
-    directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-wheel-")))
-    try:
-        with zipfile.ZipFile(place) as wheel:
-            wheel.extractall(directory)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{place} cannot be unpacked: {error}") from error
-    return directory
+    return unpacked_wheel(place, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-wheel-"))))
 
 
 def _turn(source: Path | None, loads: dict[str, Load], folder: Path | None) -> dict[str, Cost]:

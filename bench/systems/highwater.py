@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from importlib import metadata
@@ -102,6 +103,21 @@ def is_checkout(directory: Path) -> bool:
     """
     is_first_version = (directory / "broker").is_dir() and (directory / "highwater.py").is_file()
     return is_first_version or (directory / "highwater" / "broker").is_dir()
+
+
+def unpacked_wheel(wheel: Path, directory: Path) -> Path:
+    """Unpack a wheel into a new `directory`, which a broker can then be started from.
+
+    Raises UsageError when it is no wheel of ours.
+    """
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(directory)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{wheel} cannot be unpacked: {error}; make a wheel with `make compiled`") from error
+    if not is_checkout(directory):
+        raise UsageError(f"{wheel} holds no broker of Highwater; make a wheel with `make compiled`")
+    return directory
 
 
 def _version_of(source: Path) -> str:

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
-from highwater.bench.development.beside_kafka import _FOLDER, WORKLOADS, changes
+from highwater.bench.development.beside_kafka import _FOLDER, COMPILED, WORKLOADS, changes
+from highwater.bench.development.neighbour import busy_neighbour
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import load_specification
+from highwater.bench.workload.system import HighwaterUnderTest
 
 
-def laid_over(tmp_path: Path, name: str, missing: frozenset[str] = frozenset(), *, quick: bool = False) -> Path:
-    over = changes(read_with_includes(_FOLDER / f"{name}.yaml").data, missing, None, tmp_path, quick=quick)
+def laid_over(
+    tmp_path: Path,
+    name: str,
+    missing: frozenset[str] = frozenset(),
+    compiled: Path | None = None,
+    *,
+    quick: bool = False,
+) -> Path:
+    over = changes(read_with_includes(_FOLDER / f"{name}.yaml").data, missing, None, tmp_path, compiled, quick=quick)
     file = tmp_path / f"{name}.yaml"
     file.write_text(yaml.safe_dump({"include": str(_FOLDER / f"{name}.yaml"), **(over or {})}), encoding="utf-8")
     return file
@@ -40,3 +50,35 @@ def test_a_system_that_the_host_lacks_goes_with_the_aims_beside_it(tmp_path: Pat
     assert [aim.beside for aim in produce.aims] == [["bare-loop"]]
     data = read_with_includes(_FOLDER / "latency-ceiling.yaml").data
     assert changes(data, missing, None, None, quick=False) is None, "Kafka's own ceiling needs Kafka"
+
+
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_compiled_broker_is_measured_as_ours_is(tmp_path: Path, quick: bool) -> None:
+    build = tmp_path / "unpacked"
+    (build / "highwater" / "broker").mkdir(parents=True)
+    for name in ("produce", "latency-busy", "cluster-failover"):
+        specification = load_specification(laid_over(tmp_path, name, compiled=build, quick=quick))
+        cells = {cell.factors["variant"]: cell.workload for cell in specification.cells}
+        compiled, python = cells[COMPILED].system, cells["highwater"].system
+        assert isinstance(compiled, HighwaterUnderTest)
+        assert compiled.source == str(build)
+        assert compiled.model_copy(update={"source": None}) == python
+        assert cells[COMPILED].phases == cells["highwater"].phases
+        aims = specification.workload.aims
+        assert [(aim.beside, aim.ratio) for aim in aims if aim.of == COMPILED] == [
+            (aim.beside, aim.ratio) for aim in aims if aim.of == "highwater"
+        ]
+    ceiling = load_specification(laid_over(tmp_path, "latency-ceiling", compiled=build)).workload
+    assert COMPILED not in ceiling.variants, "the ceiling is Apache Kafka's"
+
+
+def test_a_neighbour_is_there_while_it_is_wanted() -> None:
+    with busy_neighbour(0):
+        assert not _neighbours()
+    with busy_neighbour(0.01):
+        (process,) = _neighbours()
+    assert not process.is_running()
+
+
+def _neighbours() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if busy_neighbour.__module__ in child.cmdline()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.broker_client import BrokerClient
+from highwater.bench.systems.highwater import is_checkout, unpacked_wheel
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.properties import brokers_of, cluster_defaults
 from highwater.bench.workload.system import ClusterUnderTest, SystemUnderTest
@@ -183,3 +185,18 @@ def test_who_shares_a_directory_has_folders_of_its_own_in_it(tmp_path: Path) -> 
         f"{tmp_path}/a/broker-2",
     ]
     assert cluster_defaults(2)["offsets.topic.replication.factor"] == "2"
+
+
+def test_a_wheel_is_unpacked_to_run_its_broker(tmp_path: Path) -> None:
+    wheel = tmp_path / "highwater-0.2.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("highwater/broker/__init__.py", "")
+    assert is_checkout(unpacked_wheel(wheel, tmp_path / "unpacked"))
+    other = tmp_path / "other.whl"
+    with zipfile.ZipFile(other, "w") as archive:
+        archive.writestr("other/__init__.py", "")
+    wrong = {"missing.whl": "cannot be unpacked: ", "test_systems.py": "not a zip file", "other.whl": "no broker"}
+    for name, expected in wrong.items():
+        given = Path(__file__) if name == Path(__file__).name else tmp_path / name
+        with pytest.raises(UsageError, match=rf"{name}.*{expected}.*`make compiled`"):
+            unpacked_wheel(given, tmp_path / f"of-{name}")
