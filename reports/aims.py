@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.analysis.aims import AimOutcome, outcomes
-from highwater.common.units import NONE, significant
-from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
+from highwater.common.units import NONE, plural, significant
+from highwater.reports.blocks import Block, Column, Field, Row, Statements, Table, Tone
 from highwater.reports.cells import Run
 from highwater.reports.measures import metric_name, metric_text
 
 _TONES: Final[dict[str, Tone]] = {"reached": "good", "short": "bad", "not measured": "warn"}
 _NOTE: Final = (
     "A ratio is that of two trials of one block, so that what drifts between blocks cancels; shown are the centre of "
-    "the ratios and, from five blocks on, their 95 % interval. The centre decides whether an aim is reached. Aims "
-    "change nothing of the verdict on validity."
+    "the ratios and, from five blocks on, their 95 % interval. The centre says whether an aim is reached; it is not "
+    "decided where a part of the interval says otherwise. Aims change nothing of the verdict on validity."
 )
+_UNDECIDED: Final = "not decided"
 
 
 def aim_blocks(run: Run) -> list[Block]:
@@ -28,6 +29,22 @@ def aim_blocks(run: Run) -> list[Block]:
 def aim_rows(run: Run, workload: str | None = None) -> list[Row]:
     """workload: named in a first column of its own."""
     return [_row(run, outcome, workload) for outcome in outcomes(run.result)]
+
+
+def aims_counted(runs: Sequence[Run]) -> Statements:
+    """How many aims each variant reached, over all `runs`."""
+    counts: dict[str, list[AimOutcome]] = {}
+    for run in runs:
+        for outcome in outcomes(run.result):
+            counts.setdefault(_variant(run, outcome.cell), []).append(outcome)
+    items: list[tuple[str, Tone]] = []
+    for variant, found in counts.items():
+        reached = [outcome for outcome in found if outcome.state == "reached"]
+        decided = sum(outcome.decided for outcome in reached)
+        aims = plural(len(found), "aim")
+        text = f"{variant} reached {len(reached)} of {aims}, {decided} of them with the whole interval."
+        items.append((text, "good" if len(reached) == len(found) else "warn"))
+    return Statements(items)
 
 
 def aim_table(rows: Sequence[Row], *, with_workload: bool = False) -> Table:
@@ -61,9 +78,15 @@ def _row(run: Run, outcome: AimOutcome, workload: str | None) -> Row:
             Field(metric_text(outcome.metric, measured.beside_value) if measured else NONE),
             ratio,
             Field(str(outcome.bound)),
-            Field(outcome.state, tone=_TONES[outcome.state]),
+            _state(outcome),
         ]
     )
+
+
+def _state(outcome: AimOutcome) -> Field:
+    if outcome.measured is None or outcome.decided:
+        return Field(outcome.state, tone=_TONES[outcome.state])
+    return Field(outcome.state, _UNDECIDED, tone="warn")
 
 
 def _variant(run: Run, cell: str) -> str:

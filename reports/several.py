@@ -8,7 +8,7 @@ from highwater.bench.analysis.answer import answer_of
 from highwater.bench.results import RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
-from highwater.reports.aims import aim_rows, aim_table
+from highwater.reports.aims import aim_rows, aim_table, aims_counted
 from highwater.reports.answers import answer_section, slo_blocks
 from highwater.reports.blocks import Block, Code, FactColumns, Heading, Paragraph, Section
 from highwater.reports.cells import Run
@@ -22,7 +22,9 @@ def several_document(title: str, purpose: str, results: Sequence[RunResult]) -> 
     """Raises ResultDirectoryError when a file of a directory is missing or damaged."""
     runs = [Run.of(result) for result in results]
     rows = [row for run in runs for row in aim_rows(run, run.result.manifest.name)]
-    aims = Section("aims", "What was aimed at", [aim_table(rows, with_workload=True)] if rows else [])
+    aims = Section(
+        "aims", "What was aimed at", [aims_counted(runs), aim_table(rows, with_workload=True)] if rows else []
+    )
     sections = [aims, *(_section(run) for run in runs)]
     trials = sum(len(run.result.trials) for run in runs)
     created = [run.result.manifest.created_utc for run in runs]
