@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
 BIN := .venv/bin
+# With COMPILED=1, programs run the broker that `make compiled` built.
+PROGRAM := $(BIN)/python$(if $(COMPILED), -m tests.compiled)
 OUT ?= results/quickstart-$(shell date -u +%Y%m%dT%H%M%SZ)
 
 .PHONY: help
@@ -78,16 +80,16 @@ audit: setup-dev ## Ask for known vulnerabilities of the pinned releases (fetche
 
 .PHONY: compat
 compat: setup-dev ## What others wrote, run against our broker and files (Java, Maven, npm, gcc, Go)
-	@$(BIN)/python -m tests.compat $(SUITES)
+	@$(PROGRAM) -m tests.compat $(SUITES)
 
 .PHONY: drills
 drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers under load, hold them to their promises (40 minutes; root)
-	$(BIN)/python -m tests.drills.every_operation
-	$(BIN)/python -m tests.drills.kill9 --rounds 200
-	$(BIN)/python -m tests.drills.cluster
-	$(BIN)/python -m tests.drills.cluster.transactions --coordinator
-	$(BIN)/python -m tests.drills.lying_broker
-	$(BIN)/python -m tests.drills.before_login
+	$(PROGRAM) -m tests.drills.every_operation
+	$(PROGRAM) -m tests.drills.kill9 --rounds 200
+	$(PROGRAM) -m tests.drills.cluster
+	$(PROGRAM) -m tests.drills.cluster.transactions --coordinator
+	$(PROGRAM) -m tests.drills.lying_broker
+	$(PROGRAM) -m tests.drills.before_login
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)
@@ -97,8 +99,8 @@ drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our bro
 
 .PHONY: simulate
 simulate: setup-dev ## Seeded histories of a simulated cluster, and of a broker of several processes (SEEDS=10000, JOBS=2)
-	$(BIN)/python -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
-	$(BIN)/python -m tests.broker.simulation --processes --seeds $$(( $(or $(SEEDS),10000) / 5 )) --jobs $(or $(JOBS),2)
+	$(PROGRAM) -m tests.broker.simulation --seeds $(or $(SEEDS),10000) --jobs $(or $(JOBS),2)
+	$(PROGRAM) -m tests.broker.simulation --processes --seeds $$(( $(or $(SEEDS),10000) / 5 )) --jobs $(or $(JOBS),2)
 
 .PHONY: lab-up lab-test lab-down
 lab-up: setup-dev ## Boot N=3 Debian hosts with two disks each on this machine (root; the first time a minute or two more)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 from shutil import copyfile, copytree, ignore_patterns
 from typing import Final
@@ -15,6 +15,7 @@ import pytest
 from highwater.broker.server import compiled
 from highwater.broker.server.compiled import MODULES, compiled_modules, which_runs
 from tests.broker.running import running_broker
+from tests.compiled import environment_of, lay_out
 
 ROOT = Path(__file__).parents[3]
 ROOMS: Final = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
@@ -101,7 +102,7 @@ def test_a_build_that_cannot_be_is_one_line(
 
 @pytest.fixture(scope="module")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An unpacked wheel with compiled modules, and the tests beside it."""
+    """A folder like this checkout, with the unpacked wheel of compiled modules in it."""
     place = tmp_path_factory.mktemp("compiled")
     source, installed = place / "source", place / "installed"
     source.mkdir()
@@ -117,10 +118,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert built.returncode == 0, built.stdout[-2000:] + built.stderr[-2000:]
     (wheel,) = place.glob("highwater-*.whl")
     assert not wheel.name.endswith("-none-any.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(installed)
-    copytree(ROOT / "tests", installed / "tests", ignore=ignore_patterns("__pycache__"))
-    copyfile(ROOT / "pyproject.toml", installed / "pyproject.toml")
+    lay_out(wheel, ROOT, installed)
     return installed
 
 
@@ -141,3 +139,16 @@ def test_the_tests_of_the_hot_modules_pass_with_the_compiled_ones(installation: 
     options += ["--deselect", NOT_ASKED]
     done = run([sys.executable, "-m", "pytest", *options, *PASSED_BY_BOTH], installation)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", [(), ("--processes",)])
+def test_histories_of_a_cluster_are_the_same_with_the_compiled_ones(kind: tuple[str, ...], installation: Path) -> None:
+    """A seed decides every event, so one answer that differs makes other numbers of events and of records."""
+    command = [sys.executable, "-m", "tests.broker.simulation", *kind, "--seeds", "6", "--jobs", "2"]
+    as_python = run(command, ROOT)
+    as_machine_code = run(command, installation, **environment_of(installation))
+    assert (as_python.returncode, as_machine_code.returncode) == (0, 0), as_machine_code.stdout + as_machine_code.stderr
+    speed = re.compile(r", [\d.]+/s")
+    assert speed.sub("", as_machine_code.stdout) == speed.sub("", as_python.stdout)
