@@ -198,7 +198,7 @@ class Life:
         broker = self.start()
         self.create(broker, "t")
         self.create(broker, "c", {"cleanup.policy": "compact", "delete.retention.ms": "0"})
-        self.create(broker, "x")
+        self.create(broker, "x", {"preallocate": "true"})
         self.create(broker, "gone", partitions=2)
         for _ in range(8):
             self.append(broker)
