@@ -105,7 +105,7 @@ class Fetcher:
         self._fetch_number = 0
         self._unflushed: set[_Followed] = set()
         """Partitions whose logs must be flushed (fsync) before the next request reports their ends."""
-        self._looked_up: set[_Followed] = set()
+        self._looked_up: dict[_Followed, None] = {}
         self._failures = 0
         """Failed requests in a row."""
         self._retry: Timer | None = None
@@ -140,7 +140,7 @@ class Fetcher:
         if not partitions:
             del self._partitions[topic_id]
         self._changed.pop(key, None)
-        self._looked_up.discard(followed)
+        self._looked_up.pop(followed, None)
         self._session.forget(key)
         self._flushed(followed)
 
@@ -210,7 +210,7 @@ class Fetcher:
         if self._peer is not None:
             self._peer[1].close()
             self._peer = None
-        looked_up, self._looked_up = self._looked_up, set()
+        looked_up, self._looked_up = self._looked_up, {}
         for followed in looked_up:
             self._ask_for(followed)
 
@@ -417,14 +417,14 @@ class Fetcher:
             self._ask_again_later(followed)
             return
         followed.state = _State.LOOKING_UP
-        self._looked_up.add(followed)
+        self._looked_up[followed] = None
         self._changed.pop(followed.key, None)
         self._session.forget(followed.key)
 
         def answered(bounds: tuple[int, int] | ErrorCode) -> None:
             if followed not in self._looked_up:
                 return
-            self._looked_up.discard(followed)
+            self._looked_up.pop(followed, None)
             if bounds is ErrorCode.fenced_leader_epoch:
                 self._give_up(followed)
             elif isinstance(bounds, ErrorCode):

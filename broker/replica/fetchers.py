@@ -69,15 +69,15 @@ class Fetchers:
         """Fetch replicas no more. Answers under way are dropped: nothing is appended once this returns."""
         self._close_idle(self._leave(replicas))
 
-    def _leave(self, replicas: Iterable[FollowerReplica]) -> set[Fetcher]:
-        left = set()
+    def _leave(self, replicas: Iterable[FollowerReplica]) -> Iterable[Fetcher]:
+        left: dict[Fetcher, None] = {}
         for replica in replicas:
             key = replica.topic_id, replica.index
             self._failed.discard(key)
             fetcher = self._fetcher_of.pop(key, None)
             if fetcher is not None:
                 fetcher.remove(key)
-                left.add(fetcher)
+                left[fetcher] = None
         return left
 
     def _close_idle(self, fetchers: Iterable[Fetcher]) -> None:

@@ -38,7 +38,7 @@ from highwater.broker.replica.alone import Alone
 from highwater.broker.replica.follower import Follower
 from highwater.broker.replica.leader import Leader, LeadersBroker
 from highwater.broker.replica.readable_bytes import ReadableBytes
-from highwater.broker.replica.waiters import Acknowledge, FetchWaiter
+from highwater.broker.replica.waiters import Acknowledge, Waiters
 
 _logger = logging.getLogger(__name__)
 
@@ -138,9 +138,9 @@ class Partition:
         self.has_ended = False
         self.has_failed = False
         """Whether its log directory failed: nothing can be read or written until the broker starts again."""
-        self.fetch_waiters: set[FetchWaiter] = set()
+        self.fetch_waiters: Waiters = {}
         """Fetches of consumers that wait for the high watermark or the last stable offset."""
-        self.replica_waiters: set[FetchWaiter] = set()
+        self.replica_waiters: Waiters = {}
         """Fetches of followers that wait for the log to grow."""
         self._acknowledgements: deque[tuple[int, Acknowledge]] = deque()
         """(last offset, callback): the callback waits for the high watermark to pass the offset."""
@@ -321,8 +321,8 @@ class Partition:
             self._appended(appended, self.log.size_bytes - size_bytes)
         return appended
 
-    def waiters(self, *, for_followers: bool) -> set[FetchWaiter]:
-        """The set of fetches that wait for more to read."""
+    def waiters(self, *, for_followers: bool) -> Waiters:
+        """The fetches that wait for more to read."""
         return self.replica_waiters if for_followers else self.fetch_waiters
 
     def has_open_transaction(self, producer_id: int) -> bool:

@@ -10,6 +10,8 @@ from highwater.broker.clock import Scheduler
 
 Acknowledge = Callable[[ErrorCode], None]
 """Called when what somebody waits for has happened (`ErrorCode.none`), or will not happen (the error)."""
+Waiters = dict["FetchWaiter", None]
+"""The fetches that wait in one partition, in the order in which they came: a set would wake them in any order."""
 
 
 class FetchWaiter:
@@ -32,7 +34,7 @@ class FetchWaiter:
 
     def __init__(
         self,
-        waits_in: Sequence[set[FetchWaiter]],
+        waits_in: Sequence[Waiters],
         missing_bytes: int,
         max_wait_ms: int,
         scheduler: Scheduler,
@@ -40,7 +42,7 @@ class FetchWaiter:
         *,
         read_committed: bool = False,
     ) -> None:
-        """`waits_in` has the sets of waiters of its partitions."""
+        """`waits_in` has the waiters of its partitions."""
         self.read_committed = read_committed
         """Whether it waits for bytes below the last stable offset, not below the high watermark."""
         self._waits_in = waits_in
@@ -50,7 +52,7 @@ class FetchWaiter:
         self._woken = False
         self._done = False
         for waiters in waits_in:
-            waiters.add(self)
+            waiters[self] = None
         self._timer = scheduler.call_later(max_wait_ms, self._end)
 
     def bytes_added(self, byte_count: int) -> None:
@@ -70,7 +72,7 @@ class FetchWaiter:
             self._done = True
             self._timer.cancel()
             for waiters in self._waits_in:
-                waiters.discard(self)
+                waiters.pop(self, None)
 
     def _end(self) -> None:
         if not self._done:

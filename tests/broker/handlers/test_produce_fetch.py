@@ -288,7 +288,7 @@ def test_a_fetch_whose_client_went_away_leaves_nothing_behind(node: NodeHarness)
     topic = node.create_topic("t")
     pending = node.fetch("t", 0, max_wait=10_000)
     pending.cancel()
-    assert topic.partitions[0].fetch_waiters == set()
+    assert topic.partitions[0].fetch_waiters == {}
     assert node.scheduler.pending_timers == 0
     node.produce("t", b"a")
     node.scheduler.run(20_000)

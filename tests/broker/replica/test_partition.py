@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from highwater.broker.replica.waiters import FetchWaiter
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 
@@ -31,6 +33,20 @@ def test_a_parked_fetch_wakes_for_records_that_the_flush_before_left_behind(
     node.flush()
     node.scheduler.run()
     assert not fetch.waits
+
+
+def test_fetches_that_wait_are_answered_in_the_order_in_which_they_came(node: NodeHarness) -> None:
+    """In any other order, a history of the simulation would not be the same in every process."""
+    node.create_topic("t")
+    partition = node.node.partitions.find("t", 0)
+    assert partition is not None
+    answered: list[int] = []
+    for number in range(20):
+        waits_in = [partition.waiters(for_followers=False)]
+        FetchWaiter(waits_in, 1, 500, node.scheduler, partial(answered.append, number))
+    node.produce("t", b"record")
+    node.scheduler.run()
+    assert answered == list(range(20))
 
 
 @pytest.mark.parametrize("is_idempotent", [False, True])
