@@ -189,6 +189,11 @@ class Cluster:
             broker.start_if_not_running()
 
     @property
+    def is_complete(self) -> bool:
+        """Whether all brokers that there are to be are members, and stay so: none was told to stop."""
+        return all(broker.is_registered and not broker.is_stopping for broker in self.members)
+
+    @property
     def is_whole(self) -> bool:
         """Whether all replicas are in sync, and know it, and all that was written is committed everywhere."""
         if any(topic in self.deleted for topic, _ in self.assignments) or self.leftovers:

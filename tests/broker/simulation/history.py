@@ -202,7 +202,7 @@ class History:
         def is_settled() -> bool:
             if bugs.found:
                 return True
-            is_quiet = all(client.is_idle for client in clients) and cluster.is_whole
+            is_quiet = all(client.is_idle for client in clients) and cluster.is_complete and cluster.is_whole
             return is_quiet and (self.access is None or self.access.is_settled)
 
         if not world.run(_SETTLE_MS, is_settled):

@@ -18,6 +18,7 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.security.acl import Permission
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.settings import acl_tree
+from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs
 
@@ -37,6 +38,20 @@ def test_fetches_wait_for_the_disk_in_a_history() -> None:
     history = History(3)
     history.run()
     assert sum(broker.cold_reads for broker in history.cluster.brokers.values()) > 0
+
+
+def test_a_broker_that_was_told_to_stop_is_not_there_to_stay() -> None:
+    """A history that ended while one was still stopping judged it when it was just starting again."""
+    cluster = Cluster(0, brokers=3)
+    cluster.start()
+    assert cluster.world.run(20_000, lambda: cluster.is_complete)
+    cluster.brokers[1].stop()
+    assert cluster.brokers[1].is_registered
+    assert not cluster.is_complete
+    assert cluster.world.run(20_000, lambda: not cluster.brokers[1].is_running)
+    assert not cluster.is_complete
+    cluster.brokers[1].start()
+    assert cluster.world.run(20_000, lambda: cluster.is_complete)
 
 
 # Each of these breaks one rule that keeps records safe; histories with it must fail.
