@@ -19,7 +19,7 @@ from highwater.broker.node import Node
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     wanted = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
-    known = [partition for partition in wanted if node.partitions.find(*partition) is not None]
+    known = [partition for partition in wanted if node.cluster.partition(*partition) is not None]
     unknown = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
     deferred = Deferred()
 

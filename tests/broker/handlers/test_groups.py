@@ -279,6 +279,20 @@ class TestOffsets:
         assert delete() == {T0: ErrorCode.group_subscribed_to_topic, ("t", 9): unknown, ("other", 0): ErrorCode.none}
         assert node.fetch_offsets() == {T0: (2, ""), T1: (1, "")}
 
+    def test_deleting_offsets_of_a_partition_that_only_other_brokers_have(
+        self, node: GroupHarness, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cluster = node.node.cluster
+        here = cluster.partition("t", 0)
+        monkeypatch.setattr(
+            type(cluster), "partition", lambda _, topic, index: here if (topic, index) == ("far", 0) else None
+        )
+        assert node.commit({("far", 0): 1}) == {("far", 0): ErrorCode.none}
+        topics = [{"name": "far", "partitions": [{"partition_index": 0}]}]
+        (topic,) = node.ask("offset_delete", 0, group_id="g", topics=topics).topics
+        assert topic.partitions[0].error_code == ErrorCode.none
+        assert node.fetch_offsets() == {}
+
     def test_a_topic_takes_its_offsets_with_it(self, node: GroupHarness) -> None:
         node.create_topic("other")
         node.commit({T0: 1, ("other", 0): 1})
