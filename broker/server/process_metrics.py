@@ -1,4 +1,4 @@
-"""Metrics of the broker's process: CPU, memory, file descriptors, garbage collection."""
+"""Metrics of the broker process: CPU, memory, file descriptors, garbage collection, compiled modules."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import resource
 import psutil
 
 from highwater.broker.metrics.exposition import NO_LABELS, family
+from highwater.broker.server.compiled import compiled_modules
 
 
 class ProcessMetrics:
     def __init__(self) -> None:
         self._process = psutil.Process()
+        self._compiled = len(compiled_modules())
 
     def render(self) -> str:
         process = self._process
@@ -41,6 +43,12 @@ class ProcessMetrics:
         return (
             "".join(family(name, kind, help_text, [(NO_LABELS, value)]) for name, kind, help_text, value in values)
             + family("process_max_fds", "gauge", "Limit of open file descriptors.", [(NO_LABELS, max_fds)])
+            + family(
+                "highwater_broker_compiled_modules",
+                "gauge",
+                "Hot modules that run as machine code; 0 if all of them run as Python.",
+                [(NO_LABELS, self._compiled)],
+            )
             + family(
                 "python_gc_collections_total",
                 "counter",

@@ -26,6 +26,7 @@ class ActionModule(ActionBase):
             changed=False,
             faults=[f"{host}: {fault}" for fault in faults],
             memory_bytes=answer.get("memory_bytes"),
+            interpreter=answer.get("interpreter", {}),
             clock_ahead_s=answer.get("clock_ahead_s"),
         )
         return result

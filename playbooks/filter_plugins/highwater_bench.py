@@ -131,9 +131,12 @@ def described_clusters(
         hosts = list(dict.fromkeys(broker["host"] for broker in cluster["brokers"]))
         told = {host: hostvars[host].get("observer_clusters", {}).get(name) for host in hosts}
         products = [hostvars[host].get("observer_products", {}).get(name) for host in hosts]
+        # Hosts may run other releases, such as compiled ones.
+        product = " and ".join(dict.fromkeys(filter(None, products))) or name.partition("-")[0]
+        processes = max(broker.get("process", 0) for broker in cluster["brokers"]) + 1
         clusters[name] = {
             "bootstrap_servers": cluster["bootstrap_servers"],
-            "product": next(filter(None, products), None) or name.partition("-")[0],
+            "product": product if processes == 1 else f"{product}, {processes} processes on each host",
             "hosts": {host: entry for host, entry in told.items() if entry},
         }
         if command_config and name.startswith(f"{_OURS}-"):

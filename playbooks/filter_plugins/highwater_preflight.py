@@ -99,6 +99,15 @@ def clock_faults(ahead_s: Mapping[str, float | None], most_s: float) -> list[str
     ]
 
 
+def compile_faults(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """`answers | highwater_compile_faults`: of each host, what highwater_wheelhouse said, if it named no release."""
+    return [
+        f"{host}: {answer['msg']}"
+        for host, answer in answers.items()
+        if answer.get("msg") and not answer.get("skipped") and "name" not in answer
+    ]
+
+
 def expected_ports(
     host: str,
     hostvars: Mapping[str, Variables],
@@ -474,6 +483,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "highwater_clock_faults": clock_faults,
+            "highwater_compile_faults": compile_faults,
             "highwater_inventory_faults": inventory_faults,
             "highwater_ports": expected_ports,
             "highwater_variable_faults": variable_faults,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import sys
 import time
@@ -100,6 +101,10 @@ memory_bytes:
   description: Memory of the host, or of its control group where that is less.
   returned: when the host could be looked at
   type: int
+interpreter:
+  description: The Python that Ansible uses (version), the processor (machine), and the version of glibc (libc).
+  returned: when the host could be looked at
+  type: dict
 """
 
 _LISTENING = "0A"
@@ -131,7 +136,14 @@ def main() -> None:
         "security": lambda: faults_of_secure_data(wanted["zookeeper_without_tls"]),
     }
     faults = [fault for name, check in checks.items() if name not in wanted["skip"] for fault in check()]
-    module.exit_json(changed=False, faults=faults, memory_bytes=memory_bytes, time_s=time.time())
+    module.exit_json(
+        changed=False, faults=faults, memory_bytes=memory_bytes, interpreter=interpreter(), time_s=time.time()
+    )
+
+
+def interpreter() -> dict[str, str]:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return {"version": version, "machine": platform.machine(), "libc": platform.libc_ver()[1]}
 
 
 def fault_of_python() -> Iterator[str]:

@@ -33,6 +33,12 @@ options:
     description: Of the release; V(previous) for the one before.
     type: str
     default: ""
+  compiled_or_not:
+    description: >-
+      Whether a release of the same sources does as well, with the hot modules of the broker compiled or not;
+      O(state=found).
+    type: bool
+    default: false
   wheels_directory:
     description: Where wheels are kept on the host, for the releases of all programs.
     type: path
@@ -97,6 +103,17 @@ MARK = "release"
 """In an environment: its name. Written last, so that what has none was cut short."""
 WHEELS = "wheels"
 """In an environment: what it was made of."""
+COMPILED = "-compiled"
+"""The end of the name of a release whose broker runs compiled, as highwater_wheelhouse has it."""
+IMPORTED = """
+import importlib
+from highwater.broker.server.compiled import compiled_modules
+names = compiled_modules()
+assert names, "the wheel has no machine code for this Python"
+for name in names:
+    importlib.import_module(name)
+"""
+"""Machine code of a newer C library is a file that Python finds and cannot load."""
 PREVIOUS = "previous"
 CURRENT = "current"
 
@@ -115,6 +132,7 @@ def main() -> None:
                 "required": True,
             },
             "name": {"type": "str", "default": ""},
+            "compiled_or_not": {"type": "bool", "default": False},
             "wheels_directory": {"type": "path", "default": "/opt/highwater/wheels"},
             "wheels": {"type": "list", "elements": "str", "default": []},
             "python": {"type": "path", "default": "/usr/bin/python3"},
@@ -156,6 +174,11 @@ class Releases:
             raise ReleaseError(f"{self.root} has no previous release to go back to")
         return found
 
+    def of_same_sources(self, name: str) -> str:
+        """The release itself, or, where it is not installed, the one that is and differs in being compiled alone."""
+        other = name.removesuffix(COMPILED) if name.endswith(COMPILED) else name + COMPILED
+        return other if not self.is_installed(name) and self.is_installed(other) else name
+
     def link(self, link: str, name: str) -> None:
         making = self.root / f".{link}"
         making.unlink(missing_ok=True)
@@ -174,7 +197,10 @@ class Releases:
 
 
 def found(releases: Releases, module: AnsibleModule) -> dict[str, Any]:
-    return {"changed": False, **releases.describe(releases.resolve(module.params["name"]))}
+    name = releases.resolve(module.params["name"])
+    if module.params["compiled_or_not"]:
+        name = releases.of_same_sources(name)
+    return {"changed": False, **releases.describe(name)}
 
 
 def installed(releases: Releases, module: AnsibleModule) -> dict[str, Any]:
@@ -201,8 +227,20 @@ def _install(releases: Releases, name: str, wheels: list[str], python: str) -> N
     paths = [str(releases.wheels / wheel) for wheel in wheels if wheel not in pips]
     _run([*pip, "install", "--quiet", "--no-index", "--no-deps", "--no-cache-dir", *paths])
     _run([*pip, "check"])
+    if any(wheel.startswith("highwater-") and not wheel.endswith("-none-any.whl") for wheel in wheels):
+        _require_machine_code(path)
     (path / WHEELS).write_text("".join(f"{wheel}\n" for wheel in wheels))
     (path / MARK).write_text(name)
+
+
+def _require_machine_code(path: Path) -> None:
+    done = subprocess.run([str(path / "bin/python"), "-I", "-c", IMPORTED], capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.splitlines() or ["no reason told"])[-1]
+        raise ReleaseError(
+            f"the compiled modules of the release cannot be loaded here ({said}); set broker_compiled: false for this "
+            "host, or name a directory with a wheel made for it as package_wheelhouse"
+        )
 
 
 def current(releases: Releases, module: AnsibleModule) -> dict[str, Any]:

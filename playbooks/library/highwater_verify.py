@@ -48,8 +48,9 @@ options:
     default: {}
   services:
     description: >-
-      Units that are to run and to start at boot (unit), with what they are to have, user, ports (a list), and whether
-      their file limit is to be that of the unit (limits).
+      Units that are to run and to start at boot (unit), with what they are to have, user, ports (a list), whether
+      their file limit is to be that of the unit (limits), and of brokers whether they are to run compiled modules
+      (compiled, as C(broker_compiled)).
     type: list
     elements: dict
     default: []
@@ -274,6 +275,8 @@ def service_rows(host: Host, wanted: dict[str, Any]) -> Iterator[Row]:
         yield Row(f"{unit}: its user", user, found, shlex.join(command), good=found == user)
     if wanted.get("limits", True):
         yield limit_row(host, unit, shown.get("LimitNOFILESoft", "?"), Path(f"/proc/{pid}/limits"))
+    if compiled := wanted.get("compiled"):
+        yield compiled_row(unit, compiled, Path(f"/proc/{pid}/maps"))
     for port in wanted.get("ports") or ():
         command = ("ss", "--no-header", "--listening", "--tcp", "--numeric", "--processes", f"sport = :{port}")
         _, out = host.run(*command)
@@ -291,6 +294,15 @@ def limit_row(host: Host, unit: str, wanted: str, limits: Path) -> Row:
         return Row(what, f"{wanted} or more", f"{found}, all that this container was given", str(limits), good=None)
     good = found == "unlimited" or (wanted.isdecimal() and int(found) >= int(wanted))
     return Row(what, f"{wanted} or more", found, str(limits), good=good)
+
+
+def compiled_row(unit: str, wanted: str, maps: Path) -> Row:
+    """By what the process has loaded; the role broker says on which hosts V(auto) compiles."""
+    loaded = re.search(r"/site-packages/highwater/broker/\S+\.so$", maps.read_text("utf-8"), re.MULTILINE)
+    found = "compiled" if loaded else "Python"
+    expected = {"true": "compiled", "false": "Python"}.get(wanted, found)
+    good = None if wanted == "auto" else found == expected
+    return Row(f"{unit}: its hot modules", expected, found, str(maps), good=good)
 
 
 def open_files(limits: Path) -> tuple[str, str]:

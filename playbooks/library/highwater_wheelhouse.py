@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,8 @@ description:
     C(requirements/) of the tree pins, and so it does with what it builds wheels with.
   - A release is named after its version and the content of what it is built from, so that the name is known before
     anything is built. What was built before is taken from the cache; of releases the last ten are kept there.
+  - With O(compiled) the hot modules of the broker are machine code where the host has the Python, the processor and no
+    older C library than the controller. The name of such a release ends with C(-compiled).
   - In check mode it only says the name.
 options:
   source:
@@ -57,6 +60,17 @@ options:
     description: Of the host, as V(x86_64).
     type: str
     required: true
+  libc:
+    description: Version of the host's glibc, as V(2.36); only O(compiled) needs it.
+    type: str
+    default: ""
+  compiled:
+    description:
+      - V(false) takes Python alone; V(auto) takes compiled modules where the controller can make them for the host, or
+        where O(ready) has a wheel with them for it; V(true) also fails where that is not so.
+    type: str
+    choices: ["false", "auto", "true"]
+    default: "false"
 attributes:
   check_mode:
     support: full
@@ -91,6 +105,14 @@ wheels:
   returned: always
   type: list
   elements: str
+compiled:
+  description: Whether the hot modules of the broker are machine code in it.
+  returned: always
+  type: bool
+why_not:
+  description: Why they are not, where that was asked for; or empty.
+  returned: always
+  type: str
 """
 
 ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
@@ -98,13 +120,17 @@ ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_l
 PACKAGE = "highwater"
 LOCKS = ("requirements/dev.txt", "requirements/jdk.txt", "requirements/tools.txt")
 """The SHA-256 of each file that may be fetched, as `make lock` writes them. The last has pip and what builds wheels."""
-AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml", *LOCKS)
+AROUND = ("LICENSE", "README.md", "constraints.txt", "pyproject.toml", "setup.py", *LOCKS)
 NOT_SOURCE = ("__pycache__", ".mypy_cache", ".ruff_cache")
 # Files in a wheel bear a time; this one is the earliest that a zip file can hold.
 SOURCE_DATE_EPOCH = "315532800"
 KEPT_RELEASES = 10
 # Newest first: what Debian 12 and later can load. pip takes the first that a package offers.
 PLATFORMS = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux2014")
+COMPILED = "-compiled"
+"""Ends the name of a release with compiled modules; a release of the same sources without them has the rest of it."""
+# mypyc comes with mypy, and reads the types of what is imported.
+COMPILER = ("mypy", "types-psutil")
 _PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 
 
@@ -121,38 +147,123 @@ def main() -> None:
             "extras": {"type": "list", "elements": "str", "default": []},
             "python_version": {"type": "str", "required": True},
             "machine": {"type": "str", "required": True},
+            "libc": {"type": "str", "default": ""},
+            "compiled": {"type": "str", "choices": ["false", "auto", "true"], "default": "false"},
         },
         supports_check_mode=True,
     )
     arguments = module.params
+    target = Target(arguments["python_version"], arguments["machine"], arguments["libc"])
     try:
         if arguments["ready"]:
-            directory = Path(arguments["ready"]).expanduser()
-            name = name_of_ready(directory)
+            result = take_ready(Path(arguments["ready"]).expanduser(), arguments["compiled"], target)
         else:
-            source, cache = Path(arguments["source"]), Path(arguments["cache"]).expanduser()
-            target = Target(arguments["python_version"], arguments["machine"])
-            extras = sorted(arguments["extras"])
-            name = name_of_tree(source, extras)
-            directory = cache / f"{name}-{target}"
-            if not module.check_mode:
-                with locked(cache):
-                    if not directory.is_dir():
-                        build(source, cache, directory, extras, target)
-                    os.utime(directory)
-                    prune(cache)
+            result = take_built(arguments, target, only_look=module.check_mode)
     except (WheelhouseError, OSError) as error:
         module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **result)
+
+
+def take_built(arguments: Mapping[str, Any], target: Target, *, only_look: bool) -> dict[str, Any]:
+    source, cache = Path(arguments["source"]), Path(arguments["cache"]).expanduser()
+    extras = sorted(arguments["extras"])
+    why_not = chosen(arguments["compiled"], why_not_compiled(target))
+    is_compiled = arguments["compiled"] != "false" and not why_not
+    name = name_of_tree(source, extras) + (COMPILED if is_compiled else "")
+    directory = cache / f"{name}-{target}"
+    if not only_look:
+        with locked(cache):
+            if not directory.is_dir():
+                build(source, cache, directory, extras, target, is_compiled=is_compiled)
+            os.utime(directory)
+            prune(cache)
+    return {
+        "name": name,
+        "directory": str(directory),
+        "wheels": sorted(path.name for path in directory.glob("*.whl")),
+        "compiled": is_compiled,
+        "why_not": why_not,
+    }
+
+
+def take_ready(directory: Path, compiled: str, target: Target) -> dict[str, Any]:
     wheels = sorted(path.name for path in directory.glob("*.whl"))
-    module.exit_json(changed=False, name=name, directory=str(directory), wheels=wheels)
+    ours = [name for name in wheels if name.startswith(f"{PACKAGE}-")]
+    python = [name for name in ours if name.endswith("-none-any.whl")]
+    fitting = [name for name in ours if name not in python and target.takes(name)]
+    why_not = chosen(
+        compiled, "" if fitting else f"package_wheelhouse {directory} has no compiled wheel for {target.words}"
+    )
+    is_compiled = compiled != "false" and not why_not
+    taken = fitting if is_compiled else python
+    if len(taken) != 1 or not any(name.startswith("pip-") for name in wheels):
+        kind = "compiled for the host" if is_compiled else "Python for any machine"
+        raise WheelhouseError(
+            f"package_wheelhouse {directory} holds {len(wheels)} wheels, {len(ours)} of them of highwater, of which "
+            f"{len(taken)} {'is' if len(taken) == 1 else 'are'} {kind}; it needs just one of that kind, all that it "
+            f"depends on, and pip{'; or set broker_compiled: true' if fitting and not is_compiled else ''}"
+        )
+    return {
+        "name": name_of_ready(directory, wheels, taken[0]) + (COMPILED if is_compiled else ""),
+        "directory": str(directory),
+        "wheels": [name for name in wheels if name not in ours or name in taken],
+        "compiled": is_compiled,
+        "why_not": why_not,
+    }
+
+
+def chosen(compiled: str, why_not: str) -> str:
+    """Why the broker is not compiled although somebody would like it. Raises WheelhouseError where it has to be."""
+    if compiled == "true" and why_not:
+        raise WheelhouseError(
+            f"the broker cannot be compiled for the host: {why_not}; set broker_compiled: auto for hosts that may run "
+            "it as Python, or name a directory with a compiled wheel for them as package_wheelhouse"
+        )
+    return "" if compiled == "false" else why_not
+
+
+def why_not_compiled(target: Target) -> str:
+    """What keeps the controller from making machine code for the host; empty if nothing does."""
+    here = Target.of_this_machine()
+    if not target.is_like_this_machine:
+        return f"the controller has {here.words}, and the host has {target.words}"
+    if numbers(target.libc) < numbers(here.libc) or not here.libc:
+        return (
+            f"the controller has glibc {here.libc or 'of no known version'}, and the host has {target.libc or 'none'}"
+        )
+    if shutil.which(os.environ.get("CC", "cc")) is None:
+        return "the controller has no C compiler (apt-get install gcc)"
+    if not (Path(sysconfig.get_path("include")) / "Python.h").is_file():
+        return "the controller has no headers of its Python (apt-get install python3-dev)"
+    return ""
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
 class Target:
     """What the wheels are for."""
 
-    def __init__(self, python_version: str, machine: str) -> None:
+    def __init__(self, python_version: str, machine: str, libc: str = "") -> None:
         self.python_version = python_version
         self.machine = machine
+        self.libc = libc
+
+    @classmethod
+    def of_this_machine(cls) -> Target:
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        return cls(version, platform.machine(), platform.libc_ver()[1])
+
+    @property
+    def words(self) -> str:
+        return f"Python {self.python_version} on {self.machine}"
+
+    def takes(self, wheel: str) -> bool:
+        """Whether a wheel with machine code is for this Python and this processor; it does not say which C library."""
+        python, abi, machine = wheel.removesuffix(".whl").split("-")[-3:]
+        tag = f"cp{self.python_version.replace('.', '')}"
+        return (python, abi) == (tag, tag) and machine.endswith(f"_{self.machine}")
 
     def __str__(self) -> str:
         return f"python{self.python_version}-{self.machine}"
@@ -167,8 +278,8 @@ class Target:
 
     @property
     def is_like_this_machine(self) -> bool:
-        here = (f"{sys.version_info.major}.{sys.version_info.minor}", platform.system(), platform.machine())
-        return here == (self.python_version, "Linux", self.machine)
+        here = Target.of_this_machine()
+        return platform.system() == "Linux" and str(here) == str(self)
 
 
 def source_files(source: Path) -> list[Path]:
@@ -195,18 +306,12 @@ def name_of_tree(source: Path, extras: list[str]) -> str:
     return "-".join((version, *extras, digest.hexdigest()[:12]))
 
 
-def name_of_ready(directory: Path) -> str:
-    wheels = sorted(directory.glob("*.whl"))
-    ours = [wheel for wheel in wheels if wheel.name.startswith("highwater-")]
-    if len(ours) != 1 or not any(wheel.name.startswith("pip-") for wheel in wheels):
-        raise WheelhouseError(
-            f"package_wheelhouse {directory} holds {len(wheels)} wheels, {len(ours)} of them of highwater; it needs "
-            "just one, all that it depends on, and pip"
-        )
+def name_of_ready(directory: Path, wheels: list[str], ours: str) -> str:
+    """The same for hosts that take another wheel of ours from it."""
     digest = hashlib.sha256()
     for wheel in wheels:
-        digest.update(wheel.name.encode() + b"\0" + hashlib.sha256(wheel.read_bytes()).digest())
-    return f"{ours[0].name.split('-')[1]}-{digest.hexdigest()[:12]}"
+        digest.update(wheel.encode() + b"\0" + hashlib.sha256((directory / wheel).read_bytes()).digest())
+    return f"{ours.split('-')[1]}-{digest.hexdigest()[:12]}"
 
 
 @contextmanager
@@ -218,7 +323,7 @@ def locked(cache: Path) -> Iterator[None]:
         yield
 
 
-def build(source: Path, cache: Path, directory: Path, extras: list[str], target: Target) -> None:
+def build(source: Path, cache: Path, directory: Path, extras: list[str], target: Target, *, is_compiled: bool) -> None:
     """Whole or not at all: made aside, then renamed."""
     for abandoned in cache.glob(".making-*"):
         shutil.rmtree(abandoned)
@@ -231,6 +336,9 @@ def build(source: Path, cache: Path, directory: Path, extras: list[str], target:
             fetched = making / "dependencies"
             fetch_dependencies(ours, source, fetched, extras, target, tools)
             fetched.rename(dependencies)
+        if is_compiled:
+            tools.add_compiler(source, making, dependencies)
+            ours = build_ours(source, making, tools, is_compiled=True)
         wheels = making / "wheels"
         wheels.mkdir()
         for wheel in (ours, *dependencies.glob("*.whl")):
@@ -250,13 +358,22 @@ class Tools:
         self._python = str(environment / "bin/python")
         run(*_PIP, "--python", self._python, "install", "--require-hashes", "-r", str(source / LOCKS[-1]))
 
-    def pip(self, *arguments: str) -> None:
-        run(self._python, *_PIP[1:], *arguments)
+    def pip(self, *arguments: str, **environment: str) -> None:
+        run(self._python, *_PIP[1:], *arguments, **environment)
+
+    def add_compiler(self, source: Path, making: Path, dependencies: Path) -> None:
+        """mypyc, and what the modules import: it reads the types there."""
+        imported = [str(wheel) for wheel in dependencies.glob("*.whl") if not wheel.name.startswith("pip-")]
+        self.pip("install", "--no-index", "--no-deps", *imported)
+        compiler = needed(source, making, self, ("--only-binary", ":all:"), COMPILER)
+        listed = hashed(making / "compiler.txt", compiler)
+        self.pip("install", "--no-deps", "--only-binary", ":all:", *listed)
 
 
-def build_ours(source: Path, making: Path, tools: Tools) -> Path:
-    """Our wheel, the same bytes for the same tree."""
-    tree = making / "tree"
+def build_ours(source: Path, making: Path, tools: Tools, *, is_compiled: bool = False) -> Path:
+    """Our wheel, of Python the same bytes for the same tree."""
+    kind = "compiled" if is_compiled else "python"
+    tree = making / f"tree-{kind}"
     for path in source_files(source):
         copied = tree / path
         copied.parent.mkdir(parents=True, exist_ok=True)
@@ -264,8 +381,11 @@ def build_ours(source: Path, making: Path, tools: Tools) -> Path:
         copied.chmod(0o644)
     for room in ROOMS:
         (tree / PACKAGE / room).symlink_to(Path("..", room))
-    tools.pip("wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", str(making / "ours"), str(tree))
-    return next((making / "ours").glob("highwater-*.whl"))
+    wheels = making / f"ours-{kind}"
+    options = ("--no-build-isolation", "--no-deps", "--wheel-dir", str(wheels))
+    # What the operator's shell has says nothing here.
+    tools.pip("wheel", *options, str(tree), HIGHWATER_COMPILED="1" if is_compiled else "0")
+    return next(wheels.glob("highwater-*.whl"))
 
 
 def dependency_key(source: Path, extras: list[str], target: Target) -> str:
@@ -291,21 +411,27 @@ def fetch_dependencies(
         tools.pip("wheel", "--no-build-isolation", "--no-deps", *listed, "--wheel-dir", str(fetched))
     built = {canonical(wheel.name.partition("-")[0]) for wheel in fetched.glob("*.whl")}
     only = ("--only-binary", ":all:", "--find-links", str(fetched), *target.options)
-    constraints = ("-c", str(source / "constraints.txt"))
     wanted = (f"{ours}[{','.join(extras)}]" if extras else str(ours), f"pip=={pinned['pip'].version}")
+    found = needed(source, making, tools, only, wanted)
+    listed = hashed(making / "fetched.txt", {name: pin for name, pin in found.items() if name not in built})
+    tools.pip("download", "--no-deps", *only, *listed, "--dest", str(fetched))
+
+
+def needed(source: Path, making: Path, tools: Tools, only: tuple[str, ...], wanted: tuple[str, ...]) -> dict[str, Pin]:
+    """What pip would install for these, but for our own wheel, as requirements/ pins it."""
+    pinned = pins(source)
     report = making / "report.json"
     dry = ("install", "--dry-run", "--ignore-installed", "--target", str(making / "nowhere"), "--report", str(report))
-    tools.pip(*dry, *constraints, *only, *wanted)
-    needed = {
+    tools.pip(*dry, "-c", str(source / "constraints.txt"), *only, *wanted)
+    found = {
         canonical(each["metadata"]["name"]): str(each["metadata"]["version"])
         for each in json.loads(report.read_text("utf-8"))["install"]
     }
-    del needed[PACKAGE]
-    for name, version in needed.items():
+    found.pop(PACKAGE, None)
+    for name, version in found.items():
         if name not in pinned or pinned[name].version != version:
             raise WheelhouseError(f"requirements/ of the tree has no SHA-256 of {name} {version}; make lock adds it")
-    listed = hashed(making / "fetched.txt", {name: pinned[name] for name in sorted(needed.keys() - built)})
-    tools.pip("download", "--no-deps", *only, *listed, "--dest", str(fetched))
+    return {name: pinned[name] for name in sorted(found)}
 
 
 class Pin(NamedTuple):
@@ -348,8 +474,8 @@ def prune(cache: Path) -> None:
             shutil.rmtree(dependencies)
 
 
-def run(*command: str) -> None:
-    environment: dict[str, Any] = {**os.environ, "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH}
+def run(*command: str, **environment: str) -> None:
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": SOURCE_DATE_EPOCH, **environment}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WheelhouseError(why_not(done.stdout + done.stderr, is_built="wheel" in command))

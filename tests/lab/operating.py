@@ -51,10 +51,10 @@ class Operator:
     def patience(self) -> int:
         return guests.patience(self.record)
 
-    def run(self, node: Node, command: str) -> str:
+    def run(self, node: Node, command: str, within_s: float = _COMMAND_WITHIN_S) -> str:
         """What a command of root's prints. Raises AssertionError with its complaint."""
         quoted = "'" + command.replace("'", "'\\''") + "'"
-        done = hosts.run(self.store, node, f"sudo sh -ec {quoted}", _COMMAND_WITHIN_S * self.patience)
+        done = hosts.run(self.store, node, f"sudo sh -ec {quoted}", within_s * self.patience)
         assert done.returncode == 0, f"{command}: {done.stderr or done.stdout}"
         return done.stdout.strip()
 

@@ -106,9 +106,19 @@ def test_brokers_of_one_host_have_one_copy_among_them(tmp_path: Path) -> None:
     (part,) = parts_of("broker1.example.net", hosts)
     assert part["units"] == [f"highwater-broker@{name}.service" for name in ("ssd", "ssd-1", "ssd-2")]
     assert part["log_dirs"][1:] == [f"{part['log_dirs'][0]}-{number}" for number in (1, 2)]
-    assert made(tmp_path, hosts, chosen=("highwater-ssd",)).cells[0].workload.topics.replication == 2
+    workload = made(tmp_path, hosts, chosen=("highwater-ssd",)).cells[0].workload
+    assert workload.topics.replication == 2
+    told = "highwater 0.1.0-abc, 3 processes on each host"
+    assert workload.system.clusters["highwater-ssd"].product == told
     with pytest.raises(AnsibleFilterError, match="bench_replication is 3, and the smallest cluster can keep 2 apart"):
         made(tmp_path, hosts, chosen=("highwater-ssd",), copies=3)
+
+
+def test_hosts_with_other_releases_are_told_with_both(tmp_path: Path) -> None:
+    hosts = inventory(3)
+    hosts["broker2.example.net"]["observer_products"]["highwater-ssd"] = "highwater 0.1.0-abc-compiled"
+    cluster = made(tmp_path, hosts).cells[0].workload.system.clusters["highwater-ssd"]
+    assert cluster.product == "highwater 0.1.0-abc and highwater 0.1.0-abc-compiled"
 
 
 def test_clusters_of_an_inventory_are_an_axis_beside_those_of_the_workload(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from typing import Final
 
 import pytest
 
-from highwater.broker.server import compiled
+from highwater.broker.server import compiled, process_metrics
 from highwater.broker.server.compiled import MODULES, compiled_modules, which_runs
+from highwater.broker.server.process_metrics import ProcessMetrics
 from tests.broker.running import running_broker
 from tests.compiled import environment_of, lay_out
 
@@ -70,6 +71,12 @@ def test_without_a_build_they_run_as_python() -> None:
 def test_a_broker_tells_what_is_compiled(count: int, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "compiled_modules", lambda: list(MODULES[:count]))
     assert which_runs() == line
+
+
+def test_the_metrics_tell_how_many_are_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "\nhighwater_broker_compiled_modules 0\n" in ProcessMetrics().render()
+    monkeypatch.setattr(process_metrics, "compiled_modules", lambda: list(MODULES))
+    assert f"\nhighwater_broker_compiled_modules {len(MODULES)}\n" in ProcessMetrics().render()
 
 
 def test_a_start_tells_which_runs(tmp_path: Path) -> None:
