@@ -12,6 +12,8 @@ Behaviour:
 * A stopped broker stays in the answer for zookeeper.session.timeout.ms, like a killed broker of Kafka. Otherwise
   transactional producers of librdkafka from 2.10 on wait for a coordinator that they have dropped (its issue 5511):
   they notice by a failed connection that the broker is gone.
+* A topic whose leader has just closed its connection to this broker: the answer waits until the controller tells of an
+  election, the leader answers again, or 500 ms have passed (broker/cluster/closed_leaders.py). Kafka 3.9 does not wait.
 * With an authorizer: DESCRIBE on each topic. Of all topics those that the client may not describe are left out; by name
   TOPIC_AUTHORIZATION_FAILED, by id without the name. CREATE on the topic or the cluster for one that is created.
 * Authorised operations, when requested: what the client may do, which is everything without an authorizer.
@@ -22,16 +24,17 @@ Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of, origin_of
 from highwater.broker.handlers.authorization.administration import cluster_operations
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import METADATA
+from highwater.broker.protocol.frame import Parts
 from highwater.broker.protocol.metadata import (
     OPERATIONS_NOT_ASKED,
     BrokerMetadata,
@@ -48,6 +51,9 @@ from highwater.broker.security.acl import Operation, ResourceType, all_operation
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.topic_names import topic_name_problem
 
+if TYPE_CHECKING:
+    from highwater.broker.member.parts import ClusterParts  # a broker that runs alone needs none of what it imports
+
 decode = decode_request
 
 
@@ -59,6 +65,42 @@ TOPIC_OPERATIONS: Final = all_operations(ResourceType.TOPIC)
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
+    if node.member is not None and _waits_for_leaders(node.member, request):
+        return _answer_when_settled(node, node.member, context, request)
+    return _answer(node, context, request)
+
+
+def _waits_for_leaders(member: ClusterParts, request: MetadataRequest) -> bool:
+    closed = member.closed_leaders
+    if not closed:
+        return False
+    if request.topics is None:
+        views: Iterable[TopicView | None] = member.metadata.topics()
+    else:
+        views = (member.metadata.topic(wanted.name or wanted.topic_id) for wanted in request.topics)
+    return any(partition.leader in closed for view in views if view for partition in view.partitions.values())
+
+
+def _answer_when_settled(
+    node: Node, member: ClusterParts, context: RequestContext, request: MetadataRequest
+) -> Deferred:
+    deferred = Deferred()
+
+    def look() -> None:
+        if not _waits_for_leaders(member, request):
+            end()
+            deferred.complete(_answer(node, context, request))
+
+    def end() -> None:
+        for stop in ends:
+            stop()
+
+    ends = (member.metadata.when_changed(look), member.closed_leaders.when_settled(look))
+    deferred.on_cancel = end
+    return deferred
+
+
+def _answer(node: Node, context: RequestContext, request: MetadataRequest) -> Parts:
     cluster = node.cluster
     brokers = live_brokers(node, context)
     access = access_of(node, context, "Metadata")

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from highwater.broker.cluster.closed_leaders import ClosedLeaders
 from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.controller_channel import ControllerChannel
 from highwater.broker.cluster.epochs import Epochs
@@ -138,6 +139,7 @@ class ClusteredNode:
             scheduler=scheduler,
             is_unclean_election_allowed=is_unclean_election_allowed,
         )
+        closed_leaders = ClosedLeaders(scheduler)
         self._fetchers = Fetchers(
             broker_id=broker_id,
             broker_epoch=broker_epoch,
@@ -146,6 +148,7 @@ class ClusteredNode:
             scheduler=scheduler,
             peers=peers,
             endpoint_of=endpoint_of,
+            leaders=closed_leaders,
             throttle=throttles.follower,
         )
         self._in_sync_changes = InSyncChanges(self._channel, scheduler, broker_id=broker_id, broker_epoch=broker_epoch)
@@ -170,6 +173,7 @@ class ClusteredNode:
         self._acls = acls
         self.parts = ClusterParts(
             metadata=metadata,
+            closed_leaders=closed_leaders,
             epochs=epochs,
             replicas=replicas,
             controller=controller,
@@ -220,5 +224,6 @@ class ClusteredNode:
         self.parts.verification.close()
         self._in_sync_changes.close()
         self._fetchers.close()
+        self.parts.closed_leaders.close()
         self._strays.close()
         self._channel.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from highwater.broker.cluster.closed_leaders import ClosedLeaders
 from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.controller.controller import Controller
@@ -15,6 +16,8 @@ from highwater.broker.member.verification import RemoteVerification
 class ClusterParts:
     metadata: MetadataCache
     """The node's view of the cluster, which the controller updates."""
+    closed_leaders: ClosedLeaders
+    """Whose successors Metadata waits for a moment."""
     epochs: Epochs
     replicas: ReplicaManager
     controller: Controller

@@ -52,6 +52,8 @@ _logger = logging.getLogger(__name__)
 FIRST_BACKOFF_MS: Final = 20
 BREAK_OFF_AFTER_MS: Final = 10
 """A leader that has records to send answers in less time."""
+_BROKEN: Final = (PeerFailure.CLOSED, PeerFailure.DISCONNECTED)
+"""As a process ends, its kernel closes a connection, or resets it if the process had not read all that it received."""
 THROTTLED_MS: Final = 100
 """How long a throttled partition is left out of the requests."""
 
@@ -318,6 +320,8 @@ class Fetcher:
     def _fetched(self, body: memoryview | PeerFailure) -> None:
         self._has_fetch_under_way = False
         if isinstance(body, PeerFailure):
+            if body in _BROKEN and not self._failures:
+                self._settings.leaders.closed(self.leader)
             self._session.broken()
             self._request_failed()
             return
@@ -337,7 +341,9 @@ class Fetcher:
                 self._failures = 1
                 self._fetch()
             return
-        self._failures = 0
+        if self._failures:
+            self._failures = 0
+            self._settings.leaders.settled(self.leader)
         throttle = self._settings.throttle
         now_ms = self._settings.clock.now_ms()
         for topic_id, entries in answer.topics:

@@ -9,7 +9,7 @@ from zlib import crc32
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peers
 from highwater.broker.replica.fetcher import Fetcher
-from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from highwater.broker.replica.following import FetchSettings, FollowerReplica, Leaders, Throttle
 from highwater.broker.settings.config import BrokerConfig
 
 
@@ -26,6 +26,7 @@ class Fetchers:
         scheduler: Scheduler,
         peers: Peers,
         endpoint_of: Callable[[int], Endpoint | None],
+        leaders: Leaders,
         throttle: Throttle | None = None,
     ) -> None:
         """`endpoint_of` returns the present address of a broker's inter-broker listener; None while it is away."""
@@ -37,6 +38,7 @@ class Fetchers:
             peers,
             endpoint_of,
             throttle,
+            leaders,
             max_wait_ms=config.integer("replica.fetch.wait.max.ms"),
             min_bytes=config.integer("replica.fetch.min.bytes"),
             max_bytes=config.integer("replica.fetch.response.max.bytes"),

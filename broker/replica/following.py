@@ -62,6 +62,14 @@ class Throttle(Protocol):
     def record(self, size_bytes: int, now_ms: int) -> None: ...
 
 
+class Leaders(Protocol):
+    """Who is told of leaders that close connections (`broker.cluster.closed_leaders`)."""
+
+    def closed(self, broker_id: int) -> None: ...
+
+    def settled(self, broker_id: int) -> None: ...
+
+
 class FetchSettings(NamedTuple):
     """What all fetchers of a broker share."""
 
@@ -72,6 +80,7 @@ class FetchSettings(NamedTuple):
     peers: Peers
     endpoint_of: Callable[[int], Endpoint | None]
     throttle: Throttle | None
+    leaders: Leaders
     max_wait_ms: int
     min_bytes: int
     max_bytes: int

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.cluster.closed_leaders import SETTLED_WITHIN_MS
 from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo, PartitionView
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from highwater.broker.protocol.primitives import MalformedRequestError
@@ -382,3 +383,63 @@ def test_groups_are_not_looked_for_in_less_than_their_whole_topic(member: Member
     assert offsets.partition_of("g") is None
     member.tell(*(state(index, leader=-1) for index in range(5) if index not in told_first), topic=OFFSETS_TOPIC)
     assert offsets.partition_of("g") == ord("g") % 5
+
+
+# --- leaders that closed their connections ----------------------------------------------------------------------------
+
+
+def leaders_of(answer: Any) -> dict[int, int]:
+    (topic,) = answer.topics
+    return {partition.partition_index: partition.leader_id for partition in topic.partitions}
+
+
+@pytest.mark.parametrize("topics", [None, [{"name": "t"}], [{"topic_id": TOPIC_ID, "name": None}]])
+def test_who_asks_for_a_leader_that_went_is_told_of_the_next_one(member: Member, topics: Any) -> None:
+    member.tell(state(0, leader=1), state(1, leader=2))
+    member.parts.closed_leaders.closed(1)
+    pending = member.metadata(topics=topics)
+    assert isinstance(pending, Pending)
+    member.tell(state(1, leader=0, leader_epoch=10))
+    assert pending.waits, "the partition of the leader that went is not elected yet"
+    member.tell(state(0, leader=2, leader_epoch=10))
+    assert leaders_of(pending.answer) == {0: 2, 1: 0}
+
+
+def test_a_leader_that_answers_again_is_the_leader(member: Member) -> None:
+    member.tell(state(0, leader=1))
+    member.parts.closed_leaders.closed(1)
+    pending = member.metadata()
+    assert pending.waits
+    member.parts.closed_leaders.settled(1)
+    assert leaders_of(pending.answer) == {0: 1}
+    assert leaders_of(member.metadata()) == {0: 1}
+
+
+def test_nobody_waits_for_an_election_longer_than_it_takes(member: Member) -> None:
+    member.tell(state(0, leader=1))
+    member.parts.closed_leaders.closed(1)
+    pending = member.metadata()
+    member.harness.scheduler.run(SETTLED_WITHIN_MS - 1)
+    assert pending.waits
+    member.harness.scheduler.run(1)
+    assert leaders_of(pending.answer) == {0: 1}
+    assert leaders_of(member.metadata()) == {0: 1}, "nor does the next one wait"
+
+
+def test_only_who_asks_for_that_leader_waits(member: Member) -> None:
+    member.tell(state(0, leader=1))
+    member.tell(state(0, leader=2), topic="other", topic_id=LATER_TOPIC_ID)
+    member.parts.closed_leaders.closed(1)
+    assert leaders_of(member.metadata(topics=[{"name": "other"}])) == {0: 2}
+    assert not member.metadata(topics=[]).topics
+    assert member.metadata(topics=[{"name": "unknown"}], allow_auto_topic_creation=False).topics[0].error_code
+
+
+def test_a_client_that_goes_is_not_waited_for(member: Member) -> None:
+    member.tell(state(0, leader=1))
+    member.parts.closed_leaders.closed(1)
+    pending = member.metadata()
+    pending.cancel()
+    member.tell(state(0, leader=2))
+    member.harness.scheduler.run(SETTLED_WITHIN_MS)
+    assert pending.waits

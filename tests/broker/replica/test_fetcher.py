@@ -142,6 +142,8 @@ class Scene:
             3: Endpoint("A", "PLAINTEXT", "h3", 9092),
         }
         self.throttle = Throttle()
+        self.told: list[tuple[str, int]] = []
+        """Of leaders that closed their connections, and of those that are settled."""
         self.fetchers = Fetchers(
             broker_id=FOLLOWER,
             broker_epoch=lambda: 99,
@@ -150,8 +152,15 @@ class Scene:
             scheduler=self.scheduler,
             peers=self,
             endpoint_of=self.endpoints.get,
+            leaders=self,
             throttle=self.throttle,
         )
+
+    def closed(self, broker_id: int) -> None:
+        self.told.append(("closed", broker_id))
+
+    def settled(self, broker_id: int) -> None:
+        self.told.append(("settled", broker_id))
 
     def connect(
         self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
@@ -600,3 +609,26 @@ def test_a_fetcher_that_has_nothing_left_is_closed_once(scene: Scene) -> None:
     assert all(connection.is_closed for connection in scene.connections)
     scene.add(first)
     assert set(scene.asked()) == {0}
+
+
+@pytest.mark.parametrize("failure", [PeerFailure.CLOSED, PeerFailure.DISCONNECTED])
+def test_a_leader_that_closes_its_connection_is_told_of_until_it_answers(scene: Scene, failure: PeerFailure) -> None:
+    scene.add(Replica(0))
+    scene.answer()
+    assert scene.told == []
+    for _ in range(2):  # The second time it closes a connection on which it has not answered.
+        scene.fail(failure)
+        assert scene.told == [("closed", LEADER)]
+        scene.run(BACKOFF_MS)
+    scene.answer()
+    assert scene.told == [("closed", LEADER), ("settled", LEADER)]
+    scene.answer()
+    assert len(scene.told) == 2
+
+
+@pytest.mark.parametrize("failure", [PeerFailure.REFUSED, PeerFailure.TIMED_OUT])
+def test_a_leader_that_does_not_answer_has_closed_nothing(scene: Scene, failure: PeerFailure) -> None:
+    scene.add(Replica(0))
+    scene.answer()
+    scene.fail(failure)
+    assert scene.told == []
