@@ -29,16 +29,14 @@ import argparse
 import os
 import shlex
 import shutil
-import signal
 import socket
 import statistics
 import struct
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -51,7 +49,10 @@ from kio.schema.errors import ErrorCode
 from rich.console import Console
 from rich.table import Table
 
+from highwater.bench.development.versions import in_turns, running
+from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.storage.page_cache import evict, warm
+from highwater.bench.systems.highwater import is_checkout
 from highwater.broker.log.read_ahead import MAX_BYTES
 from highwater.broker.protocol.fetch import (
     FetchPartition,
@@ -77,7 +78,6 @@ _STEADY: Final = "steady"
 _FETCH_VERSION: Final = 12
 _DEADLINE_S: Final = 120.0
 _THIS: Final = "this version"
-_ROOT: Final = Path(__file__).resolve().parents[2]
 RATES: Final = ("dd", "cold consumer")
 _READERS: Final = ("no reader", "cold consumer", "hot consumer")
 FETCHES: Final = {"1 MiB": (_MIB, 1_500), "16 KiB": (_BATCH_BYTES, 10_000)}
@@ -146,23 +146,33 @@ def main() -> None:
     problem = _problem(options.folder, options.gib, options.rounds, options.before, options.group)
     if problem is not None:
         parser.error(problem)
-    checkouts = {_THIS: _ROOT} | ({} if options.before is None else {"before": options.before.resolve()})
+    versions: dict[str, Path | None] = {_THIS: None}
+    if options.before is not None:
+        versions["before"] = options.before.resolve()
+    try:
+        measured = _measured(versions, options)
+    except (TrialError, UsageError) as error:
+        parser.error(str(error))
+    raise SystemExit(_print(measured, options))
+
+
+def _measured(versions: Mapping[str, Path | None], options: argparse.Namespace) -> dict[str, Measured]:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cold-reader-", dir=options.folder)))
         pool = stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
         served: dict[str, Served] = {}
-        for number, (name, checkout) in enumerate(checkouts.items()):
-            port, process_id = stack.enter_context(_running(checkout, folder / str(number), options.group))
-            records = _write(port, int(options.gib * (1 << 30)))
-            files = sorted((folder / str(number) / f"{_COLD}-0").glob("*.log"))
-            served[name] = Served(port, process_id, files, records)
+        for name, source in versions.items():
+            broker = stack.enter_context(running(source, options.folder))
+            if options.group is not None:
+                (options.group / "cgroup.procs").write_text(str(broker.process_id))
+            records = _write(broker.port, int(options.gib * (1 << 30)))
+            files = sorted((broker.data / f"{_COLD}-0").glob("*.log"))
+            served[name] = Served(broker.port, broker.process_id, files, records)
         measured = {name: Measured() for name in served}
         produce = _producer_of(pool, options.rate, options.seconds)
-        for number in range(options.rounds):
-            for name in served if number % 2 == 0 else reversed(served):
-                sys.stderr.write(f"round {number + 1} of {options.rounds}: {name}\n")
-                _measure(served[name], measured[name], produce, options.group)
-    raise SystemExit(_print(measured, options))
+        for number, name in in_turns(served, options.rounds):
+            sys.stderr.write(f"round {number + 1} of {options.rounds}: {name}\n")
+            _measure(served[name], measured[name], produce, options.group)
+        return measured
 
 
 def _problem(folder: Path, gib: float, rounds: int, before: Path | None, group: Path | None) -> str | None:
@@ -175,33 +185,11 @@ def _problem(folder: Path, gib: float, rounds: int, before: Path | None, group: 
     needed_bytes, free_bytes = int(gib * (1 << 30) * 1.1) * versions, shutil.disk_usage(folder).free
     if not 0 < needed_bytes < free_bytes:
         return f"--gib {gib:g}: {plural(versions, 'topic')} of this size do not fit in {free_bytes / (1 << 30):.1f} GiB"
-    if before is not None and not (before / "highwater").is_dir():
+    if before is not None and not is_checkout(before):
         return f"--before {before} is no checkout of Highwater: it has no folder highwater"
     if group is not None and not (group / "cgroup.procs").is_file():
         return f"--group {group} is no control group: it has no file cgroup.procs"
     return None
-
-
-@contextmanager
-def _running(checkout: Path, log_dir: Path, group: Path | None) -> Iterator[tuple[int, int]]:
-    """A broker of this version: its port and its process id."""
-    command = [sys.executable, "-m", "highwater", "broker", "start", "--log-dir", str(log_dir), "--port", "0"]
-    environment = os.environ | {"PYTHONPATH": str(checkout)}
-    with log_dir.with_suffix(".log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=checkout, env=environment, stdout=subprocess.PIPE, stderr=log)
-    try:
-        assert process.stdout is not None
-        ready = process.stdout.readline().decode()
-        if not ready.startswith("ready: listening on "):
-            raise SystemExit(f"the broker of {checkout} did not start:\n{log_dir.with_suffix('.log').read_text()}")
-        if group is not None:
-            (group / "cgroup.procs").write_text(str(process.pid))
-        yield int(ready.split()[3].rpartition(":")[2]), process.pid
-        process.send_signal(signal.SIGTERM)
-        process.wait(_DEADLINE_S)
-    finally:
-        process.kill()
-        process.wait()
 
 
 def _write(port: int, size_bytes: int) -> int:

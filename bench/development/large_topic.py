@@ -9,40 +9,35 @@ take. `--before` names a checkout of another version (`git worktree add`): the v
 
 from __future__ import annotations
 
-import array
 import os
-import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
+from highwater.bench.development.versions import Latencies, in_turns, latencies_of, running
 from highwater.bench.errors import TrialError, UsageError
-from highwater.bench.native.clients import Connections, PreparedRequests
-from highwater.bench.systems.highwater import start_highwater
+from highwater.bench.native.clients import Connections, Load, PreparedRequests
 from highwater.tuning.facts import collect
 
 _REQUESTS_PER_S: Final = 500
 _QUIET_S: Final = 4.0
-_READY_WITHIN_S: Final = 60.0
 _WITHIN_S: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """Latencies of the producer's requests in ms, and how long the work beside them took."""
+    """What the producer's requests waited, and how long the work beside them took."""
 
-    p50_ms: float
-    p99_ms: float
-    longest_ms: float
+    latencies: Latencies
     took_s: float
 
 
@@ -56,11 +51,9 @@ def main(
     sources = {"now": None} if before is None else {"before": before, "now": None}
     felt: dict[tuple[str, str], list[Felt]] = {}
     try:
-        for number in range(rounds):
-            names = list(sources)
-            for name in names if number % 2 else reversed(names):
-                for what, row in _turn(sources[name], partitions, folder).items():
-                    felt.setdefault((name, what), []).append(row)
+        for _, name in in_turns(sources, rounds):
+            for what, row in _turn(sources[name], partitions, folder).items():
+                felt.setdefault((name, what), []).append(row)
     except (TrialError, UsageError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
@@ -68,30 +61,22 @@ def main(
 
 
 def _turn(source: Path | None, partitions: int, folder: Path | None) -> dict[str, Felt]:
-    with tempfile.TemporaryDirectory(prefix="highwater-large-topic-", dir=folder) as name:
-        place = Path(name)
-        (place / "data").mkdir()
-        with start_highwater(
-            1, {}, [place / "data"], place, lambda: None, ready_within_s=_READY_WITHIN_S, source=source
-        ) as system:
-            admin = AdminClient({"bootstrap.servers": system.bootstrap_servers, "log_level": 0})
-            admin.create_topics([NewTopic("load", 1)])["load"].result(_WITHIN_S)
-            port = int(system.bootstrap_servers.rpartition(":")[2])
-            prepared = PreparedRequests(place, "load", acks=1, records=1, record_bytes=100)
+    with running(source, folder) as broker:
+        broker.create_topic("load")
+        prepared = PreparedRequests(broker.place, "load", acks=1, records=1, record_bytes=100)
+        waits = {"operation_timeout": _WITHIN_S, "request_timeout": _WITHIN_S}
 
-            def create() -> None:
-                large = NewTopic("large", partitions, 1)
-                admin.create_topics([large], operation_timeout=_WITHIN_S, request_timeout=_WITHIN_S)["large"].result()
+        def create() -> None:
+            broker.admin.create_topics([NewTopic("large", partitions, 1)], **waits)["large"].result()
 
-            def delete() -> None:
-                gone = admin.delete_topics(["large"], operation_timeout=_WITHIN_S, request_timeout=_WITHIN_S)
-                gone["large"].result()
+        def delete() -> None:
+            broker.admin.delete_topics(["large"], **waits)["large"].result()
 
-            return {
-                "nothing": _beside(prepared, port, lambda: time.sleep(_QUIET_S)),
-                "creation": _beside(prepared, port, create),
-                "deletion": _beside(prepared, port, delete),
-            }
+        return {
+            "nothing": _beside(prepared, broker.port, lambda: time.sleep(_QUIET_S)),
+            "creation": _beside(prepared, broker.port, create),
+            "deletion": _beside(prepared, broker.port, delete),
+        }
 
 
 def _beside(prepared: PreparedRequests, port: int, work: Callable[[], None]) -> Felt:
@@ -109,31 +94,33 @@ def _beside(prepared: PreparedRequests, port: int, work: Callable[[], None]) -> 
         took_s = time.monotonic() - began_s
 
     worker = threading.Thread(target=do)
-    latencies_ns = array.array("q")
+
+    def loads() -> Iterator[Load]:
+        while worker.is_alive():
+            yield prepared.send([port], _REQUESTS_PER_S, Connections(4, 64), records_per_s=float(_REQUESTS_PER_S))
+
     worker.start()
-    while worker.is_alive():
-        sent = prepared.send([port], _REQUESTS_PER_S, Connections(4, 64), records_per_s=float(_REQUESTS_PER_S))
-        assert sent.latencies is not None
-        latencies_ns.frombytes(sent.latencies.read_bytes())
+    latencies = latencies_of(loads())
     worker.join()
     if failures:
         raise TrialError(f"the topic could not be made or deleted: {failures[0]}")
-    ordered = sorted(latencies_ns)
-    p50, p99 = (ordered[int(len(ordered) * part)] / 1e6 for part in (0.5, 0.99))
-    return Felt(p50, p99, ordered[-1] / 1e6, took_s)
+    return Felt(latencies, took_s)
 
 
 def _tell(felt: dict[tuple[str, str], list[Felt]], partitions: int) -> None:
     console = Console(width=110)
-    table = Table("version", "beside", "p50 ms", "p99 ms", "longest ms", "took s")
+    table = Table("version", "beside", "p50 ms", "p99 ms", "of the rounds", "longest ms", "took s")
     for (name, what), rows in felt.items():
+        p50_ms, p99_ms, longest_ms = map(median, zip(*(row.latencies for row in rows), strict=True))
+        each_ms = sorted(row.latencies.p99_ms for row in rows)
         table.add_row(
             name,
             what,
-            *(
-                f"{median(getattr(row, figure) for row in rows):.2f}"
-                for figure in ("p50_ms", "p99_ms", "longest_ms", "took_s")
-            ),
+            f"{p50_ms:.2f}",
+            f"{p99_ms:.2f}",
+            f"{each_ms[0]:.1f} – {each_ms[-1]:.1f}",
+            f"{longest_ms:.2f}",
+            f"{median(row.took_s for row in rows):.2f}",
         )
     console.print(f"While a topic of {partitions} partitions is created or deleted (medians of the rounds):")
     console.print(table)

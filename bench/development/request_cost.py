@@ -19,17 +19,16 @@ from typing import Annotated, Final
 
 import psutil
 import typer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
 from highwater.bench.analysis.statistics import paired_ratio_ci
+from highwater.bench.development.versions import in_turns, running
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.native.clients import Connections, PreparedRequests
-from highwater.bench.systems.highwater import start_highwater, unpacked_wheel
+from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.tuning.facts import collect
 
-_READY_WITHIN_S: Final = 60.0
 _NOW: Final = "this one"
 _BESIDE: Final = "beside"
 
@@ -83,11 +82,9 @@ def main(
             sources: dict[str, Path | None] = {_NOW: None}
             if beside is not None:
                 sources[_BESIDE] = _unpacked(beside, stack)
-            for number in range(rounds):
-                names = list(sources)
-                for version in names if number % 2 else reversed(names):
-                    for name, cost in _turn(sources[version], loads, folder).items():
-                        costs.setdefault(name, {}).setdefault(version, []).append(cost)
+            for _, version in in_turns(sources, rounds):
+                for name, cost in _turn(sources[version], loads, folder).items():
+                    costs.setdefault(name, {}).setdefault(version, []).append(cost)
     except KeyError as error:
         typer.echo(f"Error: no load {error}; there are {', '.join(map(repr, LOADS))}", err=True)
         raise typer.Exit(2) from error
@@ -104,30 +101,25 @@ def _unpacked(place: Path, stack: ExitStack) -> Path:
 
 
 def _turn(source: Path | None, loads: dict[str, Load], folder: Path | None) -> dict[str, Cost]:
-    with tempfile.TemporaryDirectory(prefix="highwater-request-cost-", dir=folder) as name:
-        place = Path(name)
-        (place / "data").mkdir()
-        with start_highwater(
-            1, {}, [place / "data"], place, lambda: None, ready_within_s=_READY_WITHIN_S, source=source
-        ) as system:
-            admin = AdminClient({"bootstrap.servers": system.bootstrap_servers, "log_level": 0})
-            port = int(system.bootstrap_servers.rpartition(":")[2])
-            process = psutil.Process(system.brokers[0].process_ids[0])
-            costs = {}
-            for number, (what, load) in enumerate(loads.items()):
-                topic = f"load-{number}"
-                admin.create_topics([NewTopic(topic, 1)])[topic].result(_READY_WITHIN_S)
-                prepared = PreparedRequests(place, topic, acks=1, records=load.records, record_bytes=load.record_bytes)
-                prepared.send([port], load.requests // 20 * load.records, load.connections)  # a warm-up
-                before = process.cpu_times()
-                sent = prepared.send([port], load.requests * load.records, load.connections)
-                after = process.cpu_times()
-                costs[what] = Cost(
-                    (after.user - before.user) / load.requests * 1e6,
-                    (after.system - before.system) / load.requests * 1e6,
-                    load.requests / sent.seconds,
-                )
-            return costs
+    costs = {}
+    with running(source, folder) as broker:
+        process = psutil.Process(broker.process_id)
+        for number, (what, load) in enumerate(loads.items()):
+            topic = f"load-{number}"
+            broker.create_topic(topic)
+            prepared = PreparedRequests(
+                broker.place, topic, acks=1, records=load.records, record_bytes=load.record_bytes
+            )
+            prepared.send([broker.port], load.requests // 20 * load.records, load.connections)  # a warm-up
+            before = process.cpu_times()
+            sent = prepared.send([broker.port], load.requests * load.records, load.connections)
+            after = process.cpu_times()
+            costs[what] = Cost(
+                (after.user - before.user) / load.requests * 1e6,
+                (after.system - before.system) / load.requests * 1e6,
+                load.requests / sent.seconds,
+            )
+    return costs
 
 
 def _tell(costs: Costs, rounds: int) -> None:

@@ -7,8 +7,8 @@ The waits of the event loop in the kernel are told with their reasons (highwater
 
 A producer sends requests of 16 KiB at a steady rate, whatever the broker does, over 20 partitions with segments of
 16 MiB: as much as makes the kernel write back all the time. `--before` names a checkout of another version, `--remount`
-a mount option that one more row has (such as lazytime; with no- before it, it is taken back): all take turns. As root,
-for the kernel's trace.
+a mount option that one more row has and the others have not, such as lazytime: all take turns. In the end the options
+of the mount are as they were. As root, for the kernel's trace.
 
 A slow disk shows more. For example, with dirty pages limited as on a tuned host:
 
@@ -18,26 +18,30 @@ A slow disk shows more. For example, with dirty pages limited as on a tuned host
 
 from __future__ import annotations
 
-import array
 import os
-import subprocess
-import tempfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Final
 
 import typer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
+from highwater.bench.development.versions import Latencies, in_turns, latencies_of, running
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.native.clients import Connections, PreparedRequests
-from highwater.bench.systems.highwater import start_highwater
 from highwater.tuning.errors import TuningError
-from highwater.tuning.facts import collect
+from highwater.tuning.facts import collect, collect_from
+from highwater.tuning.hostfiles import HostFiles
+from highwater.tuning.persistence.fstab import changed_options
+from highwater.tuning.planning.mounts import exclusive_options
+from highwater.tuning.resources import Resources
+from highwater.tuning.runner import Runner, SystemRunner
+from highwater.tuning.steps import Resource
 from highwater.tuning.waits.recording import record
 from highwater.tuning.waits.summary import Waits, summarize
 
@@ -51,16 +55,13 @@ _PROPERTIES: Final = {
     "log.segment.delete.delay.ms": 1000,
 }
 _AT_LEAST_S: Final = 0.001
-_READY_WITHIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Felt:
-    """Latencies of requests in ms, and the waits of the event loop in the kernel of 1 ms or more."""
+    """What requests waited, and the waits of the event loop in the kernel of 1 ms or more."""
 
-    p50_ms: float
-    p99_ms: float
-    longest_ms: float
+    latencies: Latencies
     waits: tuple[Waits, ...]
 
     @property
@@ -81,62 +82,72 @@ def main(
     remount: Annotated[str | None, typer.Option(help="A mount option for one more row.")] = None,
 ) -> None:
     """Measure latencies of producers beside write-back."""
-    rows: dict[str, tuple[Path | None, str | None]] = {} if before is None else {"before": (before, None)}
-    rows["now"] = (None, None)
+    rows: dict[str, tuple[Path | None, bool]] = {} if before is None else {"before": (before, False)}
+    rows["now"] = (None, False)
     if remount is not None:
-        rows[f"now, {remount}"] = (None, remount)
+        rows[f"now, {remount}"] = (None, True)
     felt: dict[str, list[Felt]] = {name: [] for name in rows}
     try:
-        for number in range(rounds):
-            for name in list(rows) if number % 2 else reversed(rows):
-                source, option = rows[name]
-                if remount is not None:
-                    _remount(folder, option or f"no{remount}")
+        with mount_option(HostFiles(Path("/")), SystemRunner(), folder, remount) as have_option:
+            for number, name in in_turns(rows, rounds):
+                source, has_option = rows[name]
+                have_option(has_option)
                 felt[name].append(_turn(source, folder, rate, seconds))
-                typer.echo(f"round {number + 1}: {name}: p99 {felt[name][-1].p99_ms:.1f} ms", err=True)
+                p99_ms = felt[name][-1].latencies.p99_ms
+                typer.echo(f"round {number + 1}: {name}: p99 {p99_ms:.1f} ms", err=True)
     except (TrialError, UsageError, TuningError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
-    finally:
-        if remount is not None:
-            _remount(folder, f"no{remount}")
     _tell(felt, rate)
 
 
-def _remount(folder: Path, option: str) -> None:
-    shown = subprocess.run(["findmnt", "-no", "TARGET", "--target", folder], capture_output=True, text=True, check=True)
-    subprocess.run(["mount", "-o", f"remount,{option}", shown.stdout.strip()], check=True)
+@contextmanager
+def mount_option(
+    files: HostFiles, runner: Runner, folder: Path, option: str | None
+) -> Iterator[Callable[[bool], None]]:
+    """What remounts the file system of a folder with the option or without it; in the end its options are as before.
+
+    Without an option nothing is remounted. Raises TuningError where a remount is refused or has no effect.
+    """
+    mount = collect_from(files).mount_of(str(folder))
+    if option is None:
+        yield lambda _: None
+        return
+    if mount is None:
+        raise UsageError(f"--remount {option}: {folder} is on no mounted file system")
+    resources, resource = Resources(files, runner), Resource("mount", (mount.mount_point,))
+    without = tuple(each for each in mount.options if each != option)
+    wanted_with = changed_options(without, option, exclusive_options(option))
+
+    def have(options: tuple[str, ...]) -> None:
+        now = resources.read(resource)
+        if now is not None and set(now["options"].split(",")) != set(options):
+            resources.change_to(resource, now | {"options": ",".join(options)}, now)
+
+    try:
+        yield lambda has_option: have(wanted_with if has_option else without)
+    finally:
+        have(mount.options)
 
 
 def _turn(source: Path | None, folder: Path, rate: float, seconds: float) -> Felt:
-    with tempfile.TemporaryDirectory(prefix="highwater-write-waits-", dir=folder) as name:
-        place = Path(name)
-        (place / "data").mkdir()
-        with start_highwater(
-            1, _PROPERTIES, [place / "data"], place, lambda: None, ready_within_s=_READY_WITHIN_S, source=source
-        ) as system:
-            admin = AdminClient({"bootstrap.servers": system.bootstrap_servers, "log_level": 0})
-            admin.create_topics([NewTopic("load", _PARTITIONS)])["load"].result(_READY_WITHIN_S)
-            port = int(system.bootstrap_servers.rpartition(":")[2])
-            prepared = PreparedRequests(place, "load", acks=1, records=_RECORDS, record_bytes=_RECORD_BYTES)
-            records_per_s = rate * 1e6 / _RECORD_BYTES
-            with ThreadPoolExecutor(1) as threads:
-                recording = threads.submit(record, system.brokers[0].process_ids[0], seconds, lambda: True)
-                sent = prepared.send(
-                    [port],
-                    int(records_per_s * seconds),
-                    Connections(4, 64),
-                    partitions=_PARTITIONS,
-                    records_per_s=records_per_s,
-                )
-                recorded = recording.result()
-            assert sent.latencies is not None
-            latencies_ns = array.array("q")
-            latencies_ns.frombytes(sent.latencies.read_bytes())
-    ordered = sorted(latencies_ns)
-    p50, p99 = (ordered[int(len(ordered) * part)] / 1e6 for part in (0.5, 0.99))
+    with running(source, folder, _PROPERTIES) as broker:
+        broker.create_topic("load", _PARTITIONS)
+        prepared = PreparedRequests(broker.place, "load", acks=1, records=_RECORDS, record_bytes=_RECORD_BYTES)
+        records_per_s = rate * 1e6 / _RECORD_BYTES
+        with ThreadPoolExecutor(1) as threads:
+            recording = threads.submit(record, broker.process_id, seconds, lambda: True)
+            sent = prepared.send(
+                [broker.port],
+                int(records_per_s * seconds),
+                Connections(4, 64),
+                partitions=_PARTITIONS,
+                records_per_s=records_per_s,
+            )
+            recorded = recording.result()
+        latencies = latencies_of([sent])
     waits = summarize(recorded.sleeps, recorded.processes, _AT_LEAST_S)
-    return Felt(p50, p99, ordered[-1] / 1e6, tuple(row for row in waits if row.answers_clients))
+    return Felt(latencies, tuple(row for row in waits if row.answers_clients))
 
 
 def _tell(felt: dict[str, list[Felt]], rate: float) -> None:
@@ -148,10 +159,10 @@ def _tell(felt: dict[str, list[Felt]], rate: float) -> None:
             for row in turn.waits:
                 what = f"{row.call}: {row.function}"
                 waited_s[what] = waited_s.get(what, 0.0) + row.total_s
-        figures = ("p50_ms", "p99_ms", "longest_ms", "longest_wait_ms", "waited_ms")
+        figures = [(*turn.latencies, turn.longest_wait_ms, turn.waited_ms) for turn in turns]
         table.add_row(
             name,
-            *(f"{median(getattr(turn, figure) for turn in turns):.1f}" for figure in figures),
+            *(f"{median(each):.1f}" for each in zip(*figures, strict=True)),
             "\n".join(sorted(waited_s, key=lambda what: -waited_s[what])[:3]),
         )
     console.print("Requests of producers beside write-back (medians of the rounds):")

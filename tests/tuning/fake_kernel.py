@@ -16,7 +16,7 @@ from highwater.tuning.runner import Completed
 
 TWINS = {"dirty_bytes": "dirty_ratio", "dirty_background_bytes": "dirty_background_ratio"}
 TWINS |= {twin: key for key, twin in TWINS.items()}
-FLAGS = {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime"}
+FLAGS = {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "lazytime"}
 SMALLEST_DIRTY_BYTES = 8192
 REQUESTS_OF_SCHEDULER = {"none": 128, "mq-deadline": 256}
 
