@@ -1,10 +1,7 @@
 """One segment of a partition's log: a `.log` file of batches, which its indexes make searchable.
 
-Invariants:
-- `size_bytes` is where the next batch is written; bytes after it are leftovers of a failed write, to be overwritten.
-- An index entry names a batch of the log file. An index that does not is rebuilt from the log file (broker.log.recovery
-  does this for aborted transactions).
-- A pinned segment keeps its descriptor: another thread syncs it.
+Invariant: an index entry names a batch of the log file. An index that does not is rebuilt from the log file
+(broker.log.recovery does this for aborted transactions).
 """
 
 from __future__ import annotations
@@ -20,24 +17,20 @@ from highwater.broker.log.errors import CorruptIndex, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.log.segment_file import HEADER_WINDOW_BYTES, SegmentFile
 from highwater.broker.log.segment_indexes import SegmentIndexes
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from highwater.broker.records.batch import (
-    HEADER_SIZE,
     NO_TIMESTAMP,
     BatchHeader,
     CorruptBatch,
     ReadableBuffer,
     crc_is_valid,
-    read_header,
 )
 from highwater.broker.records.record import decode_batch
 
-# How much is read at once: for headers about the distance of two index entries, for whole batches more.
-_HEADER_WINDOW_BYTES: Final = 8 * 1024
-_BATCH_WINDOW_BYTES: Final = 1024 * 1024
 _TAIL_BYTES: Final = 64 * 1024
 """The last batch with an index entry is most likely in so many bytes at the end of a segment."""
 
@@ -46,7 +39,7 @@ _logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 
-class Segment:
+class Segment(SegmentFile):
     def __init__(
         self,
         files: FileOperations,
@@ -61,27 +54,14 @@ class Segment:
         aside: str = "",
     ) -> None:
         """`aside` is a suffix of the names of all files, for a segment that is not yet part of the log."""
-        self.base_offset = base_offset
-        self.size_bytes = size_bytes
-        self.is_sealed = False
         names = SegmentNames(directory, base_offset, aside)
+        super().__init__(files, names.path(LOG_SUFFIX), open_segments, size_bytes)
+        self.base_offset = base_offset
+        self.is_sealed = False
         self.indexes = SegmentIndexes(files, names, index_interval_bytes, has_aborted=has_aborted)
-        self._files = files
-        self._path = names.path(LOG_SUFFIX)
-        self._open_segments = open_segments
         self._created_ms = created_ms
         self._jitter = random.random()
         self._first_batch_timestamp_ms: int | None = None
-        self._descriptor: int | None = None
-        self._pins = 0
-        self._release_when_unpinned = False
-        self._may_wait = True
-        """Whether reads may wait for the disk."""
-        self._may_have_rest = True
-        """Whether the file may have more than the records: reserved blocks, or bytes of a write that failed.
-
-        Of a segment that an earlier run made nobody knows.
-        """
 
     @classmethod
     def create(
@@ -184,22 +164,6 @@ class Segment:
             indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
             position += header.size_bytes
 
-    def _write(self, data: ReadableBuffer) -> int:
-        """Write at the end of the segment; returns the position of the data."""
-        position = self.size_bytes
-        descriptor = self._open()
-        try:
-            self._files.pwrite(descriptor, data, position)
-        except OSError as error:
-            try:
-                self._files.truncate(descriptor, position)
-            except OSError as second:
-                self._may_have_rest = True
-                error.add_note(f"and what was written of the batch could not be cut off again: {second}")
-            raise
-        self.size_bytes = position + len(data)
-        return position
-
     def load_transaction_index(self) -> None:
         """Read the index of aborted transactions into memory, unless it is there. Raises OSError, CorruptIndex."""
         if self.indexes.of_transactions is None:
@@ -300,7 +264,7 @@ class Segment:
     def _not_cached(self, offset: int, max_bytes: int) -> NotCached:
         """What a read of so many bytes from the batch of `offset` on needs: more than the first bytes it missed."""
         start, end = self.offset_index.span(offset, max_bytes)
-        end = self.size_bytes if end is None else min(end + _HEADER_WINDOW_BYTES, self.size_bytes)
+        end = self.size_bytes if end is None else min(end + HEADER_WINDOW_BYTES, self.size_bytes)
         return NotCached([FilePiece(self._path, start, end - start)])
 
     def _require_cached_indexes(self) -> None:
@@ -361,42 +325,6 @@ class Segment:
         timestamp_ms = self.largest_timestamp[0]
         return timestamp_ms if timestamp_ms >= 0 else self._files.modified_ms(self._path)
 
-    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
-        end = self.size_bytes
-        window: bytes | bytearray = b""
-        window_start = position
-        while position < end:
-            at = position - window_start
-            if at + HEADER_SIZE > len(window):
-                window = self._pread(min(_HEADER_WINDOW_BYTES, end - position), position)
-                window_start, at = position, 0
-            header = read_header(window, at)
-            if position + header.size_bytes > end:
-                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {header.size_bytes} bytes")
-            yield position, header
-            position += header.size_bytes
-
-    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
-        window = memoryview(b"")
-        window_start = position
-        end = self.size_bytes
-        while position < end:
-            at = position - window_start
-            if at + HEADER_SIZE > len(window):
-                window = memoryview(self._pread(min(_BATCH_WINDOW_BYTES, end - position), position))
-                window_start, at = position, 0
-            header = read_header(window, at)
-            size = header.size_bytes
-            if position + size > end:
-                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {size} bytes")
-            if at + size > len(window):
-                window = memoryview(self._pread(max(size, min(_BATCH_WINDOW_BYTES, end - position)), position))
-                window_start, at = position, 0
-            yield position, header, window[at : at + size]
-            position += size
-
     def end_of(self, offset: int, size_bytes: int) -> int | None:
         """An offset above all in a read of `size_bytes` from the batch of `offset` on; None: the segment's end."""
         found = self.find(offset)
@@ -450,21 +378,6 @@ class Segment:
 
     # Files
 
-    def pin(self) -> int:
-        """The descriptor, which stays open until `unpin`."""
-        descriptor = self._open()
-        self._pins += 1
-        return descriptor
-
-    def unpin(self) -> None:
-        self._pins -= 1
-        if self._pins == 0 and self._release_when_unpinned:
-            self.release()
-
-    @property
-    def is_pinned(self) -> bool:
-        return self._pins > 0
-
     def go_on_in(self, directory: Path, open_segments: OpenSegments) -> None:
         """Use the files in another folder, which are equal, from now on; not while the segment is pinned."""
         self.release()
@@ -473,16 +386,9 @@ class Segment:
         self._open_segments = open_segments
 
     def release(self) -> None:
-        self._open_segments.released(self)
+        super().release()
         if self.is_sealed:
             self.indexes.release()
-        self._release_when_unpinned = self._pins > 0
-        if self._pins == 0 and self._descriptor is not None:
-            self._files.close(self._descriptor)
-            self._descriptor = None
-
-    def read_first_bytes(self, size: int) -> bytes | bytearray:
-        return self._pread(min(size, self.size_bytes), 0)
 
     @property
     def offset_index(self) -> OffsetIndex:
@@ -511,7 +417,7 @@ class Segment:
         entry_offset, start, next_start = self.offset_index.lookup_between(offset)
         # Entries far apart have one large batch between them. Whoever reads on after it wants the batch of the second.
         if (
-            next_start - start > _HEADER_WINDOW_BYTES
+            next_start - start > HEADER_WINDOW_BYTES
             and (header := self._header_at(next_start)) is not None
             and header.base_offset <= offset <= header.last_offset
         ):
@@ -520,14 +426,6 @@ class Segment:
             if header.last_offset >= offset:
                 return position, header
         return None
-
-    def _header_at(self, position: int) -> BatchHeader | None:
-        """None if no whole batch is there."""
-        try:
-            header = read_header(self._pread(HEADER_SIZE, position))
-        except CorruptBatch:
-            return None
-        return header if position + header.size_bytes <= self.size_bytes else None
 
     def _last_boundary(self, start: int, end: int) -> int:
         """The largest position at or below `end` where a batch begins or the log ends; at `start` a batch begins."""
@@ -617,20 +515,3 @@ class Segment:
         indexes.finish_anew()
         # The segment may be below the recovery point, where a recovery trusts the files.
         indexes.sync()
-
-    def _pread(self, size: int, position: int) -> bytes | bytearray:
-        if not self._may_wait:
-            cached = self._files.pread_cached(self._open(), size, position)
-            if cached is None:
-                raise NotCached([FilePiece(self._path, position, size)])
-            return cached
-        data = self._files.pread(self._open(), size, position)
-        if len(data) < size:
-            raise CorruptBatch(f"{self._path} ends at {position + len(data)}, before its {self.size_bytes} bytes")
-        return data
-
-    def _open(self) -> int:
-        if self._descriptor is None:
-            self._descriptor = self._files.open(self._path)
-        self._open_segments.used(self)
-        return self._descriptor

@@ -21,6 +21,7 @@ MODULES: Final = (
     "highwater.broker.log.partition_log",
     "highwater.broker.log.producer_state",
     "highwater.broker.log.segment",
+    "highwater.broker.log.segment_file",
     "highwater.broker.log.segment_indexes",
     "highwater.broker.log.time_index",
     "highwater.broker.protocol.fetch",

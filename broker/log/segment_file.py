@@ -1,0 +1,148 @@
+"""The `.log` file of a segment: batches one after the other, and the descriptor of the open file.
+
+Invariants:
+- `size_bytes` is where the next batch is written; bytes after it are leftovers of a failed write, to be overwritten.
+- A pinned file keeps its descriptor: another thread syncs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from highwater.broker.log.errors import NotCached
+from highwater.broker.log.files import FileOperations, FilePiece
+from highwater.broker.log.open_segments import OpenSegments
+from highwater.broker.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, ReadableBuffer, read_header
+
+# How much is read at once: for headers about the distance of two index entries, for whole batches more.
+HEADER_WINDOW_BYTES: Final = 8 * 1024
+_BATCH_WINDOW_BYTES: Final = 1024 * 1024
+
+
+class SegmentFile:
+    """What a segment is without its indexes."""
+
+    def __init__(self, files: FileOperations, path: Path, open_segments: OpenSegments, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._files = files
+        self._path = path
+        self._open_segments = open_segments
+        self._descriptor: int | None = None
+        self._pins = 0
+        self._release_when_unpinned = False
+        self._may_wait = True
+        """Whether reads may wait for the disk."""
+        self._may_have_rest = True
+        """Whether the file may have more than the records: reserved blocks, or bytes of a write that failed.
+
+        Of a segment that an earlier run made nobody knows.
+        """
+
+    # Batches
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
+        end = self.size_bytes
+        window: bytes | bytearray = b""
+        window_start = position
+        while position < end:
+            at = position - window_start
+            if at + HEADER_SIZE > len(window):
+                window = self._pread(min(HEADER_WINDOW_BYTES, end - position), position)
+                window_start, at = position, 0
+            header = read_header(window, at)
+            if position + header.size_bytes > end:
+                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {header.size_bytes} bytes")
+            yield position, header
+            position += header.size_bytes
+
+    def batches(self, position: int = 0) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, bytes) of every batch from `position` on. CorruptBatch where the bytes are no batch."""
+        window = memoryview(b"")
+        window_start = position
+        end = self.size_bytes
+        while position < end:
+            at = position - window_start
+            if at + HEADER_SIZE > len(window):
+                window = memoryview(self._pread(min(_BATCH_WINDOW_BYTES, end - position), position))
+                window_start, at = position, 0
+            header = read_header(window, at)
+            size = header.size_bytes
+            if position + size > end:
+                raise CorruptBatch(f"the batch at {position} is cut off: {end - position} of {size} bytes")
+            if at + size > len(window):
+                window = memoryview(self._pread(max(size, min(_BATCH_WINDOW_BYTES, end - position)), position))
+                window_start, at = position, 0
+            yield position, header, window[at : at + size]
+            position += size
+
+    def read_first_bytes(self, size: int) -> bytes | bytearray:
+        return self._pread(min(size, self.size_bytes), 0)
+
+    def _header_at(self, position: int) -> BatchHeader | None:
+        """None if no whole batch is there."""
+        try:
+            header = read_header(self._pread(HEADER_SIZE, position))
+        except CorruptBatch:
+            return None
+        return header if position + header.size_bytes <= self.size_bytes else None
+
+    # The descriptor
+
+    def pin(self) -> int:
+        """The descriptor, which stays open until `unpin`."""
+        descriptor = self._open()
+        self._pins += 1
+        return descriptor
+
+    def unpin(self) -> None:
+        self._pins -= 1
+        if self._pins == 0 and self._release_when_unpinned:
+            self.release()
+
+    @property
+    def is_pinned(self) -> bool:
+        return self._pins > 0
+
+    def release(self) -> None:
+        """Close the descriptor; the next use opens the file again. Of a pinned file only the last `unpin` does so."""
+        self._open_segments.released(self)
+        self._release_when_unpinned = self._pins > 0
+        if self._pins == 0 and self._descriptor is not None:
+            self._files.close(self._descriptor)
+            self._descriptor = None
+
+    def _write(self, data: ReadableBuffer) -> int:
+        """Write at the end of the segment; returns the position of the data."""
+        position = self.size_bytes
+        descriptor = self._open()
+        try:
+            self._files.pwrite(descriptor, data, position)
+        except OSError as error:
+            try:
+                self._files.truncate(descriptor, position)
+            except OSError as second:
+                self._may_have_rest = True
+                error.add_note(f"and what was written of the batch could not be cut off again: {second}")
+            raise
+        self.size_bytes = position + len(data)
+        return position
+
+    def _pread(self, size: int, position: int) -> bytes | bytearray:
+        if not self._may_wait:
+            cached = self._files.pread_cached(self._open(), size, position)
+            if cached is None:
+                raise NotCached([FilePiece(self._path, position, size)])
+            return cached
+        data = self._files.pread(self._open(), size, position)
+        if len(data) < size:
+            raise CorruptBatch(f"{self._path} ends at {position + len(data)}, before its {self.size_bytes} bytes")
+        return data
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            self._descriptor = self._files.open(self._path)
+        self._open_segments.used(self)
+        return self._descriptor
