@@ -96,7 +96,7 @@ def read(
                 must_answer = True
             else:
                 is_first = total_bytes == 0 and not cold
-                answer = _read_partition(partition, wanted, left_bytes, is_first, read_committed, cold)
+                answer = _read_for_consumer(partition, wanted, left_bytes, is_first, read_committed, cold)
             fetched.append(answer)
             size = len(answer.records)
             total_bytes += size
@@ -134,7 +134,7 @@ def read_as_follower(
                 is_first = total_bytes == 0 and not cold
                 if throttle is not None and is_held_back(throttle, partition, request.replica_id):
                     max_bytes, is_first = 0, False
-                answer = _read_log_end(partition, wanted, max_bytes, is_first, cold)
+                answer = _read_partition(partition, wanted, max_bytes, partition.log.log_end_offset, is_first, cold)
                 size = len(answer.records)
                 total_bytes += size
                 left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
@@ -229,41 +229,7 @@ def _note_follower(
     return partition
 
 
-def _records(
-    partition: Partition, offset: int, max_bytes: int, end_offset: int, is_first: bool, cold: Cold | None
-) -> Part | ErrorCode:
-    """Whole batches from `offset` on; none if they are not in the page cache, which is noted in `cold`."""
-    if cold is None:
-        return partition.log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
-    records = partition.log.read_cached(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
-    if isinstance(records, NotCached):
-        cold[partition] = records.pieces
-        return b""
-    return records
-
-
-def _read_log_end(
-    partition: Partition, wanted: FetchPartition, max_bytes: int, is_first: bool, cold: Cold | None
-) -> PartitionFetched:
-    log, offset = partition.log, wanted.fetch_offset
-    end_offset = log.log_end_offset
-    records: Part = b""
-    if offset < end_offset and (max_bytes or is_first):
-        read = _records(partition, offset, max_bytes, end_offset, is_first, cold)
-        if isinstance(read, ErrorCode):
-            return PartitionFetched(wanted.partition, read)
-        records = read
-    return PartitionFetched(
-        wanted.partition,
-        ErrorCode.none,
-        partition.high_watermark,
-        partition.last_stable_offset,
-        log.log_start_offset,
-        records,
-    )
-
-
-def _read_partition(
+def _read_for_consumer(
     partition: Partition,
     wanted: FetchPartition,
     left_bytes: int,
@@ -273,27 +239,48 @@ def _read_partition(
 ) -> PartitionFetched:
     if error := partition.check_leader_epoch(wanted.current_leader_epoch, needs_leader=False):
         return PartitionFetched(wanted.partition, error)
-    log = partition.log
     diverging = None
     if wanted.last_fetched_epoch >= 0:
         divergence = partition.diverging_epoch(wanted.last_fetched_epoch, wanted.fetch_offset)
         if isinstance(divergence, ErrorCode):
             return PartitionFetched(wanted.partition, divergence)
         diverging = divergence
-    records: Part = b""
-    aborted: list[tuple[int, int]] | None = [] if read_committed else None
     end_offset = partition.last_stable_offset if read_committed else partition.high_watermark
     max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
-    if diverging is None and wanted.fetch_offset != end_offset and (max_bytes or is_first):
-        read = _records(partition, wanted.fetch_offset, max_bytes, end_offset, is_first, cold)
+    return _read_partition(partition, wanted, max_bytes, end_offset, is_first, cold, read_committed, diverging)
+
+
+def _read_partition(
+    partition: Partition,
+    wanted: FetchPartition,
+    max_bytes: int,
+    end_offset: int,
+    is_first: bool,
+    cold: Cold | None,
+    read_committed: bool = False,
+    diverging: tuple[int, int] | None = None,
+) -> PartitionFetched:
+    """Whole batches below `end_offset`; none if the log diverges, or if they are not in the page cache (see `cold`)."""
+    log, offset = partition.log, wanted.fetch_offset
+    records: Part = b""
+    aborted: list[tuple[int, int]] | None = [] if read_committed else None
+    if diverging is None and offset != end_offset and (max_bytes or is_first):
+        if cold is None:
+            read = log.read(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+        else:
+            found = log.read_cached(offset, max_bytes, end_offset=end_offset, at_least_one_batch=is_first)
+            if isinstance(found, NotCached):
+                cold[partition] = found.pieces
+                found = b""
+            read = found
         if isinstance(read, ErrorCode):
             return PartitionFetched(wanted.partition, read)
         records = read
         if read_committed and records:
-            found = log.aborted_transactions(wanted.fetch_offset, len(records), end_offset)
-            if isinstance(found, ErrorCode):
-                return PartitionFetched(wanted.partition, found)
-            aborted = found
+            among = log.aborted_transactions(offset, len(records), end_offset)
+            if isinstance(among, ErrorCode):
+                return PartitionFetched(wanted.partition, among)
+            aborted = among
     return PartitionFetched(
         wanted.partition,
         ErrorCode.none,
