@@ -54,6 +54,8 @@ class EmbeddedMetadataStore:
         self._files = files
         self._path = directory / FILE_NAME
         self._topics: dict[str, TopicRecord] = {}
+        self._lines: dict[str, tuple[TopicRecord, str]] = {}
+        """By topic, what the file says of it: thousands of partitions, of which most changes of the file touch none."""
         self._marked: set[str] = set()
         self._broker_configs: dict[str, Mapping[str, str]] = {}
         self._client_quotas: dict[Entity, Mapping[str, float]] = {}
@@ -279,9 +281,10 @@ class EmbeddedMetadataStore:
         }
         if producer_id_block is not None:
             tree[metadata_tree.PRODUCER_ID_BLOCK] = metadata_tree.producer_id_block_value(producer_id_block)
-        for name, topic in sorted(topics.items()):
-            tree[f"{metadata_tree.TOPICS}/{name}"] = metadata_tree.topic_value(topic.topic_id, topic.assignment)
-            tree[f"{metadata_tree.TOPIC_CONFIGS}/{name}"] = metadata_tree.config_value(topic.config)
+        lines = [_line(path, value) for path, value in tree.items()]
+        self._lines = {name: self._lines_of(topic) for name, topic in sorted(topics.items())}
+        lines += [text for _, text in self._lines.values()]
+        tree = {}
         for name, config in sorted(broker_configs.items()):
             tree[f"{metadata_tree.BROKER_CONFIGS}/{name or metadata_tree.DEFAULT_ENTITY}"] = metadata_tree.config_value(
                 config
@@ -297,8 +300,8 @@ class EmbeddedMetadataStore:
         tree |= {acl_tree.acl_path(resource): acl_tree.acl_value(entries) for resource, entries in sorted(acls.items())}
         for name in sorted(marked):
             tree[f"{metadata_tree.DELETE_TOPICS}/{name}"] = None
-        lines = ",\n".join(f"{json.dumps(path)}: {json.dumps(value)}" for path, value in tree.items())
-        write_durably(self._files, self._path, f"{{\n{lines}\n}}\n".encode())
+        lines += [_line(path, value) for path, value in tree.items()]
+        write_durably(self._files, self._path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
         self.controller_epoch = controller_epoch
         self._topics = topics
         self._marked = marked
@@ -307,6 +310,19 @@ class EmbeddedMetadataStore:
         self._scram_credentials = scram_credentials
         self._acls = acls
         self._producer_id_block = producer_id_block
+
+    def _lines_of(self, topic: TopicRecord) -> tuple[TopicRecord, str]:
+        known = self._lines.get(topic.name)
+        if known is not None and known[0] is topic:
+            return known
+        value = metadata_tree.topic_value(topic.topic_id, topic.assignment)
+        config = metadata_tree.config_value(topic.config)
+        first = _line(f"{metadata_tree.TOPICS}/{topic.name}", value)
+        return topic, f"{first},\n{_line(f'{metadata_tree.TOPIC_CONFIGS}/{topic.name}', config)}"
+
+
+def _line(path: str, value: object) -> str:
+    return f"{json.dumps(path)}: {json.dumps(value)}"
 
 
 def _user(entity: Entity) -> str:

@@ -390,7 +390,7 @@ class LocalTopics:
             return problem
         try:
             self._store.mark_for_deletion(name)
-            self._partitions.forget_topic(topic)
+            yield from self._partitions.forget_topic(topic)
             self._coordinators.topic_deleted(name)
             self._half_gone.add(name)
             yield from self._remove(name)

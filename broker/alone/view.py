@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from uuid import UUID
 
 from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, PartitionView, TopicView
@@ -31,22 +32,37 @@ class LoneBroker:
         return self.brokers()[0] if broker_id == self._runtime.broker_id else None
 
     def topics(self) -> list[TopicView]:
-        return [self._view(topic) for topic in self._partitions.topics()]
+        return [_topic_view(topic) for topic in self._partitions.topics()]
 
     def topic(self, name: str | UUID) -> TopicView | None:
         topic = self._partitions.topic(name)
-        return None if topic is None else self._view(topic)
+        return None if topic is None else _topic_view(topic)
 
     def partition(self, topic: str | UUID, index: int) -> PartitionView | None:
         partition = self._partitions.find(topic, index)
         return None if partition is None else _view(partition)
 
-    def _view(self, topic: Topic) -> TopicView:
-        return TopicView(
-            topic.name,
-            topic.topic_id,
-            {partition.index: _view(partition) for partition in topic.partitions.values()},
-        )
+
+class _Partitions(Mapping[int, PartitionView]):
+    """The partitions of a topic. Each view is made when it is asked for: most who ask for a topic need none of them."""
+
+    __slots__ = ("_partitions",)
+
+    def __init__(self, partitions: Mapping[int, Partition]) -> None:
+        self._partitions = partitions
+
+    def __getitem__(self, index: int) -> PartitionView:
+        return _view(self._partitions[index])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._partitions)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+
+def _topic_view(topic: Topic) -> TopicView:
+    return TopicView(topic.name, topic.topic_id, _Partitions(topic.partitions))
 
 
 def _view(partition: Partition) -> PartitionView:

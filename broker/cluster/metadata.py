@@ -42,6 +42,8 @@ class MetadataCache:
         self._gone_lately: dict[int, BrokerInfo] = {}
         self._topics: dict[str, TopicView] = {}
         self._topics_by_id: dict[UUID, TopicView] = {}
+        self._partitions: dict[str, dict[int, PartitionView]] = {}
+        """The partitions of the same topics."""
         self._lists: dict[tuple[int, ...], list[int]] = {}
         """Thousands of partitions have the same replicas: they share one list."""
 
@@ -124,20 +126,22 @@ class MetadataCache:
     ) -> None:
         topic = self._topics.get(name)
         if state.leader == LEADER_DURING_DELETE:
-            if topic is not None and topic.partitions.pop(state.partition_index, None) is not None:
+            if topic is not None and self._partitions[name].pop(state.partition_index, None) is not None:
                 deleted.append((name, state.partition_index))
                 if not topic.partitions:
-                    del self._topics[name]
+                    del self._topics[name], self._partitions[name]
                     self._topics_by_id.pop(topic.topic_id, None)
             return
         if topic is None or (topic_id is not None and topic.topic_id != topic_id):
             # Another id: it was deleted and made anew, and the deletion was not told here.
             if topic is not None:
                 self._topics_by_id.pop(topic.topic_id, None)
-            topic = self._topics[name] = TopicView(name, topic_id or UUID(int=0), {})
+            partitions: dict[int, PartitionView] = {}
+            self._partitions[name] = partitions
+            topic = self._topics[name] = TopicView(name, topic_id or UUID(int=0), partitions)
             if topic_id is not None:
                 self._topics_by_id[topic_id] = topic
-        topic.partitions[state.partition_index] = PartitionView(
+        self._partitions[name][state.partition_index] = PartitionView(
             state.leader,
             state.leader_epoch,
             self._shared(state.replicas),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -92,7 +93,7 @@ class PartitionView(NamedTuple):
 class TopicView(NamedTuple):
     name: str
     topic_id: UUID
-    partitions: dict[int, PartitionView]
+    partitions: Mapping[int, PartitionView]
 
 
 class ClusterView(Protocol):

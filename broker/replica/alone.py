@@ -21,12 +21,17 @@ class Alone:
     __slots__ = ("_partition",)
 
     def __init__(self, partition: LonePartition) -> None:
-        self._partition = partition
+        self._partition: LonePartition | None = partition
 
     def safe_end_moved(self) -> None:
         """No other replica has to have what is safe here."""
         partition = self._partition
-        partition.advance_high_watermark(partition.safe_end_offset)
+        if partition is not None:
+            partition.advance_high_watermark(partition.safe_end_offset)
 
     def end(self, error: ErrorCode) -> None:
         """Nobody waits for this role."""
+
+    def let_go(self) -> None:
+        """The partition is gone from this broker: two objects that name each other would stay in memory for long."""
+        self._partition = None

@@ -27,7 +27,7 @@ class Follower:
     __slots__ = ("_partition", "_when_flushed")
 
     def __init__(self, partition: FollowingPartition) -> None:
-        self._partition = partition
+        self._partition: FollowingPartition | None = partition
         self._when_flushed: list[Callable[[], None]] = []
 
     def call_when_flushed(self, then: Callable[[], None]) -> bool:
@@ -39,7 +39,8 @@ class Follower:
 
     @property
     def _is_flushed(self) -> bool:
-        return self._partition.safe_end_offset >= self._partition.log.log_end_offset
+        partition = self._partition
+        return partition is None or partition.safe_end_offset >= partition.log.log_end_offset
 
     def safe_end_moved(self) -> None:
         if self._is_flushed:
@@ -48,6 +49,10 @@ class Follower:
     def end(self, error: ErrorCode) -> None:
         """The role is over: call back whoever waits; they check it themselves."""
         self._call_back()
+
+    def let_go(self) -> None:
+        """The partition is gone from this broker: two objects that name each other would stay in memory for long."""
+        self._partition = None
 
     def _call_back(self) -> None:
         when_flushed, self._when_flushed = self._when_flushed, []

@@ -226,6 +226,8 @@ class Partition:
         """The partition is gone from this broker: whoever waits gets `error`."""
         self.has_ended = True
         self._end_role(error)
+        if not isinstance(self.role, Leader):
+            self.role.let_go()
 
     def _end_role(self, error: ErrorCode) -> None:
         """Become a follower, unless the broker runs alone. Whoever waits gets `error`."""

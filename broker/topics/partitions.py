@@ -100,13 +100,17 @@ class Partitions:
             )
             yield
 
-    def forget_topic(self, topic: Topic) -> None:
-        """Serve the topic no more, while its folders are still there."""
+    def forget_topic(self, topic: Topic) -> Generator[None, None, None]:
+        """Serve the topic no more, from the first step on, while its folders are still there.
+
+        Each step ends a partition and lets go of it, so that its memory is given back then and not in one piece.
+        """
         del self._topics[topic.name]
         del self._topics_by_id[topic.topic_id]
         self._counters.topic_deleted(topic.name)
-        for partition in topic.partitions.values():
-            partition.end(ErrorCode.unknown_topic_or_partition)
+        while topic.partitions:
+            topic.partitions.popitem()[1].end(ErrorCode.unknown_topic_or_partition)
+            yield
 
     def delete_logs(self, name: str) -> Generator[None, None, bool]:
         """Have the folders of a topic deleted, a step for each partition.

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -123,6 +126,28 @@ def test_partitions_come_back_in_the_order_of_their_numbers(tmp_path: Path) -> N
     open_store(tmp_path).put_topics([topic("t", 12)])
     (record,) = open_store(tmp_path).topics()
     assert list(record.assignment) == list(range(12))
+
+
+def test_only_topics_that_changed_are_encoded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    first, second = topic("a", 2), topic("b")
+    store.put_topics([first, second])
+    encoded: list[UUID] = []
+
+    def topic_value(topic_id: UUID, assignment: Mapping[int, Sequence[int]]) -> dict[str, Any]:
+        encoded.append(topic_id)
+        return original(topic_id, assignment)
+
+    original = metadata_tree.topic_value
+    monkeypatch.setattr(metadata_tree, "topic_value", topic_value)
+    grown = replace(first, assignment={0: [0], 1: [0], 2: [0]})
+    store.put_topics([grown])
+    store.mark_for_deletion("b")
+    assert encoded == [first.topic_id]
+    assert list(open_store(tmp_path).topics()) == [grown, second]
+    store.remove_topic("b")
+    store.put_topics([topic("b", 3)])
+    assert [len(record.assignment) for record in open_store(tmp_path).topics()] == [3, 3]
 
 
 def test_the_file_of_another_cluster_is_refused(tmp_path: Path) -> None:

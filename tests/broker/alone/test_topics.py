@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker import slices
+from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 NONE = ErrorCode.none
@@ -72,6 +74,25 @@ def test_a_topic_that_is_going_is_unknown_and_its_name_is_not_free_yet(node: Nod
     assert after is not None
     assert after.topic_id != before.topic_id
     assert len(after.partitions) == 2
+
+
+def test_a_deleted_topic_gives_its_memory_back_in_slices_and_without_the_collector(node: NodeHarness) -> None:
+    """The collector looks at what lives long almost never, and then at all of it in one piece."""
+    completed(node, create(node, "t", 9))
+    gc.collect()
+    gc.disable()
+    try:
+        assert partitions_in_memory("t") == 9
+        going = delete(node, "t")
+        assert partitions_in_memory("t") == 8, "one step"
+        completed(node, going)
+        assert partitions_in_memory("t") == 0
+    finally:
+        gc.enable()
+
+
+def partitions_in_memory(topic: str) -> int:
+    return sum(isinstance(each, Partition) and each.topic == topic for each in gc.get_objects())
 
 
 @pytest.mark.parametrize("is_going", [False, True])
