@@ -53,8 +53,8 @@ class Entry(NamedTuple):
 class FileOperations(Protocol):
     """What the log needs of a file system; every method raises OSError on failure."""
 
-    def open(self, path: Path, *, create: bool = False) -> int:
-        """Open for reading and writing."""
+    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
+        """Open for reading and writing; with `empty`, without what the file held."""
 
     def close(self, descriptor: int) -> None: ...
 
@@ -119,8 +119,9 @@ class RealFiles:
         self._without_nowait: set[int] = set()
         """The devices of file systems that cannot say whether a read would wait."""
 
-    def open(self, path: Path, *, create: bool = False) -> int:
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0) | (os.O_TRUNC if empty else 0)
+        return os.open(path, flags, 0o644)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -288,9 +289,9 @@ def is_piece_cached(files: FileOperations, piece: FilePiece) -> bool:
 
 def write_file(files: FileOperations, path: Path, data: bytes) -> None:
     """Make or overwrite a file, without fsync."""
-    descriptor = files.open(path, create=True)
+    # No truncation of a file that is new: ext4 would write its blocks to the disk when it is closed (auto_da_alloc).
+    descriptor = files.open(path, create=True, empty=True)
     try:
-        files.truncate(descriptor, 0)
         if data:
             files.pwrite(descriptor, data, 0)
     finally:
@@ -300,9 +301,8 @@ def write_file(files: FileOperations, path: Path, data: bytes) -> None:
 def write_durably(files: FileOperations, path: Path, data: bytes) -> None:
     """Replace a file. After a crash or a power cut at any moment, either the old or the new content is there, whole."""
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    descriptor = files.open(temporary, create=True)
+    descriptor = files.open(temporary, create=True, empty=True)
     try:
-        files.truncate(descriptor, 0)
         files.pwrite(descriptor, data, 0)
         files.sync(descriptor)
     finally:

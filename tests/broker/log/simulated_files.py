@@ -127,7 +127,7 @@ class SimulatedFiles:
 
     # FileOperations
 
-    def open(self, path: Path, *, create: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
         directory = self._directory(path.parent)
         node = directory.nodes.get(path.name)
         if node is None:
@@ -136,6 +136,10 @@ class SimulatedFiles:
             self._change(needs_space=True)
             node = _File()
             directory.change({path.name: node})
+        elif empty:
+            assert isinstance(node, _File)
+            self._change()
+            node.truncate(0)
         assert isinstance(node, _File)
         descriptor = self._descriptor(node)
         self._names[descriptor] = path

@@ -41,6 +41,17 @@ def test_short_writes_and_reads_are_continued(tmp_path: Path) -> None:
     FILES.close(descriptor)
 
 
+def test_a_file_is_made_and_overwritten_without_a_call_that_truncates_it(tmp_path: Path) -> None:
+    """ext4 writes a file that was truncated to nothing to the disk when it is closed; a new one it does not."""
+    with patch("os.ftruncate", side_effect=AssertionError), patch("os.truncate", side_effect=AssertionError):
+        for content in (b"0123456789", b"01", b""):
+            write_file(FILES, tmp_path / "f", content)
+            assert (tmp_path / "f").read_bytes() == content
+            (tmp_path / "g.tmp").write_bytes(b"left behind by a crash")
+            write_durably(FILES, tmp_path / "g", content)
+            assert (tmp_path / "g").read_bytes() == content
+
+
 def test_a_file_that_goes_while_its_folder_is_listed_is_left_out(tmp_path: Path) -> None:
     write_file(FILES, tmp_path / "goes", b"")
     write_file(FILES, tmp_path / "stays", b"12")
