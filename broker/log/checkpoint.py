@@ -11,7 +11,7 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from highwater.common.java_properties import MalformedEscape, format_properties, parse_properties
@@ -38,7 +38,13 @@ class NewerVersion(MalformedFile):
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return _encode(f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items()))
+    return encode_lines([offset_line(key, offset) for key, offset in sorted(offsets.items())])
+
+
+def offset_line(key: TopicPartition, offset: int) -> str:
+    """An entry of a checkpoint of offsets, where they are sorted by key."""
+    topic, partition = key
+    return f"{topic} {partition} {offset}"
 
 
 def decode_offsets(text: bytes) -> dict[TopicPartition, int]:
@@ -53,7 +59,7 @@ def decode_offsets(text: bytes) -> dict[TopicPartition, int]:
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
-    return _encode(f"{epoch} {start_offset}" for epoch, start_offset in epochs)
+    return encode_lines([f"{epoch} {start_offset}" for epoch, start_offset in epochs])
 
 
 def decode_epochs(text: bytes) -> list[tuple[int, int]]:
@@ -103,9 +109,9 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
     return json.dumps({"version": int(_VERSION), "brokerEpoch": broker_epoch}, separators=(",", ":")).encode()
 
 
-def _encode(lines: Iterable[str]) -> bytes:
-    entries = list(lines)
-    return "".join(f"{line}\n" for line in (_VERSION, str(len(entries)), *entries)).encode()
+def encode_lines(entries: Sequence[str]) -> bytes:
+    """A checkpoint with these entries."""
+    return "\n".join((_VERSION, str(len(entries)), *entries, "")).encode()
 
 
 def _decode(text: bytes) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -31,9 +31,10 @@ from highwater.broker.log.checkpoint import (
     decode_partition_metadata,
     decode_properties,
     encode_clean_shutdown,
-    encode_offsets,
+    encode_lines,
     encode_properties,
     encode_topic_id,
+    offset_line,
 )
 from highwater.broker.log.closing import close_logs
 from highwater.broker.log.config import LogConfig
@@ -42,6 +43,7 @@ from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.recovery import LogLoader, make_log
+from highwater.broker.slices import run
 from highwater.common.topic_partition import TopicPartition, parse_partition_name, partition_name
 
 _logger = logging.getLogger(__name__)
@@ -56,11 +58,11 @@ _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of the checkpoint files at one moment; `write` blocks and may run in any thread."""
+    """The lines of the checkpoint files, by name; `write` blocks and may run in any thread."""
 
     files: FileOperations
     path: Path
-    offsets: Mapping[str, Mapping[TopicPartition, int]]
+    lines: Mapping[str, Sequence[str]]
     number: int
     sequence: CheckpointSequence
 
@@ -68,8 +70,8 @@ class Checkpoint:
         with self.sequence.lock:
             if self.number < self.sequence.last_written:
                 return
-            for name, offsets in self.offsets.items():
-                write_durably(self.files, self.path / name, encode_offsets(offsets))
+            for name, lines in self.lines.items():
+                write_durably(self.files, self.path / name, encode_lines(lines))
             self.sequence.last_written = self.number
 
 
@@ -334,25 +336,42 @@ class LogDirectory:
 
         A log that `high_watermarks` does not name keeps that of the last checkpoint: nobody has taken it up yet.
         """
-        if high_watermarks is None:
-            high_watermarks = {key: log.log_end_offset for key, log in self.logs.items()}
-        known = {**self.high_watermarks, **high_watermarks}
-        self.high_watermarks = {key: offset for key, offset in known.items() if key in self.logs}
+        return run(self.checkpoint_steps(None if high_watermarks is None else high_watermarks.get))
+
+    def checkpoint_steps(
+        self, high_watermark_of: Callable[[TopicPartition], int | None] | None
+    ) -> Generator[None, None, Checkpoint]:
+        """The same with a step for each log: its offsets are as they are in its step, and no earlier."""
+        number = self._checkpoints.next()
+        recovery_points: list[str] = []
+        start_offsets: list[str] = []
+        high_watermarks: list[str] = []
         self._checkpointed.update(self.logs)
-        offsets = {
-            RECOVERY_POINT_CHECKPOINT: {key: log.recovery_point for key, log in self.logs.items()},
-            LOG_START_OFFSET_CHECKPOINT: {
-                key: log.log_start_offset
-                for key, log in self.logs.items()
-                if log.log_start_offset > log.segment_base_offsets[0]
-            },
-            REPLICATION_OFFSET_CHECKPOINT: self.high_watermarks.copy(),
+        for key in [key for key in self.high_watermarks if key not in self.logs]:
+            del self.high_watermarks[key]
+        for key in sorted(self.logs):
+            log = self.logs.get(key)
+            if log is None:
+                continue  # deleted since the first step
+            recovery_points.append(offset_line(key, log.recovery_point))
+            if log.log_start_offset > log.segment_base_offsets[0]:
+                start_offsets.append(offset_line(key, log.log_start_offset))
+            high_watermark = log.log_end_offset if high_watermark_of is None else high_watermark_of(key)
+            if high_watermark is not None:
+                self.high_watermarks[key] = high_watermark
+            if (high_watermark := self.high_watermarks.get(key)) is not None:
+                high_watermarks.append(offset_line(key, high_watermark))
+            yield
+        lines = {
+            RECOVERY_POINT_CHECKPOINT: recovery_points,
+            LOG_START_OFFSET_CHECKPOINT: start_offsets,
+            REPLICATION_OFFSET_CHECKPOINT: high_watermarks,
         }
-        return Checkpoint(self._files, self.path, offsets, self._checkpoints.next(), self._checkpoints)
+        return Checkpoint(self._files, self.path, lines, number, self._checkpoints)
 
     def begin_cleaner_checkpoint(self) -> Checkpoint:
-        offsets = {key: offset for key, offset in self.clean_offsets.items() if key in self.logs}
-        content = {CLEANER_OFFSET_CHECKPOINT: offsets}
+        lines = [offset_line(key, offset) for key, offset in sorted(self.clean_offsets.items()) if key in self.logs]
+        content = {CLEANER_OFFSET_CHECKPOINT: lines}
         return Checkpoint(self._files, self.path, content, self._cleaner_checkpoints.next(), self._cleaner_checkpoints)
 
     def checkpoint(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:

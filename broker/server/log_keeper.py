@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from highwater.broker.clock import ClockGuard
 from highwater.broker.log.files import DISK_IS_FULL, FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
-from highwater.broker.slices import SLICE_NS
+from highwater.broker.slices import SLICE_NS, Result
+from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
 
@@ -74,20 +75,33 @@ class LogKeeper:
                     self._cannot_write(error, partition)
 
     async def _write_checkpoints(self) -> None:
-        high_watermarks = {
-            (partition.topic, partition.index): partition.high_watermark for partition in self._node.partitions.live()
-        }
         failure: OSError | None = None
         for directory in self._node.storage.log_directories.live:
-            own = {key: offset for key, offset in high_watermarks.items() if key in directory.logs}
+            checkpoint = await self._in_slices(directory.checkpoint_steps(self._high_watermark_of))
             try:
-                await self._run_in_thread(directory.begin_checkpoint(own).write)
+                await self._run_in_thread(checkpoint.write)
             except OSError as error:
                 if error.errno not in DISK_IS_FULL:
                     self._on_failure(error, directory)
                 failure = error
         if failure is not None:
             raise failure
+
+    def _high_watermark_of(self, key: TopicPartition) -> int | None:
+        partition = self._node.partitions.find(*key)
+        return None if partition is None or partition.has_failed else partition.high_watermark
+
+    async def _in_slices(self, steps: Generator[None, None, Result]) -> Result:
+        clock = self._node.clock
+        turn_ends_ns = clock.monotonic_ns() + SLICE_NS
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(Result, end.value)
+            if clock.monotonic_ns() >= turn_ends_ns:
+                await asyncio.sleep(0)
+                turn_ends_ns = clock.monotonic_ns() + SLICE_NS
 
     def request_checkpoint(self, done: CheckpointDone) -> None:
         """Write the checkpoints soon, with all that is so now; those who ask meanwhile share the next one."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from highwater.broker.slices import run
 from tests.broker.log.building import (
     NOW_MS,
     ROOT,
@@ -114,6 +115,32 @@ def test_a_checkpoint_begun_before_a_deletion_does_not_bring_its_offsets_back() 
     begun.write()
 
     assert read_all(open_directory(files.restarted()).logs["t", 0]) == [(0, b"new")]
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_a_deletion_in_the_middle_of_a_checkpoint_keeps_its_offsets_away(steps: int) -> None:
+    files = SimulatedFiles()
+    directory, log = new_log(files)
+    other = directory.create_partition("u", 0, TOPIC_ID)
+    for _ in range(20):
+        append(log, batch(b"old" * 50))
+    append(other, batch(b"stays"))
+    flush(other)
+    log.advance_log_start_offset(19)
+    begun = directory.checkpoint_steps(None)
+    for _ in range(steps):
+        next(begun)
+    directory.delete_partition("t", 0)
+    is_made_anew = steps > 0
+    if is_made_anew:
+        append(directory.create_partition("t", 0, TOPIC_ID), batch(b"new"))
+    run(begun).write()
+
+    logs = open_directory(files.restarted()).logs
+    assert read_all(logs["u", 0]) == [(0, b"stays")]
+    assert ("t", 0) in logs if is_made_anew else ("t", 0) not in logs
+    if is_made_anew:
+        assert read_all(logs["t", 0]) == [(0, b"new")]
 
 
 def test_a_partition_that_could_not_be_made_is_not_in_the_way() -> None:
