@@ -47,7 +47,7 @@ class LoneNode:
         coordinators.take_up_all(partitions)
         partitions.resume_moves()
         following.follow(runtime, store, partitions, quotas, throttles, enable_unclean_election=lambda topic: None)
-        self.topics = LocalTopics(runtime, partitions, store, coordinators)
+        self.topics = LocalTopics(runtime, partitions, store, coordinators, storage.run_aside)
         self.node = Node(
             broker_id=runtime.broker_id,
             config=config,

@@ -14,7 +14,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -30,6 +33,7 @@ from highwater.broker.settings import acl_tree, metadata_tree
 from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange, MetadataError
+from highwater.broker.slices import Steps, Work, run
 from highwater.broker.topics.topic import TopicRecord
 
 _logger = logging.getLogger(__name__)
@@ -62,6 +66,8 @@ class EmbeddedMetadataStore:
         self._scram_credentials: dict[str, Credentials] = {}
         self._acls: dict[Resource, Entries] = {}
         self._producer_id_block: ProducerIdBlock | None = None
+        self._writing: _Writing | None = None
+        """A write that may be under way in a thread; another one waits for it."""
         self.controller_epoch = 0
         self.when_changed: list[Callable[[str], None]] = []
         if files.exists(self._path):
@@ -156,16 +162,29 @@ class EmbeddedMetadataStore:
 
     def put_topics(self, topics: Iterable[TopicRecord]) -> None:
         """Create topics, or replace what is known of them; together or not at all."""
+        run(self.putting_topics(topics))
+
+    def putting_topics(self, topics: Iterable[TopicRecord]) -> Steps[None]:
+        """The same in steps, of which one waits for the disk; so do the other two."""
+        self._settle()
         changed = {topic.name: replace(topic, config=dict(topic.config)) for topic in topics}
-        self._commit(topics=self._topics | changed)
+        yield from self._committing(topics=self._topics | changed)
 
     def mark_for_deletion(self, name: str) -> None:
         """Begin to delete a topic. The mark stands until `remove_topic`, so a broker that died in between resumes."""
-        self._commit(marked=self._marked | {name})
+        run(self.marking_for_deletion(name))
+
+    def marking_for_deletion(self, name: str) -> Steps[None]:
+        self._settle()
+        yield from self._committing(marked=self._marked | {name})
 
     def remove_topic(self, name: str) -> None:
+        run(self.removing_topic(name))
+
+    def removing_topic(self, name: str) -> Steps[None]:
+        self._settle()
         topics = {key: topic for key, topic in self._topics.items() if key != name}
-        self._commit(topics=topics, marked=self._marked - {name})
+        yield from self._committing(topics=topics, marked=self._marked - {name})
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         record = self._topics.get(topic)
@@ -186,6 +205,7 @@ class EmbeddedMetadataStore:
 
     def put_acls(self, acls: Mapping[Resource, Entries]) -> None:
         """Replace the ACLs of these resources together; without entries a resource has none. Raises OSError."""
+        self._settle()
         after = {resource: entries for resource, entries in (self._acls | dict(acls)).items() if entries}
         if after != self._acls:
             self._commit(acls=after)
@@ -194,6 +214,7 @@ class EmbeddedMetadataStore:
         self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
     ) -> None:
         """All that can be changed is changed together, or nothing."""
+        self._settle()
         results: dict[str, Problem | None] = {}
         topics, broker_configs = dict(self._topics), dict(self._broker_configs)
         quotas, credentials = dict(self._client_quotas), dict(self._scram_credentials)
@@ -249,12 +270,17 @@ class EmbeddedMetadataStore:
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
         """A block of producer ids that nobody had before and nobody else will get."""
+        self._settle()
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
         self._commit(producer_id_block=block)
         return block
 
-    def _commit(
+    def _commit(self, **changes: Any) -> None:
+        """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
+        run(self._committing(**changes))
+
+    def _committing(
         self,
         *,
         controller_epoch: int | None = None,
@@ -265,8 +291,8 @@ class EmbeddedMetadataStore:
         scram_credentials: dict[str, Credentials] | None = None,
         acls: dict[Resource, Entries] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
-    ) -> None:
-        """Write the state with these changes, then make them ours: what is remembered never runs ahead of the disk."""
+    ) -> Steps[None]:
+        """As `_commit`; nothing else is written between its steps, as every write begins with `_settle`."""
         controller_epoch = self.controller_epoch if controller_epoch is None else controller_epoch
         topics = self._topics if topics is None else topics
         marked = self._marked if marked is None else marked
@@ -301,15 +327,31 @@ class EmbeddedMetadataStore:
         for name in sorted(marked):
             tree[f"{metadata_tree.DELETE_TOPICS}/{name}"] = None
         lines += [_line(path, value) for path, value in tree.items()]
-        write_durably(self._files, self._path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
-        self.controller_epoch = controller_epoch
-        self._topics = topics
-        self._marked = marked
-        self._broker_configs = broker_configs
-        self._client_quotas = client_quotas
-        self._scram_credentials = scram_credentials
-        self._acls = acls
-        self._producer_id_block = producer_id_block
+        text = ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+        def take_over() -> None:
+            self.controller_epoch = controller_epoch
+            self._topics = topics
+            self._marked = marked
+            self._broker_configs = broker_configs
+            self._client_quotas = client_quotas
+            self._scram_credentials = scram_credentials
+            self._acls = acls
+            self._producer_id_block = producer_id_block
+
+        writing = self._writing = _Writing(partial(write_durably, self._files, self._path, text), take_over)
+        yield writing.run
+        if self._writing is writing:
+            self._settle()
+        writing.outcome.result()
+
+    def _settle(self) -> None:
+        """Wait for a write that is under way in a thread. If it failed, those hear of it who began it."""
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            with suppress(OSError):
+                writing.outcome.result()
+                writing.take_over()
 
     def _lines_of(self, topic: TopicRecord) -> tuple[TopicRecord, str]:
         known = self._lines.get(topic.name)
@@ -319,6 +361,23 @@ class EmbeddedMetadataStore:
         config = metadata_tree.config_value(topic.config)
         first = _line(f"{metadata_tree.TOPICS}/{topic.name}", value)
         return topic, f"{first},\n{_line(f'{metadata_tree.TOPIC_CONFIGS}/{topic.name}', config)}"
+
+
+class _Writing:
+    """A write of the file; `outcome` is there when `run` has ended, which may be in another thread."""
+
+    def __init__(self, write: Work, take_over: Callable[[], None]) -> None:
+        self.take_over = take_over
+        self.outcome: Future[None] = Future()
+        self._write = write
+
+    def run(self) -> None:
+        try:
+            self._write()
+        except BaseException as error:
+            self.outcome.set_exception(error)
+        else:
+            self.outcome.set_result(None)
 
 
 def _line(path: str, value: object) -> str:

@@ -7,7 +7,7 @@ The next start therefore finishes what a crash interrupted.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
@@ -19,7 +19,7 @@ from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.settings.store import MetadataError
-from highwater.broker.slices import in_slices, run
+from highwater.broker.slices import RunAside, Steps, in_slices, run
 from highwater.broker.topics.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
@@ -77,11 +77,11 @@ def take_up_topics(partitions: Partitions, store: EmbeddedMetadataStore) -> Sequ
     return marked
 
 
-def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: str) -> Generator[None, None, bool]:
+def _remove_topic(partitions: Partitions, store: EmbeddedMetadataStore, name: str) -> Steps[bool]:
     """Delete the logs of a topic, and remove it from the store if all could be deleted; returns whether they could."""
     all_are_deleted = yield from partitions.delete_logs(name)
     if all_are_deleted:
-        store.remove_topic(name)
+        yield from store.removing_topic(name)
     return all_are_deleted
 
 
@@ -94,6 +94,7 @@ class LocalTopics:
         partitions: Partitions,
         store: EmbeddedMetadataStore,
         coordinators: Coordinators,
+        run_aside: RunAside | None,
     ) -> None:
         self._broker_id = runtime.broker_id
         self._clock = runtime.clock
@@ -102,10 +103,13 @@ class LocalTopics:
         self._partitions = partitions
         self._store = store
         self._coordinators = coordinators
+        self._run_aside = run_aside
         self._half_gone: set[str] = set()
         """Topics whose deletion failed: no client sees them, but the store and the disk may still have them."""
         self._coming: set[str] = set()
         """Topics that are in the store and whose partitions are being opened, in slices."""
+        self._marking: set[str] = set()
+        """Topics that are being marked for deletion, and are there as before."""
         self._going: set[str] = set()
         """Topics that are marked for deletion and whose partitions are being deleted, in slices."""
 
@@ -124,7 +128,7 @@ class LocalTopics:
         validate_only: bool = False,
         charge: Charge = free_of_charge,
     ) -> None:
-        def steps() -> Iterator[None]:
+        def steps() -> Steps[None]:
             results = yield from self._create(wanted, validate_only, charge)
             then(
                 [
@@ -162,7 +166,7 @@ class LocalTopics:
         timeout_ms: int,
         charge: Charge = free_of_charge,
     ) -> None:
-        def steps() -> Iterator[None]:
+        def steps() -> Steps[None]:
             results: list[Problem | None] = []
             for name in names:
                 result = yield from self._delete(name, charge)
@@ -171,9 +175,15 @@ class LocalTopics:
 
         self._in_slices(steps())
 
-    def _in_slices(self, steps: Iterator[None]) -> None:
+    def _in_slices(self, steps: Steps[None]) -> None:
         directories = self._partitions.log_directories
-        in_slices(steps, self._clock, self._scheduler, goes_on=lambda: not directories.is_closed)
+        in_slices(
+            steps,
+            self._clock,
+            self._scheduler,
+            goes_on=lambda: not directories.is_closed,
+            run_aside=self._run_aside,
+        )
 
     def elect_leaders(
         self,
@@ -237,9 +247,7 @@ class LocalTopics:
         """Whether the topic is being created."""
         return name in self._coming
 
-    def _create(
-        self, wanted: Sequence[NewTopic], validate_only: bool, charge: Charge
-    ) -> Generator[None, None, list[Topic | Problem]]:
+    def _create(self, wanted: Sequence[NewTopic], validate_only: bool, charge: Charge) -> Steps[list[Topic | Problem]]:
         """Create topics, a step for each partition. With `validate_only` nothing is created."""
         results: list[Topic | Problem] = []
         records: list[TopicRecord] = []
@@ -266,11 +274,12 @@ class LocalTopics:
             names[metric_name(topic.name)] = topic.name
         if validate_only or not records:
             return results
-        try:
-            self._store.put_topics(records)
-        except OSError as error:
-            return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
         self._coming.update(record.name for record in records)
+        try:
+            yield from self._store.putting_topics(records)
+        except OSError as error:
+            self._coming.difference_update(record.name for record in records)
+            return [result if isinstance(result, Problem) else _cannot_write(result.name, error) for result in results]
         opened = {}
         for record in records:
             opened[record.name] = yield from self._open_new_topic(record)
@@ -289,7 +298,7 @@ class LocalTopics:
         partition_count, replication_factor, overrides = plan.for_one_broker()
         return NewTopic(name, partition_count, replication_factor, config=overrides)
 
-    def _open_new_topic(self, record: TopicRecord) -> Generator[None, None, Topic | Problem]:
+    def _open_new_topic(self, record: TopicRecord) -> Steps[Topic | Problem]:
         try:
             yield from self._partitions.open_topic(record, self._store.leader_epoch)
         except OSError as error:
@@ -379,17 +388,21 @@ class LocalTopics:
     def delete(self, name: str) -> Problem | None:
         return run(self._delete(name, free_of_charge))
 
-    def _delete(self, name: str, charge: Charge) -> Generator[None, None, Problem | None]:
+    def _delete(self, name: str, charge: Charge) -> Steps[Problem | None]:
         """Delete a topic, a step for each partition."""
         topic = self._partitions.topic(name)
-        if topic is None:
+        if topic is None or name in self._marking:
             return UNKNOWN_TOPIC
         if not self._config.boolean("delete.topic.enable"):
             return DELETION_DISABLED
         if problem := charge(topic.partition_count):
             return problem
         try:
-            self._store.mark_for_deletion(name)
+            self._marking.add(name)
+            try:
+                yield from self._store.marking_for_deletion(name)
+            finally:
+                self._marking.discard(name)
             yield from self._partitions.forget_topic(topic)
             self._coordinators.topic_deleted(name)
             self._half_gone.add(name)
@@ -400,7 +413,7 @@ class LocalTopics:
         _logger.info("deleted topic %s", name)
         return None
 
-    def _remove(self, name: str) -> Generator[None, None, None]:
+    def _remove(self, name: str) -> Steps[None]:
         self._going.add(name)
         try:
             if (yield from _remove_topic(self._partitions, self._store, name)):
@@ -408,7 +421,7 @@ class LocalTopics:
         finally:
             self._going.discard(name)
 
-    def _abandon(self, name: str) -> Generator[None, None, None]:
+    def _abandon(self, name: str) -> Steps[None]:
         """Delete a topic of which some folder could not be created or deleted."""
         self._half_gone.add(name)
         try:

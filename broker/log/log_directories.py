@@ -16,6 +16,7 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
+from highwater.broker.slices import Steps, run
 from highwater.common.topic_partition import TopicPartition, partition_name
 
 _logger = logging.getLogger(__name__)
@@ -135,8 +136,11 @@ class LogDirectories:
                 directory.begin_to_delete(topic, partition)
 
     def set_aside_unfinished(self, topic: str) -> None:
+        run(self.setting_aside(topic))
+
+    def setting_aside(self, topic: str) -> Steps[None]:
         for directory in self.live:
-            directory.set_aside_unfinished(topic)
+            yield from directory.setting_aside(topic)
 
     def expire_producers(self) -> None:
         for directory in self.live:

@@ -12,6 +12,7 @@ import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,7 @@ from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.recovery import LogLoader, make_log
-from highwater.broker.slices import run
+from highwater.broker.slices import Steps, run
 from highwater.common.topic_partition import TopicPartition, parse_partition_name, partition_name
 
 _logger = logging.getLogger(__name__)
@@ -252,10 +253,14 @@ class LogDirectory:
 
     def set_aside_unfinished(self, topic: str) -> None:
         """Rename the folders of those partitions of a topic that are deleted or could not be made, durably."""
+        run(self.setting_aside(topic))
+
+    def setting_aside(self, topic: str) -> Steps[None]:
+        """The same in steps, of which one waits for the disk."""
         for key in [key for key in self._unfinished if key[0] == topic]:
             self._rename_unfinished(key)
         if renamed := [key for key in self._renamed if key[0] == topic]:
-            self._files.sync_directory(self.path)
+            yield partial(self._files.sync_directory, self.path)
             self._renamed.difference_update(renamed)
 
     def _rename_unfinished(self, key: TopicPartition) -> None:

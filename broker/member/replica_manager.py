@@ -211,7 +211,7 @@ class ReplicaManager:
     def _in_slices(self, steps: Generator[None, None, Answer], then: Then, done: Callable[[], None]) -> None:
         """Answer with what the last step returns, and go on with the next request."""
 
-        def answered() -> Iterator[None]:
+        def answered() -> Generator[None, None, None]:
             # A bug in one request must not stop all requests after it.
             try:
                 then((yield from steps))

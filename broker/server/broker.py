@@ -225,6 +225,7 @@ class _Broker:
             request_flush=lambda partition: self._flusher.request(partition),
             storage_failed=self._failures.of_partition,
             request_checkpoint=lambda done: self._log_keeper.request_checkpoint(done),
+            run_aside=lambda work, then: self._flusher.run_aside(work, then),
             bring_into_cache=self._cold_reads.bring,
         )
         return self._opened.assemble(runtime, storage)

@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic_ns
 from typing import Final
 
@@ -79,6 +79,18 @@ class Flusher:
     async def run_in_thread(self, work: Callable[[], None]) -> None:
         """Other blocking work on the log directory."""
         await self._loop.run_in_executor(self._executor, work)
+
+    def run_aside(self, work: Callable[[], None], then: Callable[[OSError | None], None]) -> None:
+        """The same with a callback on the event loop, unless that ends before."""
+
+        def done(future: Future[None]) -> None:
+            failure = future.exception()
+            if failure is None or isinstance(failure, OSError):
+                self._loop.call_soon_threadsafe(then, failure)
+            else:
+                self._loop.call_soon_threadsafe(future.result)  # a bug, which the event loop reports
+
+        self._executor.submit(work).add_done_callback(done)
 
     async def idle(self) -> None:
         """Wait for the syncs that are under way or wanted."""

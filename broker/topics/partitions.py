@@ -23,6 +23,7 @@ from highwater.broker.quota.replication_throttle import ReplicationThrottles
 from highwater.broker.replica.partition import Partition, Replication
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
+from highwater.broker.slices import Steps
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from highwater.broker.topics.topic import Topic, TopicRecord
@@ -112,7 +113,7 @@ class Partitions:
             topic.partitions.popitem()[1].end(ErrorCode.unknown_topic_or_partition)
             yield
 
-    def delete_logs(self, name: str) -> Generator[None, None, bool]:
+    def delete_logs(self, name: str) -> Steps[bool]:
         """Have the folders of a topic deleted, a step for each partition.
 
         The last step returns False if some may be left, in a log directory that failed.
@@ -121,8 +122,8 @@ class Partitions:
             if topic == name:
                 self.log_directories.begin_to_delete(topic, partition)
                 self._is_purge_due = True
-                yield
-        self.log_directories.set_aside_unfinished(name)
+                yield None
+        yield from self.log_directories.setting_aside(name)
         return not self.log_directories.is_out_of_reach(name)
 
     # Replicas of a broker in a cluster: LeaderAndIsr and StopReplica name them

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from highwater.broker.log.files import FilePiece
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.replica.partition import Partition
+from highwater.broker.slices import RunAside
 
 BringIntoCache = Callable[[Sequence[FilePiece], Callable[[OSError | None], None]], None]
 """Read pieces of files into the page cache off the event loop; the callback comes later, with the first failure if any.
@@ -28,5 +29,7 @@ class Storage:
     """Report that the log directory of a partition cannot be relied on any more."""
     request_checkpoint: Callable[[Callable[[OSError | None], None]], None]
     """Have the checkpoints of the logs written soon; the callback gets the failure, if any."""
+    run_aside: RunAside | None = None
+    """Do in a thread what waits for the disk; None where that is done in the event loop."""
     bring_into_cache: BringIntoCache | None = None
     """None where fetches read what is not in the page cache like everything else."""

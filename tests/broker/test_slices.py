@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 
-from highwater.broker.slices import SLICE_NS, in_slices, run
+import pytest
+
+from highwater.broker.slices import SLICE_NS, Steps, Work, in_slices, run
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 
@@ -17,7 +19,7 @@ class TickingClock(ManualClock):
         return super().monotonic_ns()
 
 
-def counted(done: list[int], count: int) -> Iterator[None]:
+def counted(done: list[int], count: int) -> Generator[None, None, None]:
     for number in range(count):
         done.append(number)
         yield
@@ -47,6 +49,75 @@ def test_what_is_left_when_the_broker_stops_is_not_done() -> None:
     in_slices(counted(done, 5), TickingClock(), scheduler, goes_on=lambda: len(done) < 4)
     scheduler.run()
     assert done == [0, 1, 2, 3]
+
+
+class Thread:
+    """Does work when the test says so."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[Work, Callable[[OSError | None], None]]] = []
+
+    def run_aside(self, work: Work, then: Callable[[OSError | None], None]) -> None:
+        self._given.append((work, then))
+
+    def go_on(self) -> None:
+        work, then = self._given.pop(0)
+        try:
+            work()
+        except OSError as error:
+            then(error)
+        else:
+            then(None)
+
+
+def writing(done: list[str], work: Work) -> Steps[None]:
+    try:
+        yield work
+        done.append("written")
+    except OSError as error:
+        done.append(str(error))
+    yield None
+    done.append("over")
+
+
+def refuse() -> None:
+    raise OSError("the disk is full")
+
+
+@pytest.mark.parametrize(("work", "outcome"), [(lambda: None, "written"), (refuse, "the disk is full")])
+def test_work_that_waits_for_the_disk_is_done_aside_and_steps_go_on_after_it(work: Work, outcome: str) -> None:
+    done: list[str] = []
+    thread, scheduler = Thread(), ManualScheduler()
+    in_slices(writing(done, work), ManualClock(), scheduler, run_aside=thread.run_aside)
+    scheduler.run()
+    assert done == []
+    thread.go_on()
+    assert done == [outcome, "over"]
+
+
+@pytest.mark.parametrize(("work", "outcome"), [(lambda: None, "written"), (refuse, "the disk is full")])
+def test_without_a_thread_that_work_is_done_at_once(work: Work, outcome: str) -> None:
+    in_one_piece: list[str] = []
+    run(writing(in_one_piece, work))
+    done: list[str] = []
+    in_slices(writing(done, work), ManualClock(), ManualScheduler())
+    assert in_one_piece == done == [outcome, "over"]
+
+
+def test_steps_do_not_go_on_after_work_when_the_broker_has_stopped_meanwhile() -> None:
+    done: list[str] = []
+    thread = Thread()
+    runs = True
+    in_slices(
+        writing(done, lambda: None),
+        ManualClock(),
+        ManualScheduler(),
+        goes_on=lambda: runs,
+        run_aside=thread.run_aside,
+    )
+    runs = False
+    thread.go_on()
+    assert done == []
 
 
 def test_work_that_nobody_waits_for_in_between_returns_its_result() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +150,41 @@ def test_only_topics_that_changed_are_encoded_anew(tmp_path: Path, monkeypatch: 
     store.remove_topic("b")
     store.put_topics([topic("b", 3)])
     assert [len(record.assignment) for record in open_store(tmp_path).topics()] == [3, 3]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_another_change_waits_for_a_write_that_is_under_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """And neither is lost by the other, whichever thread ends first."""
+    store = open_store(tmp_path)
+    first, second = topic("a", 2), topic("b")
+    steps = store.putting_topics([first])
+    work = next(steps)
+    assert work is not None
+    assert list(store.topics()) == [], "what is remembered never runs ahead of the disk"
+    with monkeypatch.context() as patch:
+        if fails:
+            patch.setattr(RealFiles, "sync", failing_sync)
+        thread = threading.Timer(0.05, work)
+        thread.start()
+        thread_has_ended = thread.join
+        if fails:
+            thread_has_ended()
+    store.put_topics([second])
+    thread_has_ended()
+    if fails:
+        with pytest.raises(OSError, match="Input/output"):
+            next(steps, None)
+    else:
+        assert next(steps, None) is None
+    kept = [second] if fails else [first, second]
+    assert list(store.topics()) == kept
+    assert list(open_store(tmp_path).topics()) == kept
+
+
+def failing_sync(files: RealFiles, descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_the_file_of_another_cluster_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker import slices
+from highwater.broker.log.files import RealFiles
 from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import NodeHarness, Pending
 
@@ -74,6 +76,65 @@ def test_a_topic_that_is_going_is_unknown_and_its_name_is_not_free_yet(node: Nod
     assert after is not None
     assert after.topic_id != before.topic_id
     assert len(after.partitions) == 2
+
+
+class Disk:
+    """Waits with what is done aside."""
+
+    def __init__(self, node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._node = node
+        self._given: list[tuple[slices.Work, Any]] = []
+        monkeypatch.setattr(node.node.administration, "_run_aside", lambda *given: self._given.append(given))
+
+    def go_on(self) -> None:
+        while self._given:
+            work, then = self._given.pop(0)
+            try:
+                work()
+            except OSError as error:
+                then(error)
+            else:
+                then(None)
+            self._node.scheduler.run()
+
+
+def test_others_meet_a_topic_while_the_disk_writes_that_it_comes_or_goes(
+    node: NodeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(node, monkeypatch)
+    coming = create(node, "t", 9)
+    node.scheduler.run()
+    assert create(node, "t", 1).topics[0].error_code is ErrorCode.topic_already_exists
+    assert delete(node, "t").responses[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert metadata(node, "t").error_code is ErrorCode.leader_not_available
+    disk.go_on()
+    assert coming.answer.topics[0].error_code is NONE
+    going = delete(node, "t")
+    node.scheduler.run()
+    assert len(metadata(node, "t").partitions) == 9, "it is there until the disk has the mark"
+    assert delete(node, "t").responses[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert create(node, "t", 1).topics[0].error_code is ErrorCode.topic_already_exists
+    disk.go_on()
+    assert going.answer.responses[0].error_code is NONE
+    assert not [name for name, _ in node.log_directory.logs if name == "t"]
+
+
+def test_a_topic_that_cannot_be_written_is_refused_and_its_name_is_free(
+    node: NodeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(node, monkeypatch)
+    coming = create(node, "t", 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(RealFiles, "sync", broken)
+        disk.go_on()
+    assert coming.answer.topics[0].error_code is ErrorCode.kafka_storage_error
+    again = create(node, "t", 9)
+    disk.go_on()
+    assert again.answer.topics[0].error_code is NONE
+
+
+def broken(files: RealFiles, descriptor: int) -> None:
+    raise OSError(errno.EIO, "Input/output error")
 
 
 def test_a_deleted_topic_gives_its_memory_back_in_slices_and_without_the_collector(node: NodeHarness) -> None:
