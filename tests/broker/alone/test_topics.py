@@ -139,15 +139,15 @@ def broken(files: RealFiles, descriptor: int) -> None:
 
 def test_a_deleted_topic_gives_its_memory_back_in_slices_and_without_the_collector(node: NodeHarness) -> None:
     """The collector looks at what lives long almost never, and then at all of it in one piece."""
-    completed(node, create(node, "t", 9))
+    completed(node, create(node, "none.else.has.this", 9))
     gc.collect()
     gc.disable()
     try:
-        assert partitions_in_memory("t") == 9
-        going = delete(node, "t")
-        assert partitions_in_memory("t") == 8, "one step"
+        assert partitions_in_memory("none.else.has.this") == 9
+        going = delete(node, "none.else.has.this")
+        assert partitions_in_memory("none.else.has.this") == 8, "one step"
         completed(node, going)
-        assert partitions_in_memory("t") == 0
+        assert partitions_in_memory("none.else.has.this") == 0
     finally:
         gc.enable()
 
