@@ -509,6 +509,8 @@ class Segment(SegmentFile):
         self._may_wait = True  # half an index would be worse than a wait
         try:
             for position, header in self.headers():
+                if not 0 <= header.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
+                    raise CorruptBatch(f"offset {header.last_offset} is too far from the segment's {self.base_offset}")
                 indexes.add(position, header.size_bytes, header.last_offset, header.largest_timestamp_ms)
         except CorruptBatch as error:
             _logger.error("%s is damaged: %s", self._path, error)

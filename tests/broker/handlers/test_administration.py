@@ -16,6 +16,7 @@ from highwater.broker.protocol.apis import API_VERSIONS, APIS
 from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.settings.store import MetadataError
+from highwater.broker.slices import Steps
 from highwater.broker.topics.topic import TopicRecord
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame, versions
 
@@ -105,13 +106,13 @@ class TestMetadata:
     ) -> None:
         node = make_node(num_partitions="4000")
         written: list[int] = []
-        put_topics = node.store.put_topics
+        putting_topics = node.store.putting_topics
 
-        def counting(records: Sequence[TopicRecord]) -> None:
+        def counting(records: Sequence[TopicRecord]) -> Steps[None]:
             written.append(len(records))
-            put_topics(records)
+            return putting_topics(records)
 
-        monkeypatch.setattr(node.store, "put_topics", counting)
+        monkeypatch.setattr(node.store, "putting_topics", counting)
         monkeypatch.setattr(node.node.partitions, "open_partitions", lambda topic, record, leader_epoch: iter(()))
         names = ["a", "b", "a", "c", "b_", "b."]
         answer = node.ask("metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
