@@ -13,6 +13,8 @@ in each round:
   a cold topic again and again, and beside it on a topic in the page cache, which shows what reading costs without a
   disk. Its times are from the intended time of each request to its answer.
 - A loop fetches from the page cache, 1 MiB and 16 KiB at a time, and the broker's processor time is taken.
+- This program copies what the kernel has just read, twice. A first copy that takes much longer tells of a virtual
+  machine whose host takes free memory back (free page reporting): then every reader of a disk pays for that.
 
 A disk that is faster than the consumer proves little. `--group` names a control group, made before, with a limit of
 what is read from the disk, for example of version 1:
@@ -53,6 +55,7 @@ from highwater.bench.development.versions import in_turns, running
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.storage.page_cache import evict, warm
 from highwater.bench.systems.highwater import is_checkout
+from highwater.broker.log.files import FilePiece, RealFiles
 from highwater.broker.log.read_ahead import MAX_BYTES
 from highwater.broker.protocol.fetch import (
     FetchPartition,
@@ -82,6 +85,10 @@ RATES: Final = ("dd", "cold consumer")
 _READERS: Final = ("no reader", "cold consumer", "hot consumer")
 FETCHES: Final = {"1 MiB": (_MIB, 1_500), "16 KiB": (_BATCH_BYTES, 10_000)}
 """How much a loop fetches at a time from the page cache, and how often."""
+_COPIED_BYTES: Final = 64 * _MIB
+_TAKEN_BACK_S: Final = 3.0
+"""After this time a host has taken back what was freed (page_reporting.c waits for 2 s)."""
+COPIES: Final = ("first", "second")
 
 
 class Waits(NamedTuple):
@@ -100,6 +107,8 @@ class Measured:
         self.waits: dict[str, list[Waits]] = {name: [] for name in _READERS}
         self.cpu_us: dict[str, list[float]] = {name: [] for name in FETCHES}
         """The broker's processor time for each fetch."""
+        self.copies_us: dict[str, list[float]] = {name: [] for name in COPIES}
+        """Processor time of a copy of 1 MiB that the kernel had just read from the disk."""
         self.disk_waits: list[float] = []
         """The part of the time in which the event loop waited for the disk, beside the cold consumer."""
 
@@ -238,6 +247,8 @@ def _measure(served: Served, measured: Measured, produce: Produce, group: Path |
         measured.waits["cold consumer"].append(produce(served.port, consume_cold))
         warm(served.files)
         measured.waits["hot consumer"].append(produce(served.port, consume))
+    for name, each_us in zip(COPIES, _copies_us(served.files[0]), strict=True):
+        measured.copies_us[name].append(each_us)
     for name, (size_bytes, count) in FETCHES.items():
         before_us = _cpu_us(served)
         _fetch(served, size_bytes, count)
@@ -267,6 +278,21 @@ def _cpu_us(served: Served) -> float:
     """The broker's processor time so far, of all threads."""
     threads = Path(f"/proc/{served.process_id}/task").glob("*/schedstat")
     return sum(int(thread.read_text().split()[0]) for thread in threads) / 1000
+
+
+def _copies_us(file: Path) -> Iterator[float]:
+    """Processor time of this program for each MiB of what the kernel has just read, copied once and then again."""
+    evict([file])
+    time.sleep(_TAKEN_BACK_S)
+    size_bytes = min(_COPIED_BYTES, file.stat().st_size)
+    RealFiles().bring_into_cache(FilePiece(file, 0, size_bytes))
+    buffer = bytearray(_MIB)
+    with file.open("rb", buffering=0) as opened:
+        for _ in COPIES:
+            began_s = time.thread_time()
+            for position in range(0, size_bytes, _MIB):
+                os.preadv(opened.fileno(), [buffer], position)
+            yield (time.thread_time() - began_s) * 1e6 / (size_bytes / _MIB)
 
 
 def _producer_of(pool: ProcessPoolExecutor, rate: int, seconds: float) -> Produce:
@@ -412,6 +438,12 @@ def _print(measured: dict[str, Measured], options: argparse.Namespace) -> int:
     for name in FETCHES:
         table.add_row(name, *(significant(statistics.median(each.cpu_us[name])) for each in measured.values()))
     console.print(table)
+    first_us, second_us = (statistics.median(own.copies_us[name]) for name in COPIES)
+    console.print(
+        f"A copy of 1 MiB that was just read from the disk takes {significant(first_us)} µs, and a second one "
+        f"{significant(second_us)} µs.",
+        soft_wrap=True,
+    )
     for name, each in measured.items():
         share = significant(100 * statistics.median(each.disk_waits))
         console.print(f"Beside the cold consumer the event loop waited for the disk in {share} % of the time: {name}.")
