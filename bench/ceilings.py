@@ -20,18 +20,23 @@ _GIB: Final = 1 << 30
 
 def ceilings_of(results: Sequence[RunResult]) -> Ceilings:
     """All ceilings of results from one class of hosts. Raises UsageError for what is no such measurement."""
+    first = host_class_of(results)
+    found = [ceiling for result in results for ceiling in _of_result(result)]
+    return Ceilings(first, tuple(found), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+
+
+def host_class_of(results: Sequence[RunResult]) -> HostClass:
+    """The class of hosts that all results were measured on. Raises UsageError if there are two."""
     first = _host_class(results[0])
-    found: list[Ceiling] = []
-    for result in results:
+    for result in results[1:]:
         host = _host_class(result)
         differs = next((name for name in HostClass.__slots__ if not _is_same(name, first, host)), None)
         if differs is not None:
             raise UsageError(
                 f"{result.directory} is of another class of hosts than {results[0].directory} ({differs} differs); "
-                "write a file for each class"
+                "name results of one class only"
             )
-        found += _of_result(result)
-    return Ceilings(first, tuple(found), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    return first
 
 
 def _is_same(name: str, one: HostClass, other: HostClass) -> bool:
@@ -195,7 +200,7 @@ def _client(result: RunResult, trial: TrialSummary) -> dict[str, Any]:
     return {**(client if isinstance(client, Mapping) else {}), **own}
 
 
-def _stored_ratio(trial: TrialSummary) -> float:
+def stored_ratio(trial: TrialSummary) -> float:
     """Bytes of the log for each byte of values: below 1 where batches are compressed; 1 if nobody looked at the log."""
     if trial.writeback is None or not trial.writeback.appended_bytes or not trial.delivery.acked:
         return 1.0
@@ -204,9 +209,9 @@ def _stored_ratio(trial: TrialSummary) -> float:
 
 
 def _log_bytes_per_s(trial: TrialSummary) -> float:
-    return trial.achieved_bytes_per_s * _stored_ratio(trial)
+    return trial.achieved_bytes_per_s * stored_ratio(trial)
 
 
 def _consumed_bytes_per_s(trial: TrialSummary) -> float:
     caught_up = trial.backlog.drain_bytes_per_s if trial.backlog is not None else None
-    return max(trial.consumed_bytes_per_s, caught_up or 0.0) * _stored_ratio(trial)
+    return max(trial.consumed_bytes_per_s, caught_up or 0.0) * stored_ratio(trial)

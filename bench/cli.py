@@ -1,4 +1,4 @@
-"""`highwater bench …`: mounts the verbs, which live in `highwater.bench.commands`."""
+"""`highwater bench …` and `highwater plan`: mounts the verbs of `highwater.bench.commands`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import typer
 
 from highwater.bench.commands import (
     calibrate,
+    capacity,
     ceilings,
     compare,
     env,
@@ -51,3 +52,5 @@ app.add_typer(env.app, name="env")
 app.add_typer(history.app, name="history")
 app.add_typer(lake.app, name="lake")
 app.add_typer(telemetry.app, name="telemetry")
+
+plan = capacity.plan

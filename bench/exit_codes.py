@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 EXIT_OK: Final = 0
+EXIT_DOES_NOT_FIT: Final = 1
+"""Only of `highwater plan`: the load does not fit."""
 EXIT_USAGE: Final = 2
 """A mistake in the call, a file or the set-up; trials finished before it showed are kept."""
 EXIT_TARGET: Final = 3

@@ -20,6 +20,7 @@ ROOMS: Final = {
     "broker": ("highwater.broker.cli", "app"),
     "monitor": ("highwater.monitor.cli", "app"),
     "pipeline": ("highwater.pipeline.cli", "app"),
+    "plan": ("highwater.bench.cli", "plan"),
     "report": ("highwater.reports.cli", "report"),
     "top": ("highwater.monitor.cli", "top"),
     "tune": ("highwater.tuning.cli", "app"),

@@ -103,6 +103,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
     "bench/analysis",
+    "bench/capacity",
     "bench/compare.py",
     "bench/ceilings.py",
     "bench/comparison_answer.py",

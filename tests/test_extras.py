@@ -56,6 +56,7 @@ def test_the_broker_and_the_tuner_need_nothing_of_it() -> None:
     [
         (("bench", "run", "workloads/quickstart.yaml", "--out", "{out}"), "bench"),
         (("report", "results/none"), "bench"),
+        (("plan", "examples/load.yaml", "--ceilings", "results/none"), "bench"),
         (("tune", "prove", "--plan", "vm.swappiness=60:1"), "bench"),
         (("pipeline", "run", "examples/windows.yaml"), "pipeline"),
         (("monitor", "serve", "-b", "127.0.0.1:9"), "monitor"),

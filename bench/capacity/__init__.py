@@ -1,0 +1,1 @@
+"""The planner: how many brokers a load needs, from ceilings that a benchmark measured. Pure."""

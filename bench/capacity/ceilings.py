@@ -1,0 +1,67 @@
+"""What a class of hosts was measured to do: values for one draw, and all samples of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from highwater.bench.capacity.costs import Costs, Observation
+from highwater.common.ceilings import HostClass
+
+
+@dataclass(frozen=True, slots=True)
+class Ceilings:
+    """One value for each ceiling of a broker and of a disk."""
+
+    costs: Costs
+    cpu_cores: float
+    """The most CPU time that one broker was seen to use, in CPU seconds per second."""
+    disk_write_bytes_per_s: float
+    disk_read_bytes_per_s: float
+    process_bytes: float
+    """Memory of the broker's process without the partitions of a plan."""
+    partition_bytes: float | None
+    """Memory that each partition adds; None if it was not measured."""
+    partition_bytes_per_s: float | None
+    """What one partition takes from producers; None if it was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The trials of one cell."""
+
+    name: str
+    trials: tuple[Observation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSamples:
+    """fio's figures of one disk, one for each probe."""
+
+    target: str
+    medium: str
+    file_system: str
+    emulation: str
+    """The limits of an emulated disk; empty for a real one."""
+    write_bytes_per_s: tuple[float, ...]
+    read_bytes_per_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """All that result directories say of a class of hosts."""
+
+    host: HostClass
+    system: str
+    runs: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    """Of an open loop: in a closed one, requests come together and share the cost of waking up."""
+    held_out: tuple[Cell, ...]
+    """Cells that no cost is fitted to."""
+    busiest: tuple[float, ...]
+    """CPU of the broker in each trial of the cell in which it was the busiest."""
+    disks: tuple[DiskSamples, ...]
+    process_bytes: float
+    partition_bytes: tuple[float, ...]
+    partition_bytes_per_s: tuple[float, ...]
+    trials_used: int
+    trials_left_out: int

@@ -1,0 +1,117 @@
+"""Values of ceilings from their samples: the middle ones, and bootstrap draws for intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean, median
+from typing import Final
+
+import numpy as np
+
+from highwater.bench.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
+from highwater.bench.capacity.costs import Costs, Work, fitted
+
+DRAWS: Final = 300
+_SEED: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One way in which the ceilings and the load may really be."""
+
+    ceilings: Ceilings
+    factor: float
+    """Of all rates of the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A held-out cell: its CPU as the costs say it, and as it was measured."""
+
+    cell: str
+    predicted_cores: float
+    measured_cores: float
+
+    @property
+    def error_ratio(self) -> float:
+        return self.predicted_cores / self.measured_cores - 1
+
+
+def middle(measured: Measured, disk: DiskSamples) -> Ceilings:
+    """The ceilings that a plan is made with. disk: the disks of the planned hosts."""
+    costs = fitted([trial for cell in measured.cells for trial in cell.trials])
+    return _ceilings(
+        measured,
+        costs,
+        cpu_cores=median(measured.busiest),
+        write=median(disk.write_bytes_per_s),
+        read=median(disk.read_bytes_per_s),
+    )
+
+
+def predictions(measured: Measured, costs: Costs) -> list[Prediction]:
+    """Of the held-out cells whose kinds of work are known."""
+    found = []
+    for cell in measured.held_out:
+        work = _mean_work(cell)
+        if set(work.kinds()) <= set(costs.batch_bytes):
+            cores = fmean(trial.cpu_cores for trial in cell.trials)
+            found.append(Prediction(cell.name, costs.cpu_cores(work), cores))
+    return found
+
+
+def draws(
+    measured: Measured, disk: DiskSamples, range_ratio: float, cost_error_ratio: float, count: int = DRAWS
+) -> list[Draw]:
+    """Trials of each cell and probes of the disk drawn with replacement; load and costs anywhere in their ranges.
+
+    The same arguments give the same draws.
+    """
+    random = np.random.default_rng(_SEED)
+
+    def drawn(values: Sequence[float]) -> float:
+        return float(np.median(random.choice(values, len(values))))
+
+    found = []
+    for _ in range(count):
+        trials = [
+            cell.trials[index]
+            for cell in measured.cells
+            for index in random.integers(0, len(cell.trials), len(cell.trials))
+        ]
+        costs = fitted(trials)
+        error = 1 + random.uniform(-cost_error_ratio, cost_error_ratio)
+        ceilings = _ceilings(
+            measured,
+            replace(costs, cpu_s=tuple(cost * error for cost in costs.cpu_s)),
+            cpu_cores=drawn(measured.busiest),
+            write=float(random.uniform(min(disk.write_bytes_per_s), max(disk.write_bytes_per_s))),
+            read=float(random.uniform(min(disk.read_bytes_per_s), max(disk.read_bytes_per_s))),
+        )
+        found.append(Draw(ceilings, 1 + float(random.uniform(-range_ratio, range_ratio))))
+    return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """The values between which 95 of 100 lie; no value is made up between two."""
+    ordered = sorted(values)
+    outside = int(len(ordered) * 0.025)
+    return ordered[outside], ordered[-1 - outside]
+
+
+def _ceilings(measured: Measured, costs: Costs, *, cpu_cores: float, write: float, read: float) -> Ceilings:
+    return Ceilings(
+        costs=costs,
+        cpu_cores=float(cpu_cores),
+        disk_write_bytes_per_s=write,
+        disk_read_bytes_per_s=read,
+        process_bytes=measured.process_bytes,
+        partition_bytes=median(measured.partition_bytes) if measured.partition_bytes else None,
+        partition_bytes_per_s=median(measured.partition_bytes_per_s) if measured.partition_bytes_per_s else None,
+    )
+
+
+def _mean_work(cell: Cell) -> Work:
+    rows = [trial.work.amounts for trial in cell.trials]
+    return Work(*(fmean(column) for column in zip(*rows, strict=True)))

@@ -1,0 +1,73 @@
+"""What a plan does not know, each with the command or the act that finds it out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.bench.capacity.ceilings import Ceilings, Measured
+from highwater.bench.capacity.load import Load
+from highwater.bench.capacity.measured import WORKLOAD
+from highwater.common.units import significant, size_text
+
+# Highwater's broker is one event loop: it cannot use much more than a core.
+_ONE_LOOP: Final = "highwater "
+_ONE_CORE: Final = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    what: str
+    find_out: str
+
+
+def unknown_to(load: Load, measured: Measured, ceilings: Ceilings) -> Iterator[Unknown]:
+    again = f"highwater bench run {WORKLOAD} --out DIR"
+    if not measured.held_out:
+        yield Unknown("how far the costs are from cells that they were not fitted to", again)
+    for name, topic in load.topics.items():
+        low, high = ceilings.costs.batch_bytes["produced"]
+        if not low / 1.5 <= topic.batch_bytes <= high * 1.5:
+            yield Unknown(
+                f"what batches of {size_text(topic.batch_bytes)} cost ({name}): measured were {size_text(low)} to "
+                f"{size_text(high)}, and the plan goes on in a straight line",
+                f"give {WORKLOAD} variants with this batch.size, and run it again",
+            )
+    if ceilings.cpu_cores < _ONE_CORE or not measured.system.startswith(_ONE_LOOP):
+        yield Unknown(
+            f"whether a broker can use more than {significant(ceilings.cpu_cores)} cores: that is the most that was "
+            "seen, and the load generator may have been the limit",
+            f"give {WORKLOAD} more producers (producers.count) on a host of their own, and run it again",
+        )
+    if ceilings.partition_bytes is None:
+        yield Unknown("how much memory a partition takes: the plan counts none", again)
+    if ceilings.partition_bytes_per_s is None:
+        yield Unknown("what one partition takes: partitions follow from consumers alone", again)
+    yield Unknown(
+        "how fast the network is: its speed is what the load file says",
+        "iperf3 --server on one of the hosts, iperf3 --client on another",
+    )
+    yield Unknown(
+        "how much slower the disks are when many partitions are written at the same time (a hard disk is)",
+        "fio --name=many --rw=write --bs=1M --direct=1 --numjobs=64 --size=64M --group_reporting --directory=DIR",
+    )
+    if load.hosts.disks.layout in ("raid5", "raid6"):
+        yield Unknown(
+            f"how fast {load.hosts.disks.layout} really is: the plan counts the worst case for every write",
+            "highwater bench storage probe DIR",
+        )
+    if any(topic.replication > 1 for topic in load.topics.values()):
+        yield Unknown(
+            "what replication costs between hosts: it was measured between brokers of one host, over loopback",
+            "highwater bench run FILE --out DIR, with a FILE whose system.clusters names such a cluster",
+        )
+    yield Unknown(
+        "how long clients wait: a plan has no latencies",
+        "highwater bench search FILE --slo 'produce.p99<20ms' --min RATE --out DIR",
+    )
+    if any(topic.replay_bytes_per_s or topic.lag_s for topic in load.topics.values()):
+        yield Unknown(
+            "the CPU time of reads from the disk: the plan counts that of reads from memory",
+            "highwater bench run workloads/hdd-vs-ssd.yaml --out DIR, and its report",
+        )

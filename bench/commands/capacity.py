@@ -1,0 +1,99 @@
+"""`highwater plan`: how many brokers a load needs. Imports are late so that --help is fast."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from highwater.bench.commands.common import AsJson, one_line_errors
+
+if TYPE_CHECKING:
+    from highwater.bench.capacity.load import Load
+    from highwater.bench.capacity.plan import Plan
+
+
+def plan(
+    load: Annotated[Path, typer.Argument(metavar="LOAD", help="Load file (YAML, schema capacity.load/1).")],
+    ceilings: Annotated[
+        list[Path],
+        typer.Option(
+            "--ceilings", metavar="DIR", help="Result directory of workloads/ceilings.yaml; may be given several times."
+        ),
+    ],
+    brokers: Annotated[
+        int | None, typer.Option(min=1, max=10_000, metavar="N", help="Say how much of the load N brokers carry.")
+    ] = None,
+    as_json: AsJson = False,
+    inventory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Write an inventory for the playbooks into this new or empty directory."),
+    ] = None,
+) -> None:
+    """Say how many brokers a load needs, from what a benchmark measured on such a host.
+
+    The answer comes first, with its interval and what limits it. Below it: what the worst broker needs of each
+    resource, partitions, disks, what would change the answer, and what is not known with the command that finds it out.
+
+    Exit codes: 0 the load fits; 1 it does not; 2 a mistake in the call or a file, or a ceiling that nobody measured.
+    """
+    with one_line_errors():
+        from datetime import UTC, datetime
+
+        from highwater.bench.capacity.load import load_of
+        from highwater.bench.capacity.measured import measured_of
+        from highwater.bench.capacity.plan import make_plan
+        from highwater.bench.capacity.text import lines
+        from highwater.bench.exit_codes import EXIT_DOES_NOT_FIT
+        from highwater.bench.results import RunResult
+        from highwater.bench.workload.yaml_document import read_document
+
+        if inventory is not None:
+            _check_empty(inventory)
+        wanted = load_of(read_document(load))
+        measured = measured_of([RunResult(directory) for directory in ceilings])
+        made = make_plan(wanted, measured, datetime.now(UTC).date(), brokers)
+        typer.echo(_as_json(made) if as_json else "\n".join(lines(made)))
+        if not made.fits:
+            if inventory is not None:
+                typer.echo(f"{inventory}: not written, as the load does not fit", err=True)
+            raise typer.Exit(EXIT_DOES_NOT_FIT)
+        if inventory is not None:
+            _write(inventory, made, wanted)
+            typer.echo(
+                f"{inventory}: an inventory of {made.state_brokers} brokers; names and disks are to fill in", err=True
+            )
+
+
+def _check_empty(directory: Path) -> None:
+    from highwater.bench.errors import UsageError
+
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"--inventory: {directory} exists and is not an empty directory")
+
+
+def _write(directory: Path, made: Plan, wanted: Load) -> None:
+    from highwater.bench.capacity.inventory import inventory_of
+    from highwater.common.atomic_files import write_atomically
+
+    for name, text in inventory_of(made, wanted).items():
+        file = directory / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(file, text)
+
+
+def _as_json(made: Plan) -> str:
+    import json
+    from dataclasses import asdict
+    from math import isfinite
+    from typing import Any
+
+    def finite(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: finite(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [finite(item) for item in value]
+        return None if isinstance(value, float) and not isfinite(value) else value
+
+    return json.dumps({"schema": made.schema} | finite(asdict(made)), ensure_ascii=False, indent=2)

@@ -1,0 +1,116 @@
+"""A result directory of workloads/ceilings.yaml from a broker with the costs of `samples`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from highwater.bench.results import (
+    FioProbe,
+    Manifest,
+    ResultWriter,
+    StorageProbes,
+    TargetProbe,
+    TrialPlan,
+    TrialSummary,
+)
+from highwater.bench.results.lifetime import Start
+from highwater.bench.workload.specification import Cell, load_specification
+from tests.bench.capacity.samples import cores, work
+from tests.bench.summaries import summary
+from tests.reports.sample_run import Sample, write_sample
+
+ROOT = Path(__file__).parent.parent.parent.parent
+WORKLOAD = ROOT / "workloads/ceilings.yaml"
+TRIALS = 3
+_CLOSED_LOOP_PER_S = 60_000
+
+
+def write_ceilings(
+    directory: Path, change: Callable[[TrialSummary], TrialSummary] = lambda made: made, **of_manifest: Any
+) -> Path:
+    """change: alters each trial before it is written."""
+    template = write_sample(
+        directory.parent / f"{directory.name}-template", Sample(axes={"load.rate": [1000]}, trials=1)
+    )
+    specification = load_specification(WORKLOAD)
+    plans, summaries = [], []
+    for block in range(1, TRIALS + 1):
+        for number, cell in enumerate(specification.cells):
+            made = change(_trial(block, number, cell))
+            summaries.append(made)
+            plans.append(
+                TrialPlan(
+                    trial_id=made.trial_id,
+                    cell=cell.name,
+                    factors=cell.factors,
+                    trial=block,
+                    block=block,
+                    order_in_block=number,
+                    status="done",
+                )
+            )
+    manifest = Manifest.model_validate_json((template / "manifest.json").read_text("utf-8"))
+    known = {"name": "ceilings", "workload": specification.workload.as_document(), "trials": plans}
+    writer = ResultWriter(directory)
+    writer.write_manifest(manifest.model_copy(update=known | {"axes": specification.axes} | of_manifest))
+    (directory / "env.json").write_bytes((template / "env.json").read_bytes())
+    for made in summaries:
+        writer.write_trial(made, [], [])
+    writer.write_probes(StorageProbes(probes=[_probe(summaries[0], moment) for moment in ("before", "after")]))
+    return directory
+
+
+def _trial(block: int, number: int, cell: Cell) -> TrialSummary:
+    workload = cell.workload
+    rate = float(workload.load.rate_per_s or _CLOSED_LOOP_PER_S)
+    batch = int(workload.producers.client["batch.num.messages"]) * 1024
+    copies, groups = workload.topics.replication, workload.consumers.groups
+    done = work(rate * 1024, batch, groups=groups, copies=copies - 1)
+    partitions = workload.topics.partitions
+    made = summary(block, cell.factors, achieved_per_s=rate, system_cpu_ratio=cores(done) * (1 + 0.02 * (block - 2)))
+    return made.model_copy(
+        update={
+            "trial_id": f"{block}-{number}",
+            "cell": cell.name,
+            "driver": "wire",
+            "consumed_bytes_per_s": rate * 1024 * groups,
+            "tuning_fingerprint": "f" * 64,
+            "start": Start(
+                ready_s=0.5,
+                cpu_s=0.4,
+                rss_bytes=60_000_000,
+                make_topics_s=0.1,
+                partitions=partitions,
+                idle_rss_bytes=60_000_000 + partitions * 20_000,
+                peak_rss_bytes=90_000_000 + partitions * 20_000,
+            ),
+            "system": made.system.model_copy(update={"copies": copies, "commands": [["broker"]] * copies}),
+        }
+    )
+
+
+def _probe(of: TrialSummary, moment: Any) -> TargetProbe:
+    rates = {"sequential_append": 400e6, "sequential_read": 500e6}
+    jobs = [
+        FioProbe.model_validate(
+            {
+                "name": name,
+                "block_bytes": 1 << 20,
+                "direct": True,
+                "moved_bytes": 1 << 28,
+                "runtime_ns": 10**9,
+                "bytes_per_s": rate * (1.05 if moment == "after" else 1.0),
+                "operations_per_s": rate / (1 << 20),
+                "latency_p50_ns": None,
+                "latency_p99_ns": None,
+                "latency_p999_ns": None,
+                "latency_max_ns": None,
+            }
+        )
+        for name, rate in rates.items()
+    ]
+    return TargetProbe(
+        target=of.storage, moment=moment, taken_utc="2026-01-01T00:00:00Z", fio_version="fio-3.33", jobs=jobs
+    )

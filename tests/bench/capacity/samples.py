@@ -1,0 +1,96 @@
+"""A host whose costs are known, as samples of a benchmark, and loads for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from highwater.bench.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
+from highwater.bench.capacity.costs import Costs, Observation, Work
+from highwater.bench.capacity.load import Load, load_of
+from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.ceilings import HostClass
+
+# CPU seconds: 2 ms for a MB and 50 µs for a batch produced, half of that consumed, more replicated; 20 ms each second.
+TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02)
+BATCHES = (4096, 65_536)
+
+
+def cores(work: Work, factor: float = 1.0) -> float:
+    return factor * sum(cost * amount for cost, amount in zip(TRUE_COSTS, work.amounts, strict=True))
+
+
+def work(produced: float, batch: int, groups: float = 0, copies: int = 0) -> Work:
+    return Work(
+        produced,
+        produced / batch,
+        produced * groups,
+        produced * groups / batch,
+        produced * copies,
+        produced * copies / batch,
+        copies + 1.0,
+    )
+
+
+def cell(name: str, done: Work, batch: int, noise: float = 0.0, factor: float = 1.0) -> Cell:
+    """Five trials, whose CPU time lies up to `noise` around the true one times `factor`."""
+    spread = (-1.0, -0.5, 0.0, 0.5, 1.0)
+    return Cell(name, tuple(Observation(done, cores(done, factor) * (1 + noise * each), batch) for each in spread))
+
+
+def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -> Measured:
+    cells = []
+    for batch in BATCHES:
+        cells.append(cell(f"produce-{batch}", work(20e6, batch), batch, noise))
+        cells.append(cell(f"read-{batch}", work(8e6, batch, groups=1), batch, noise))
+        cells.append(cell(f"copied-{batch}", work(4e6, batch, copies=2), batch, noise))
+    cells.append(cell("slowly", work(1e6, BATCHES[1]), BATCHES[1], noise))
+    held_out = cell("held-out-read", work(10e6, 16_384, groups=2), 16_384, noise, held_out_factor)
+    known: dict[str, Any] = {
+        "host": HostClass("Example CPU", 8, 32 << 30, "6.1.0", "f" * 64),
+        "system": "highwater 0",
+        "runs": ("results/ceilings",),
+        "cells": tuple(cells),
+        "held_out": (held_out,),
+        "busiest": (0.98, 1.0, 1.0, 1.0, 1.02),
+        "disks": (DiskSamples("data", "ssd", "ext4", "", (400e6, 420e6), (500e6, 520e6)),),
+        "process_bytes": 100e6,
+        "partition_bytes": (20_000.0,),
+        "partition_bytes_per_s": (50e6,),
+        "trials_used": 35,
+        "trials_left_out": 0,
+    }
+    return Measured(**(known | changed))
+
+
+def ceilings(**changed: Any) -> Ceilings:
+    known: dict[str, Any] = {
+        "costs": Costs(TRUE_COSTS, dict.fromkeys(("produced", "consumed", "replicated"), BATCHES)),
+        "cpu_cores": 1.0,
+        "disk_write_bytes_per_s": 400e6,
+        "disk_read_bytes_per_s": 500e6,
+        "process_bytes": 100e6,
+        "partition_bytes": 20_000.0,
+        "partition_bytes_per_s": None,
+    }
+    return Ceilings(**(known | changed))
+
+
+TEXT = """\
+schema: capacity.load/1
+name: shop
+topics:
+  orders: {peak: 40MB/s, batch: 32KiB, replication: 3, min_insync_replicas: 2, retention: {time: 1d}, groups: 2}
+hosts: {memory: 32GiB, network: 10Gbit/s, disks: {count: 4, size: 4TB}}
+"""
+
+
+def load(text: str = TEXT) -> Load:
+    return load_of(parse_document(text, "load.yaml"))
+
+
+def load_with(topic: dict[str, Any] | None = None, **sections: dict[str, Any]) -> Load:
+    """The load of TEXT with fields of its topic, and of its sections, changed."""
+    made = load()
+    changed = {name: getattr(made, name).model_copy(update=fields) for name, fields in sections.items()}
+    topics = {name: each.model_copy(update=topic or {}) for name, each in made.topics.items()}
+    return made.model_copy(update={"topics": topics, **changed})
