@@ -31,6 +31,8 @@ class Cell:
 
     name: str
     trials: tuple[Observation, ...]
+    is_closed: bool = False
+    """As fast as the broker took it, so that the broker was hardly ever idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Measured:
     system: str
     runs: tuple[str, ...]
     cells: tuple[Cell, ...]
-    """Of an open loop: in a closed one, requests come together and share the cost of waking up."""
+    """That costs are fitted to."""
     held_out: tuple[Cell, ...]
     """Cells that no cost is fitted to."""
     busiest: tuple[float, ...]

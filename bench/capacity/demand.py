@@ -55,6 +55,8 @@ class BrokerState:
     """What the worst broker of a cluster carries."""
 
     demands: tuple[Demand, ...]
+    work: Work
+    """In a second, for its CPU."""
     used_bytes: float
     partition_replicas: int
     open_files: int
@@ -154,6 +156,7 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
         load.topics[name].peak_bytes_per_s * factor * load.topics[name].groups for name in late
     )
     disk_write = written * (1 + INDEX_RATIO)
+    work = own + replay + Work(brokers=1.0)
 
     spare_out = max(0.0, hosts.network_bytes_per_s - net_out) * (brokers - 1)
     repair = min(
@@ -163,9 +166,7 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
     )
     recovery_s = used / repair if repair > 0 else math.inf
     demands = [
-        Demand(
-            CPU, ceilings.costs.cpu_cores(own + replay + Work(brokers=1.0)), ceilings.cpu_cores, limits.cpu, "cores"
-        ),
+        Demand(CPU, ceilings.costs.cpu_cores(work), ceilings.cpu_cores, limits.cpu, "cores"),
         Demand(NETWORK_IN, written, hosts.network_bytes_per_s, limits.network, "bytes/s", measured=False),
         Demand(NETWORK_OUT, net_out, hosts.network_bytes_per_s, limits.network, "bytes/s", measured=False),
         Demand(DISK_WRITE, disk_write, array.write_bytes_per_s, limits.disk_rate, "bytes/s"),
@@ -177,6 +178,7 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
         demands.append(Demand(RECOVERY, recovery_s, load.cluster.recovery_s, 1.0, "s", measured=False))
     return BrokerState(
         demands=tuple(demands),
+        work=work,
         used_bytes=used,
         partition_replicas=replicas,
         open_files=math.ceil(_FILES_OF_A_SEGMENT * (segments + replicas) + _FILES_OF_A_PARTITION * replicas),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Final
 
@@ -27,11 +27,13 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """A held-out cell: its CPU as the costs say it, and as it was measured."""
+    """A cell that the costs were not fitted to: its CPU as the costs say it, and as it was measured."""
 
     cell: str
     predicted_cores: float
     measured_cores: float
+    in_turn: bool = False
+    """The plan's costs are fitted to it, and were fitted once more without it for this prediction."""
 
     @property
     def error_ratio(self) -> float:
@@ -40,25 +42,39 @@ class Prediction:
 
 def middle(measured: Measured, disk: DiskSamples) -> Ceilings:
     """The ceilings that a plan is made with. disk: the disks of the planned hosts."""
-    costs = fitted([trial for cell in measured.cells for trial in cell.trials])
+    most_cores = median(measured.busiest)
     return _ceilings(
         measured,
-        costs,
-        cpu_cores=median(measured.busiest),
+        _fitted(measured.cells, most_cores),
+        cpu_cores=most_cores,
         write=median(disk.write_bytes_per_s),
         read=median(disk.read_bytes_per_s),
     )
 
 
 def predictions(measured: Measured, costs: Costs) -> list[Prediction]:
-    """Of the held-out cells whose kinds of work are known."""
-    found = []
-    for cell in measured.held_out:
+    """Of the held-out cells whose kinds of work are known, and of each closed loop from all other cells.
+
+    Held-out cells ask little of a broker. Closed loops ask all of it, and a plan comes nearer to them.
+    """
+    found = list(_predicted(measured.held_out, costs))
+    for closed in (cell for cell in measured.cells if cell.is_closed):
+        others = [cell for cell in measured.cells if cell is not closed]
+        if any(cell.is_closed for cell in others):
+            found += _predicted([closed], _fitted(others, costs.most_cores), in_turn=True)
+    return found
+
+
+def _predicted(cells: Iterable[Cell], costs: Costs, *, in_turn: bool = False) -> Iterator[Prediction]:
+    for cell in cells:
         work = _mean_work(cell)
         if set(work.kinds()) <= set(costs.batch_bytes):
             cores = fmean(trial.cpu_cores for trial in cell.trials)
-            found.append(Prediction(cell.name, costs.cpu_cores(work), cores))
-    return found
+            yield Prediction(cell.name, costs.cpu_cores(work), cores, in_turn)
+
+
+def _fitted(cells: Iterable[Cell], most_cores: float) -> Costs:
+    return fitted([trial for cell in cells for trial in cell.trials], most_cores)
 
 
 def draws(
@@ -80,12 +96,11 @@ def draws(
             for cell in measured.cells
             for index in random.integers(0, len(cell.trials), len(cell.trials))
         ]
-        costs = fitted(trials)
-        error = 1 + random.uniform(-cost_error_ratio, cost_error_ratio)
+        most_cores = drawn(measured.busiest)
         ceilings = _ceilings(
             measured,
-            replace(costs, cpu_s=tuple(cost * error for cost in costs.cpu_s)),
-            cpu_cores=drawn(measured.busiest),
+            fitted(trials, most_cores).times(1 + random.uniform(-cost_error_ratio, cost_error_ratio)),
+            cpu_cores=most_cores,
             write=float(random.uniform(min(disk.write_bytes_per_s), max(disk.write_bytes_per_s))),
             read=float(random.uniform(min(disk.read_bytes_per_s), max(disk.read_bytes_per_s))),
         )

@@ -87,8 +87,8 @@ class Plan:
     predictions: tuple[Prediction, ...]
     unknown: tuple[Unknown, ...]
     host: HostClass
-    other_host: tuple[str, ...]
-    """How the planned hosts differ from the measured ones."""
+    other_memory: str
+    """How much the memory of the planned hosts differs from that of the measured one; empty if it is alike."""
     system: str
     runs: tuple[str, ...]
     trials_used: int
@@ -98,6 +98,7 @@ class Plan:
 
 def make_plan(load: Load, measured: Measured, today: date, brokers: int | None = None) -> Plan:
     """The plan for a load; brokers: whether so many carry it. Raises UsageError for ceilings that nobody measured."""
+    _check_host(load, measured)
     disk = _disk(load, measured)
     ceilings = middle(measured, disk)
     _check_known(load, measured, ceilings)
@@ -135,14 +136,25 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
         sensitivities=tuple(_sensitivities(load, ceilings, array)),
         growth=_growth(load, ceilings, array, drawn, arrays, shown, today),
         predictions=tuple(found),
-        unknown=tuple(unknown_to(load, measured, ceilings)),
+        unknown=tuple(unknown_to(load, measured, ceilings, state)),
         host=measured.host,
-        other_host=tuple(_other_host(load, measured.host)),
+        other_memory=_other_memory(load, measured.host),
         system=measured.system,
         runs=measured.runs,
         trials_used=measured.trials_used,
         trials_left_out=measured.trials_left_out,
     )
+
+
+def _check_host(load: Load, measured: Measured) -> None:
+    """Raises UsageError if the load file names another processor, or another number of CPUs, than was measured."""
+    hosts, host = load.hosts, measured.host
+    for key, wanted, found in (("cpu_model", hosts.cpu_model, host.cpu_model), ("cpus", hosts.cpus, host.cpu_count)):
+        if wanted is not None and wanted != found:
+            raise UsageError(
+                f"hosts.{key}: {wanted} was not measured ({', '.join(measured.runs)} is of {found}): run {WORKLOAD} on "
+                f"such a host, or leave {key} out to plan hosts like the measured one"
+            )
 
 
 def _disk(load: Load, measured: Measured) -> DiskSamples:
@@ -183,7 +195,8 @@ def _check_known(load: Load, measured: Measured, ceilings: Ceilings) -> None:
 
 
 def _check_errors(found: Sequence[Prediction]) -> None:
-    worst = max(found, key=lambda each: abs(each.error_ratio), default=None)
+    held_out = [each for each in found if not each.in_turn]
+    worst = max(held_out, key=lambda each: abs(each.error_ratio), default=None)
     if worst is not None and abs(worst.error_ratio) > REFUSED_ERROR_RATIO:
         raise UsageError(
             f"the costs say {worst.predicted_cores:.2f} cores for the held-out cell {worst.cell}, and it used "
@@ -342,14 +355,8 @@ def _growth(
     )
 
 
-def _other_host(load: Load, host: HostClass) -> list[str]:
-    """How the planned hosts differ from the measured one in what costs are measured by."""
-    hosts = load.hosts
-    found = []
-    if hosts.cpu_model is not None and hosts.cpu_model != host.cpu_model:
-        found.append(f"processor {host.cpu_model}, planned {hosts.cpu_model}")
-    if hosts.cpus is not None and hosts.cpus != host.cpu_count:
-        found.append(f"{host.cpu_count} CPUs, planned {hosts.cpus}")
-    if hosts.memory_bytes > 2 * host.memory_bytes or 2 * hosts.memory_bytes < host.memory_bytes:
-        found.append(f"{host.memory_bytes / _GIB:.3g} GiB of memory, planned {hosts.memory_bytes / _GIB:.3g} GiB")
-    return found
+def _other_memory(load: Load, host: HostClass) -> str:
+    planned = load.hosts.memory_bytes
+    if planned > 2 * host.memory_bytes or 2 * planned < host.memory_bytes:
+        return f"{host.memory_bytes / _GIB:.3g} GiB of memory, planned {planned / _GIB:.3g} GiB"
+    return ""

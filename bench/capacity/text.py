@@ -34,8 +34,8 @@ def answer(plan: Plan) -> str:
 
 def lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.name}: {answer(plan)}"
-    for difference in plan.other_host:
-        yield f"ceilings of another class of hosts: {difference}. The answer is for hosts like the measured one"
+    if plan.other_memory:
+        yield f"ceilings of a host with other memory: {plan.other_memory}. The rest is as on the measured host"
     host = plan.host
     yield (
         f"measured on {plan.system}, {host.cpu_model} × {host.cpu_count}, {size_text(host.memory_bytes)}, Linux "
@@ -229,10 +229,10 @@ def _predictions(plan: Plan) -> Iterator[str]:
         return
     yield ""
     yield from table(
-        ("held-out cell", "predicted", "measured", "error"),
+        ("cell that costs were not fitted to", "predicted", "measured", "error"),
         [
             (
-                each.cell,
+                f"{each.cell}, left out in turn" if each.in_turn else each.cell,
                 f"{significant(each.predicted_cores)} cores",
                 f"{significant(each.measured_cores)} cores",
                 change_text(1 + each.error_ratio),
@@ -244,5 +244,5 @@ def _predictions(plan: Plan) -> Iterator[str]:
     if worst > AIMED_ERROR_RATIO:
         yield (
             f"an error of {percent_text(worst)} is above the aim of {percent_text(AIMED_ERROR_RATIO)}: the interval of "
-            "the answer contains it; more trials on a quiet host make it narrower"
+            "the answer has it; more trials on a quiet host make it narrower"
         )

@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.capacity.ceilings import Ceilings, Measured
+from highwater.bench.capacity.costs import KINDS, Work
+from highwater.bench.capacity.demand import BrokerState
 from highwater.bench.capacity.load import Load
 from highwater.bench.capacity.measured import WORKLOAD
-from highwater.common.units import significant, size_text
+from highwater.common.units import count_text, significant, size_text
 
 # Highwater's broker is one event loop: it cannot use much more than a core.
 _ONE_LOOP: Final = "highwater "
 _ONE_CORE: Final = 0.8
+# How far beyond what was measured a plan goes without a word.
+_BEYOND: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,18 +26,23 @@ class Unknown:
     find_out: str
 
 
-def unknown_to(load: Load, measured: Measured, ceilings: Ceilings) -> Iterator[Unknown]:
+def unknown_to(
+    load: Load, measured: Measured, ceilings: Ceilings, state: BrokerState | None = None
+) -> Iterator[Unknown]:
+    """state: of the worst broker of the plan."""
     again = f"highwater bench run {WORKLOAD} --out DIR"
     if not measured.held_out:
         yield Unknown("how far the costs are from cells that they were not fitted to", again)
     for name, topic in load.topics.items():
         low, high = ceilings.costs.batch_bytes["produced"]
-        if not low / 1.5 <= topic.batch_bytes <= high * 1.5:
+        if not low / _BEYOND <= topic.batch_bytes <= high * _BEYOND:
             yield Unknown(
                 f"what batches of {size_text(topic.batch_bytes)} cost ({name}): measured were {size_text(low)} to "
                 f"{size_text(high)}, and the plan goes on in a straight line",
                 f"give {WORKLOAD} variants with this batch.size, and run it again",
             )
+    if state is not None:
+        yield from _beyond_measured(state.work, measured)
     if ceilings.cpu_cores < _ONE_CORE or not measured.system.startswith(_ONE_LOOP):
         yield Unknown(
             f"whether a broker can use more than {significant(ceilings.cpu_cores)} cores: that is the most that was "
@@ -71,3 +80,17 @@ def unknown_to(load: Load, measured: Measured, ceilings: Ceilings) -> Iterator[U
             "the CPU time of reads from the disk: the plan counts that of reads from memory",
             "highwater bench run workloads/hdd-vs-ssd.yaml --out DIR, and its report",
         )
+
+
+def _beyond_measured(work: Work, measured: Measured) -> Iterator[Unknown]:
+    trials = [trial.work for cell in measured.cells for trial in cell.trials]
+    for kind in KINDS:
+        planned = work.batches_of(kind)
+        most = max((each.batches_of(kind) / max(1.0, each.brokers) for each in trials), default=0.0)
+        if planned > _BEYOND * most > 0:
+            yield Unknown(
+                f"what {count_text(round(planned))} {kind} batches a second cost one broker: at most "
+                f"{count_text(round(most))} were measured. Of many, one request takes several, so that the plan has "
+                "rather too many brokers",
+                f"give {WORKLOAD} variants with a higher load.rate, and run it again",
+            )

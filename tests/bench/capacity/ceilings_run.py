@@ -17,14 +17,13 @@ from highwater.bench.results import (
 )
 from highwater.bench.results.lifetime import Start
 from highwater.bench.workload.specification import Cell, load_specification
-from tests.bench.capacity.samples import cores, work
+from tests.bench.capacity.samples import closed_loop, cores, work
 from tests.bench.summaries import summary
 from tests.reports.sample_run import Sample, write_sample
 
 ROOT = Path(__file__).parent.parent.parent.parent
 WORKLOAD = ROOT / "workloads/ceilings.yaml"
 TRIALS = 3
-_CLOSED_LOOP_PER_S = 60_000
 
 
 def write_ceilings(
@@ -64,8 +63,8 @@ def write_ceilings(
 
 def _trial(block: int, number: int, cell: Cell) -> TrialSummary:
     workload = cell.workload
-    rate = float(workload.load.rate_per_s or _CLOSED_LOOP_PER_S)
     batch = int(workload.producers.client["batch.num.messages"]) * 1024
+    rate = float(workload.load.rate_per_s or closed_loop(batch) / 1024)
     copies, groups = workload.topics.replication, workload.consumers.groups
     done = work(rate * 1024, batch, groups=groups, copies=copies - 1)
     partitions = workload.topics.partitions

@@ -12,11 +12,20 @@ from highwater.common.ceilings import HostClass
 
 # CPU seconds: 2 ms for a MB and 50 µs for a batch produced, half of that consumed, more replicated; 20 ms each second.
 TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02)
+# … and 40 µs for a batch that finds an idle broker. One that is never idle uses one core.
+WAKE_UP_S = 40e-6
+MOST_CORES = 1.0
 BATCHES = (4096, 65_536)
 
 
 def cores(work: Work, factor: float = 1.0) -> float:
-    return factor * sum(cost * amount for cost, amount in zip(TRUE_COSTS, work.amounts, strict=True))
+    return factor * Costs(TRUE_COSTS, {}, WAKE_UP_S, MOST_CORES).cpu_cores(work)
+
+
+def closed_loop(batch: int) -> float:
+    """Bytes per second that one broker takes when it is never idle."""
+    per_byte, per_batch, idle = TRUE_COSTS[0], TRUE_COSTS[1], TRUE_COSTS[-1]
+    return (MOST_CORES - idle) / (per_byte + per_batch / batch)
 
 
 def work(produced: float, batch: int, groups: float = 0, copies: int = 0) -> Work:
@@ -31,10 +40,13 @@ def work(produced: float, batch: int, groups: float = 0, copies: int = 0) -> Wor
     )
 
 
-def cell(name: str, done: Work, batch: int, noise: float = 0.0, factor: float = 1.0) -> Cell:
+def cell(
+    name: str, done: Work, batch: int, noise: float = 0.0, factor: float = 1.0, *, is_closed: bool = False
+) -> Cell:
     """Five trials, whose CPU time lies up to `noise` around the true one times `factor`."""
     spread = (-1.0, -0.5, 0.0, 0.5, 1.0)
-    return Cell(name, tuple(Observation(done, cores(done, factor) * (1 + noise * each), batch) for each in spread))
+    seen = tuple(Observation(done, cores(done, factor) * (1 + noise * each), batch) for each in spread)
+    return Cell(name, seen, is_closed)
 
 
 def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -> Measured:
@@ -43,6 +55,7 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
         cells.append(cell(f"produce-{batch}", work(20e6, batch), batch, noise))
         cells.append(cell(f"read-{batch}", work(8e6, batch, groups=1), batch, noise))
         cells.append(cell(f"copied-{batch}", work(4e6, batch, copies=2), batch, noise))
+        cells.append(cell(f"full-{batch}", work(closed_loop(batch), batch), batch, noise, is_closed=True))
     cells.append(cell("slowly", work(1e6, BATCHES[1]), BATCHES[1], noise))
     held_out = cell("held-out-read", work(10e6, 16_384, groups=2), 16_384, noise, held_out_factor)
     known: dict[str, Any] = {
@@ -56,7 +69,7 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
         "process_bytes": 100e6,
         "partition_bytes": (20_000.0,),
         "partition_bytes_per_s": (50e6,),
-        "trials_used": 35,
+        "trials_used": 45,
         "trials_left_out": 0,
     }
     return Measured(**(known | changed))
@@ -64,7 +77,9 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
 
 def ceilings(**changed: Any) -> Ceilings:
     known: dict[str, Any] = {
-        "costs": Costs(TRUE_COSTS, dict.fromkeys(("produced", "consumed", "replicated"), BATCHES)),
+        "costs": Costs(
+            TRUE_COSTS, dict.fromkeys(("produced", "consumed", "replicated"), BATCHES), WAKE_UP_S, MOST_CORES
+        ),
         "cpu_cores": 1.0,
         "disk_write_bytes_per_s": 400e6,
         "disk_read_bytes_per_s": 500e6,

@@ -10,21 +10,44 @@ from hypothesis import strategies as st
 
 from highwater.bench.capacity.costs import Observation, Work, fitted, measured_kinds
 from highwater.bench.capacity.draws import predictions
-from tests.bench.capacity.samples import TRUE_COSTS, cores, measured, work
+from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKE_UP_S, cores, measured, work
 
 ALL = [trial for cell in measured().cells for trial in cell.trials]
 
 
 def test_costs_without_noise_are_found_exactly() -> None:
-    assert fitted(ALL).cpu_s == pytest.approx(TRUE_COSTS, rel=1e-6)
+    costs = fitted(ALL, MOST_CORES)
+    assert costs.cpu_s == pytest.approx(TRUE_COSTS, rel=1e-6)
+    assert costs.wake_up_s == pytest.approx(WAKE_UP_S)
+    assert all(costs.cpu_cores(seen.work) == pytest.approx(seen.cpu_cores) for seen in ALL)
 
 
 def test_a_held_out_cell_is_predicted() -> None:
     noisy = measured(noise=0.05)
-    costs = fitted([trial for cell in noisy.cells for trial in cell.trials])
-    (found,) = predictions(noisy, costs)
-    assert found.cell == "held-out-read"
+    costs = fitted([trial for cell in noisy.cells for trial in cell.trials], MOST_CORES)
+    found, *closed = predictions(noisy, costs)
+    assert (found.cell, found.in_turn) == ("held-out-read", False)
     assert abs(found.error_ratio) < 0.02
+    assert [(each.cell, each.in_turn) for each in closed] == [("full-4096", True), ("full-65536", True)]
+    assert all(abs(each.error_ratio) < 0.05 for each in closed)
+
+
+def test_a_batch_costs_less_in_a_busy_broker() -> None:
+    """Trials by the clock alone take the cost of waking up for the cost of a batch."""
+    by_the_clock = [seen for seen in ALL if seen.cpu_cores < 0.9]
+    busy = next(seen for seen in ALL if seen.cpu_cores >= 0.99 and seen.batch_bytes == 4096)
+    alone, all_of_them = fitted(by_the_clock, 1e9), fitted(ALL, MOST_CORES)
+    assert alone.cpu_cores(busy.work) > 1.3 * busy.cpu_cores
+    assert all_of_them.cpu_cores(busy.work) == pytest.approx(busy.cpu_cores)
+
+
+def test_more_work_never_takes_less_time() -> None:
+    costs = fitted(ALL, MOST_CORES)
+    done = work(20e6, 4096, groups=1)
+    times = [costs.cpu_cores(done.times(factor)) for factor in (0, 0.1, 0.5, 1, 2, 5, 100)]
+    assert times == sorted(times)
+    twice = Work(*(2 * amount for amount in done.amounts))
+    assert costs.cpu_cores(twice) == pytest.approx(2 * costs.cpu_cores(done))
 
 
 @given(st.lists(st.floats(0.01, 10), min_size=6, max_size=6))
@@ -32,8 +55,8 @@ def test_costs_are_never_negative_and_not_worse_than_none(factors: list[float]) 
     disturbed = [
         replace(seen, cpu_cores=seen.cpu_cores * factors[index % len(factors)]) for index, seen in enumerate(ALL)
     ]
-    costs = fitted(disturbed)
-    assert all(cost >= 0 for cost in costs.cpu_s)
+    costs = fitted(disturbed, 1e9)
+    assert all(cost >= 0 for cost in (*costs.cpu_s, costs.wake_up_s))
     missed = sum((costs.cpu_cores(seen.work) / seen.cpu_cores - 1) ** 2 for seen in disturbed)
     assert missed <= len(disturbed)
 
@@ -41,13 +64,13 @@ def test_costs_are_never_negative_and_not_worse_than_none(factors: list[float]) 
 def test_one_size_of_batches_does_not_tell_bytes_and_batches_apart() -> None:
     one_size = [seen for seen in ALL if seen.batch_bytes == 4096]
     assert measured_kinds(one_size) == {}
-    assert fitted(one_size).batch_bytes == {}
+    assert fitted(one_size, MOST_CORES).batch_bytes == {}
 
 
 def test_a_kind_that_is_not_known_spoils_no_other() -> None:
     strange = work(5e6, 4096, copies=2)
     produced = [seen for seen in ALL if seen.work.kinds() == ["produced"]]
-    costs = fitted([*produced, Observation(strange, 100 * cores(strange), 4096)])
+    costs = fitted([*produced, Observation(strange, 100 * cores(strange), 4096)], MOST_CORES)
     assert list(costs.batch_bytes) == ["produced"]
     assert costs.cpu_s[:2] == pytest.approx(TRUE_COSTS[:2], rel=1e-6)
 
