@@ -213,6 +213,27 @@ def attach(
         typer.echo(f"{result}: {counts} of {window.cluster}; now: highwater report {result}")
 
 
+@app.command("load-file")
+def load_file(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The load file to write; it must not exist.")],
+    days: Annotated[float, typer.Option(min=1, max=730, help="How much of the history, back from its end.")] = 14.0,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    config: ConfigFile = None,
+    data: Data = None,
+) -> None:
+    """Draw a load file for `highwater plan` from the history: what the cluster carries, and how that grows.
+
+    Name the history as for `serve`: by the cluster (-b), the file (-c) or the folder (--data). With -b or -c the
+    cluster is also asked for the settings of its topics. What nobody knows is marked in the file.
+    """
+    with _reporting():
+        from highwater.monitor.load_command import run
+
+        found = with_options(_data_config(bootstrap, config, data), client=_properties(command_config))
+        typer.echo(run(file, found, days, os.environ))
+
+
 # -- Users -------------------------------------------------------------------------------------------------------------
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
