@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from highwater.bench.history.series import Series
     from highwater.bench.results import FileFault
     from highwater.reports.facets import FacetKeys
+    from highwater.reports.page import Document
 
 USAGE_ERROR = 2
 # A page takes seconds of CPU time, which a run on the same host should rarely notice.
@@ -31,7 +32,8 @@ def report(
     directory: Annotated[
         Path,
         typer.Argument(
-            metavar="DIR", help="A result directory of bench run, or a --state directory of bench telemetry live."
+            metavar="DIR",
+            help="A result directory of bench run, a --state directory of bench telemetry live, or one of plan --out.",
         ),
     ],
     head: Annotated[
@@ -63,6 +65,7 @@ def report(
     Exit code 4 when files of the directory are damaged, missing or changed: the report shows the rest and names them.
     """
     # Imported here so that `highwater --help` stays fast.
+    from highwater.bench.capacity.stored import PLAN_FILE
     from highwater.bench.results import ResultDirectoryError, RunResult
     from highwater.bench.telemetry.state import holds_live_figures
     from highwater.reports import markdown as as_markdown
@@ -82,6 +85,13 @@ def report(
         return
     stem = "comparison" if head else "report"
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
+    if head is None and (directory / PLAN_FILE).is_file():
+        if watch or x or colour or columns or rows:
+            raise _failed(f"{directory} is of a plan: --watch, --x, --colour, --columns and --rows are for runs")
+        document = _plan_document(directory)
+        _write(path, as_markdown.render(document, most) if markdown else page.render(document))
+        typer.echo(path)
+        return
     try:
         faults: Sequence[FileFault] = ()
         if head is None:
@@ -103,6 +113,21 @@ def report(
         more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
         typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
         raise typer.Exit(DAMAGED)
+
+
+def _plan_document(directory: Path) -> Document:
+    from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_of
+    from highwater.bench.errors import UsageError
+    from highwater.reports.plan import plan_document
+
+    file, load = directory / PLAN_FILE, directory / LOAD_FILE
+    try:
+        plan = plan_of(file.read_text("utf-8"), str(file))
+        return plan_document(plan, load.read_text("utf-8") if load.is_file() else "")
+    except UsageError as error:
+        raise _failed(str(error)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise _failed(f"cannot read {directory}: {error}") from error
 
 
 def _live(directory: Path, path: Path, *, watch: bool) -> None:

@@ -32,7 +32,7 @@ _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
 _ACTIVE: Final = re.compile(r"([\\`*_{}\[\]<>|~#@])")
 _ROOM_FOR_NAMES: Final = 1000
 _OPEN: Final = frozenset(
-    {"damage", "answer", "aims", "gate", "search", "findings", "compared", "cells", "changes", "metrics"}
+    {"damage", "answer", "aims", "gate", "search", "findings", "compared", "cells", "changes", "metrics", "why"}
 )
 """Sections that are not folded."""
 

@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.
     "reports": (
         "bench.analysis",
+        "bench.capacity",
         "bench.compare",
         "bench.errors",
         "bench.history",

@@ -93,6 +93,8 @@ class Plan:
     runs: tuple[str, ...]
     trials_used: int
     trials_left_out: int
+    made_on: str
+    """The day, such as 2026-11-27."""
     schema: str = PLAN_SCHEMA
 
 
@@ -143,6 +145,7 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
         runs=measured.runs,
         trials_used=measured.trials_used,
         trials_left_out=measured.trials_left_out,
+        made_on=today.isoformat(),
     )
 
 

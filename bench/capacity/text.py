@@ -36,27 +36,33 @@ def lines(plan: Plan) -> Iterator[str]:
     yield f"{plan.name}: {answer(plan)}"
     if plan.other_memory:
         yield f"ceilings of a host with other memory: {plan.other_memory}. The rest is as on the measured host"
-    host = plan.host
-    yield (
-        f"measured on {plan.system}, {host.cpu_model} × {host.cpu_count}, {size_text(host.memory_bytes)}, Linux "
-        f"{host.kernel}{', ' + host.runs_in if host.runs_in else ''}; {plural(plan.trials_used, 'trial')} of "
-        f"{', '.join(plan.runs)}"
-    )
+    yield measured_on(plan)
     yield from _state(plan)
     yield from _topics(plan)
     yield from _disks(plan.disks)
     yield ""
     yield from table(
         ("if it were otherwise", "brokers"),
-        [(each.change, _brokers(each.brokers)) for each in plan.sensitivities],
+        [(each.change, brokers_text(each.brokers)) for each in plan.sensitivities],
     )
-    yield from _growth(plan)
+    if growth := growth_text(plan):
+        yield ""
+        yield growth
     yield from _predictions(plan)
     yield ""
     yield "not known, and what finds it out:"
     for each in plan.unknown:
         yield f"- {each.what}"
         yield f"    {each.find_out}"
+
+
+def measured_on(plan: Plan) -> str:
+    host = plan.host
+    return (
+        f"measured on {plan.system}, {host.cpu_model} × {host.cpu_count}, {size_text(host.memory_bytes)}, Linux "
+        f"{host.kernel}{', ' + host.runs_in if host.runs_in else ''}; {plural(plan.trials_used, 'trial')} of "
+        f"{', '.join(plan.runs)}"
+    )
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -84,7 +90,9 @@ def _reverse_answer(plan: Plan) -> str:
     factor = f"{significant(plan.factor or 0.0, 2)} times this load{span}"
     if plan.fits:
         return f"{asked} {'carries' if one else 'carry'} {factor}; {_binding(plan)}"
-    needed = f"needs {_brokers(plan.brokers)}{_brokers_interval(plan)}" if plan.brokers else "fits no number of brokers"
+    needed = (
+        f"needs {brokers_text(plan.brokers)}{_brokers_interval(plan)}" if plan.brokers else "fits no number of brokers"
+    )
     return f"{asked} {'does' if one else 'do'} not carry this load, which {needed}, but {factor}; {_binding(plan)}"
 
 
@@ -96,7 +104,7 @@ def _brokers_interval(plan: Plan) -> str:
     return f" ({plan.brokers_low} to {plan.brokers_high})"
 
 
-def _brokers(count: int | None) -> str:
+def brokers_text(count: int | None) -> str:
     return "no number" if count is None else count_text(count)
 
 
@@ -117,20 +125,20 @@ def _of(demand: Demand | None) -> str:
     return "" if demand is None else f"the {demand.resource}" if demand.resource != "CPU" else "CPU"
 
 
-def _amount(value: float, unit: str) -> str:
+def amount_text(value: float, unit: str) -> str:
     if math.isinf(value):
         return "never"
     match unit:
         case "bytes":
             return size_text(value)
         case "bytes/s":
-            return _rate(value)
+            return rate_text(value)
         case "s":
             return wait_text(value)
     return f"{significant(value)} {unit}"
 
 
-def _rate(bytes_per_s: float) -> str:
+def rate_text(bytes_per_s: float) -> str:
     for name, size in reversed(_DECIMAL.items()):
         if bytes_per_s >= size:
             return f"{significant(bytes_per_s / size)} {name}/s"
@@ -147,8 +155,8 @@ def _state(plan: Plan) -> Iterator[str]:
         [
             (
                 demand.resource,
-                _amount(demand.amount, demand.unit),
-                _amount(demand.ceiling, demand.unit),
+                amount_text(demand.amount, demand.unit),
+                amount_text(demand.ceiling, demand.unit),
                 percent_text(demand.limit_ratio),
                 percent_text(demand.use_ratio),
                 "measured" if demand.measured else "load file",
@@ -160,7 +168,7 @@ def _state(plan: Plan) -> Iterator[str]:
     yield f"the page cache holds the last {wait_text(state.cached_s)} of writes{late}"
     yield (
         f"{count_text(state.partition_replicas)} partition replicas, {count_text(state.open_files)} open files beside "
-        f"connections; a broker that lost its disks has them back after {_amount(state.recovery_s, 's')}"
+        f"connections; a broker that lost its disks has them back after {amount_text(state.recovery_s, 's')}"
     )
 
 
@@ -188,11 +196,11 @@ def _disks(choices: Sequence[DiskChoice]) -> Iterator[str]:
             (
                 f"{choice.array.layout} of {choice.target} ({choice.medium}{', emulated' if choice.emulation else ''})",
                 size_text(choice.array.usable_bytes),
-                _rate(choice.array.write_bytes_per_s),
-                _rate(choice.array.read_bytes_per_s),
+                rate_text(choice.array.write_bytes_per_s),
+                rate_text(choice.array.read_bytes_per_s),
                 significant(choice.copies),
-                _lost(choice.array, choice.lost_disk_s),
-                _brokers(choice.brokers),
+                lost_disk_text(choice.array, choice.lost_disk_s),
+                brokers_text(choice.brokers),
                 "chosen" if choice.chosen else "",
             )
             for choice in choices
@@ -200,28 +208,27 @@ def _disks(choices: Sequence[DiskChoice]) -> Iterator[str]:
     )
 
 
-def _lost(array: Array, lost_disk_s: float) -> str:
+def lost_disk_text(array: Array, lost_disk_s: float) -> str:
     if not array.lost_share:
         return "no replica missing"
-    return f"{array.lost_disk_loses} missing {_amount(lost_disk_s, 's')}"
+    return f"{array.lost_disk_loses} missing {amount_text(lost_disk_s, 's')}"
 
 
-def _growth(plan: Plan) -> Iterator[str]:
+def growth_text(plan: Plan) -> str:
+    """Empty if the load does not grow."""
     growth = plan.growth
     if growth is None:
-        return
-    yield ""
-    then = f"the load in {plural(growth.months, 'month')} needs {_brokers(growth.brokers_then)}"
+        return ""
+    then = f"the load in {plural(growth.months, 'month')} needs {brokers_text(growth.brokers_then)}"
     if not plan.fits:
-        yield f"with {percent_text(growth.per_month_ratio)} more each month, {then}"
-        return
+        return f"with {percent_text(growth.per_month_ratio)} more each month, {then}"
     when = "not in ten years"
     if growth.reached is not None:
         when = f"in {growth.reached} ({growth.earliest} to {growth.latest or 'not in ten years'})"
     brokers = (
         f"{plural(plan.state_brokers, 'broker')} {'reaches its' if plan.state_brokers == 1 else 'reach their'} limit"
     )
-    yield f"with {percent_text(growth.per_month_ratio)} more each month, {brokers} {when}; {then}"
+    return f"with {percent_text(growth.per_month_ratio)} more each month, {brokers} {when}; {then}"
 
 
 def _predictions(plan: Plan) -> Iterator[str]:

@@ -24,6 +24,8 @@ _BEYOND: Final = 1.5
 class Unknown:
     what: str
     find_out: str
+    is_beyond_measured: bool = False
+    """The plan goes on beyond what was measured."""
 
 
 def unknown_to(
@@ -40,6 +42,7 @@ def unknown_to(
                 f"what batches of {size_text(topic.batch_bytes)} cost ({name}): measured were {size_text(low)} to "
                 f"{size_text(high)}, and the plan goes on in a straight line",
                 f"give {WORKLOAD} variants with this batch.size, and run it again",
+                is_beyond_measured=True,
             )
     if state is not None:
         yield from _beyond_measured(state.work, measured)
@@ -90,7 +93,8 @@ def _beyond_measured(work: Work, measured: Measured) -> Iterator[Unknown]:
         if planned > _BEYOND * most > 0:
             yield Unknown(
                 f"what {count_text(round(planned))} {kind} batches a second cost one broker: at most "
-                f"{count_text(round(most))} were measured. Of many, one request takes several, so that the plan has "
-                "rather too many brokers",
+                f"{count_text(round(most))} were measured. One request takes several of many, so the plan rather has "
+                "too many brokers",
                 f"give {WORKLOAD} variants with a higher load.rate, and run it again",
+                is_beyond_measured=True,
             )

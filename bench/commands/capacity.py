@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from highwater.bench.commands.common import AsJson, one_line_errors
-
-if TYPE_CHECKING:
-    from highwater.bench.capacity.load import Load
-    from highwater.bench.capacity.plan import Plan
 
 
 def plan(
@@ -30,6 +26,10 @@ def plan(
         Path | None,
         typer.Option(metavar="DIR", help="Write an inventory for the playbooks into this new or empty directory."),
     ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the plan in this new or empty directory, for highwater report DIR."),
+    ] = None,
 ) -> None:
     """Say how many brokers a load needs, from what a benchmark measured on such a host.
 
@@ -41,59 +41,53 @@ def plan(
     with one_line_errors():
         from datetime import UTC, datetime
 
+        from highwater.bench.capacity.inventory import inventory_of
         from highwater.bench.capacity.load import load_of
         from highwater.bench.capacity.measured import measured_of
         from highwater.bench.capacity.plan import make_plan
+        from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.bench.capacity.text import lines
         from highwater.bench.exit_codes import EXIT_DOES_NOT_FIT
         from highwater.bench.results import RunResult
         from highwater.bench.workload.yaml_document import read_document
 
-        if inventory is not None:
-            _check_empty(inventory)
+        for option, directory in (("--inventory", inventory), ("--out", out)):
+            if directory is not None:
+                _check_empty(option, directory)
         wanted = load_of(read_document(load))
         measured = measured_of([RunResult(directory) for directory in ceilings])
         made = make_plan(wanted, measured, datetime.now(UTC).date(), brokers)
-        typer.echo(_as_json(made) if as_json else "\n".join(lines(made)))
+        typer.echo(plan_text(made) if as_json else "\n".join(lines(made)))
+        if out is not None:
+            _write(out, {PLAN_FILE: plan_text(made), LOAD_FILE: load.read_text("utf-8")})
+            typer.echo(f"{out}: the plan; now: highwater report {out}", err=True)
         if not made.fits:
             if inventory is not None:
                 typer.echo(f"{inventory}: not written, as the load does not fit", err=True)
             raise typer.Exit(EXIT_DOES_NOT_FIT)
         if inventory is not None:
-            _write(inventory, made, wanted)
+            _write(inventory, inventory_of(made, wanted))
             typer.echo(
                 f"{inventory}: an inventory of {made.state_brokers} brokers; names and disks are to fill in", err=True
             )
 
 
-def _check_empty(directory: Path) -> None:
+def _check_empty(option: str, directory: Path) -> None:
     from highwater.bench.errors import UsageError
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
-        raise UsageError(f"--inventory: {directory} exists and is not an empty directory")
+        raise UsageError(f"{option}: {directory} exists and is not an empty directory")
 
 
-def _write(directory: Path, made: Plan, wanted: Load) -> None:
-    from highwater.bench.capacity.inventory import inventory_of
+def _write(directory: Path, files: dict[str, str]) -> None:
+    """Raises UsageError."""
+    from highwater.bench.errors import UsageError
     from highwater.common.atomic_files import write_atomically
 
-    for name, text in inventory_of(made, wanted).items():
+    for name, text in files.items():
         file = directory / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, text)
-
-
-def _as_json(made: Plan) -> str:
-    import json
-    from dataclasses import asdict
-    from math import isfinite
-    from typing import Any
-
-    def finite(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: finite(item) for name, item in value.items()}
-        if isinstance(value, list | tuple):
-            return [finite(item) for item in value]
-        return None if isinstance(value, float) and not isfinite(value) else value
-
-    return json.dumps({"schema": made.schema} | finite(asdict(made)), ensure_ascii=False, indent=2)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, text)
+        except OSError as error:
+            raise UsageError(f"{file}: cannot write it: {error.strerror or error}") from None

@@ -1,0 +1,253 @@
+"""The page of a plan: the decision first, then why, then what would change it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from highwater.bench.capacity.demand import Demand
+from highwater.bench.capacity.plan import AIMED_ERROR_RATIO, Plan
+from highwater.bench.capacity.text import (
+    amount_text,
+    answer,
+    brokers_text,
+    growth_text,
+    lost_disk_text,
+    measured_on,
+    rate_text,
+)
+from highwater.common.units import change_text, count_text, percent_text, plural, significant, size_text, wait_text
+from highwater.reports import axes
+from highwater.reports.blocks import (
+    Block,
+    Bullet,
+    Bullets,
+    Code,
+    Column,
+    Field,
+    Figure,
+    Figures,
+    Panel,
+    Paragraph,
+    Row,
+    Section,
+    Statements,
+    Table,
+    Tone,
+    View,
+    table,
+)
+from highwater.reports.page import Document
+from highwater.reports.plot import Dot, DotGroup, DotRow, Level, dot_panel
+from highwater.reports.quantity import as_sentence
+
+# Above, a resource is near to what the plan may use of it.
+_NEAR: Final = 0.8
+# A telephone shows all of the chart.
+_WIDTH: Final = 440
+_LIMIT: Final = Level("may be used", 100.0)
+
+
+def plan_document(plan: Plan, load_text: str = "") -> Document:
+    """load_text: the load file, to show it; empty if nobody has it."""
+    sections = [
+        Section("why", "Why: what the busiest broker needs", _why(plan), nav="Why"),
+        Section("change", "What would change it", _change(plan), nav="Changes"),
+        Section("topics", "Topics", _topics(plan)),
+        Section("believed", "Can the costs be believed?", _believed(plan), nav="Trust"),
+        Section("unknown", "What is not known, and what finds it out", _unknown(plan), nav="Not known"),
+        Section("load", "The load, and how this was planned", _load(plan, load_text), nav="Load"),
+    ]
+    shown = [section for section in sections if section.blocks]
+    meta = f"planned on {plan.made_on} from {plural(plan.trials_used, 'trial')} of {', '.join(plan.runs)}"
+    asked = plan.asked_brokers
+    question = (
+        "How many brokers does this load need?" if asked is None else f"Do {plural(asked, 'broker')} carry this load?"
+    )
+    return Document(f"Plan: {plan.name}", question, meta, shown, [_answer(plan)])
+
+
+def _answer(plan: Plan) -> Section:
+    tone: Tone = "good" if plan.fits else "bad"
+    items: list[tuple[str, Tone]] = [(as_sentence(answer(plan)), tone), _how_sure(plan)]
+    if plan.other_memory:
+        items.append((f"The ceilings are of a host with other memory: {plan.other_memory}.", "warn"))
+    if growth := growth_text(plan):
+        items.append((as_sentence(growth), "none"))
+    beyond = [each for each in plan.unknown if each.is_beyond_measured]
+    if beyond:
+        items.append((as_sentence(f"It is not known {beyond[0].what}"), "warn"))
+    return Section("answer", "Decision", [Statements(items)], tone=tone)
+
+
+def _how_sure(plan: Plan) -> tuple[str, Tone]:
+    sure = "How sure: the interval in brackets has 95 of 100 plans from measurements and loads that were drawn again"
+    if not plan.predictions:
+        return f"{sure}; how far the costs are from cells that they were not fitted to is not known.", "warn"
+    worst = max(abs(each.error_ratio) for each in plan.predictions)
+    missed = f"{sure}; costs miss cells that they were not fitted to by {percent_text(worst)} at most"
+    if worst > AIMED_ERROR_RATIO:
+        return f"{missed}, above the aim of {percent_text(AIMED_ERROR_RATIO)}, which is in the interval.", "warn"
+    return f"{missed}.", "good"
+
+
+def _why(plan: Plan) -> list[Block]:
+    state = plan.state
+    if state is None:
+        return []
+    demands = state.by_use
+    columns = [
+        Column("resource", text=True),
+        Column("needs"),
+        Column("ceiling"),
+        Column("may use"),
+        Column("used of that"),
+        Column("the ceiling is from", text=True, prose=True),
+    ]
+    rows = [
+        Row(
+            [
+                Field(demand.resource),
+                Field(amount_text(demand.amount, demand.unit), sort=demand.amount),
+                Field(amount_text(demand.ceiling, demand.unit), sort=demand.ceiling),
+                Field(percent_text(demand.limit_ratio)),
+                Field(percent_text(demand.use_ratio), sort=demand.use_ratio, tone=_tone(demand)),
+                Field(", ".join(plan.runs) if demand.measured else "the load file"),
+            ]
+        )
+        for demand in demands
+    ]
+    late = f" Groups of {', '.join(state.late_topics)} read from the disk." if state.late_topics else ""
+    return [
+        Figures([_use_figure(plan, demands)]),
+        Table(columns, rows, label="What the busiest broker needs"),
+        Paragraph(
+            f"One broker has {plural(state.partition_replicas, 'partition replica')} and "
+            f"{count_text(state.open_files)} open files beside connections. Its page cache holds the last "
+            f"{wait_text(state.cached_s)} of writes.{late} If it lost its disks, it would have its data back after "
+            f"{amount_text(state.recovery_s, 's')}."
+        ),
+    ]
+
+
+def _tone(demand: Demand) -> Tone:
+    return "bad" if demand.use_ratio > 1 else "warn" if demand.use_ratio > _NEAR else "good"
+
+
+def _use_figure(plan: Plan, demands: list[Demand]) -> Figure:
+    title = f"The busiest of {plural(plan.state_brokers, 'broker')}, in per cent of what a plan may use"
+    finding = f"{demands[0].resource} is used most, {demands[1].resource} comes next."
+    # What never ends has no place on an axis.
+    shown = [demand for demand in demands if demand.use_ratio < 1e6]
+    x = axes.linear("% of what a plan may use", "%", [100.0, *(100 * demand.use_ratio for demand in shown)])
+    dot_rows = [
+        DotRow(
+            demand.resource,
+            [
+                DotGroup(
+                    1,
+                    "use",
+                    [Dot(100 * demand.use_ratio, f"{demand.resource}: {percent_text(demand.use_ratio)}", True)],
+                    None,
+                )
+            ],
+        )
+        for demand in shown
+    ]
+    drawing = dot_panel("plan-use", title, finding, dot_rows, x, _WIDTH, [_LIMIT])
+    data = table(["resource", "% of what a plan may use"], [[d.resource, percent_text(d.use_ratio)] for d in demands])
+    return Figure("use", title, as_sentence(finding), [View("", [Panel("", drawing)])], data, layout="narrow")
+
+
+def _change(plan: Plan) -> list[Block]:
+    now = plan.brokers
+    rows = [
+        [
+            each.change,
+            brokers_text(each.brokers),
+            _difference(each.brokers, now),
+        ]
+        for each in plan.sensitivities
+    ]
+    blocks: list[Block] = [
+        table(["if it were otherwise", "brokers", "difference"], rows, "What would change the answer")
+    ]
+    columns = [
+        Column("disks of a broker", text=True),
+        Column("usable"),
+        Column("write"),
+        Column("read"),
+        Column("copies", hint="Bytes on disks for each byte of the topic with the most replicas"),
+        Column("after a disk was lost", text=True, prose=True),
+        Column("brokers"),
+    ]
+    disks = [
+        Row(
+            [
+                Field(f"{choice.array.layout} of {choice.target}", tags=["chosen"] if choice.chosen else []),
+                Field(size_text(choice.array.usable_bytes)),
+                Field(rate_text(choice.array.write_bytes_per_s)),
+                Field(rate_text(choice.array.read_bytes_per_s)),
+                Field(significant(choice.copies)),
+                Field(lost_disk_text(choice.array, choice.lost_disk_s)),
+                Field(brokers_text(choice.brokers)),
+            ]
+        )
+        for choice in plan.disks
+    ]
+    if disks:
+        media = ", ".join(
+            f"{target}: {medium}{', emulated' if emulation else ''}"
+            for target, medium, emulation in dict.fromkeys((d.target, d.medium, d.emulation) for d in plan.disks)
+        )
+        blocks.append(
+            Table(columns, disks, label="Other layouts of the disks", note=f"Media of the measured disks: {media}.")
+        )
+    return blocks
+
+
+def _difference(brokers: int | None, now: int | None) -> str:
+    if brokers is None or now is None:
+        return ""
+    return "none" if brokers == now else f"{brokers - now:+d}".replace("-", "\N{MINUS SIGN}")
+
+
+def _topics(plan: Plan) -> list[Block]:
+    rows = [
+        [topic.name, count_text(topic.partitions), str(topic.replication), str(topic.min_insync_replicas)]
+        for topic in plan.topics
+    ]
+    header = ["topic", "partitions", "replication.factor", "min.insync.replicas"]
+    notes = [Bullet(as_sentence(note), topic.name) for topic in plan.topics for note in topic.notes]
+    return [table(header, rows, "Topics"), *([Bullets(notes)] if notes else [])]
+
+
+def _believed(plan: Plan) -> list[Block]:
+    if not plan.predictions:
+        return []
+    rows = [
+        [
+            Field(each.cell, "fitted once more without it" if each.in_turn else "held out"),
+            Field(f"{significant(each.predicted_cores)} cores"),
+            Field(f"{significant(each.measured_cores)} cores"),
+            Field(
+                change_text(1 + each.error_ratio), tone="good" if abs(each.error_ratio) <= AIMED_ERROR_RATIO else "warn"
+            ),
+        ]
+        for each in plan.predictions
+    ]
+    label = "Cells that costs were not fitted to"
+    return [table(["cell", "predicted", "measured", "error"], rows, label)]
+
+
+def _unknown(plan: Plan) -> list[Block]:
+    blocks: list[Block] = []
+    for each in plan.unknown:
+        blocks += [Paragraph(as_sentence(each.what)), Code(each.find_out, "command")]
+    return blocks
+
+
+def _load(plan: Plan, load_text: str) -> list[Block]:
+    blocks: list[Block] = [Paragraph(as_sentence(measured_on(plan)))]
+    if load_text:
+        blocks.append(Code(load_text, folded="The load file"))
+    return blocks
