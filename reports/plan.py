@@ -44,7 +44,9 @@ from highwater.reports.quantity import as_sentence
 _NEAR: Final = 0.8
 # A telephone shows all of the chart.
 _WIDTH: Final = 440
-_LIMIT: Final = Level("may be used", 100.0)
+_LIMIT: Final = Level("limit", 100.0)
+# The axis has room for the name of the limit.
+_AXIS_PERCENT: Final = 120.0
 
 
 def plan_document(plan: Plan, load_text: str = "") -> Document:
@@ -80,14 +82,26 @@ def _answer(plan: Plan) -> Section:
 
 
 def _how_sure(plan: Plan) -> tuple[str, Tone]:
-    sure = "How sure: the interval in brackets has 95 of 100 plans from measurements and loads that were drawn again"
+    sure = f"How sure: 95 of 100 plans, for which measurements and load were drawn again, say {_span(plan)}"
     if not plan.predictions:
         return f"{sure}; how far the costs are from cells that they were not fitted to is not known.", "warn"
     worst = max(abs(each.error_ratio) for each in plan.predictions)
-    missed = f"{sure}; costs miss cells that they were not fitted to by {percent_text(worst)} at most"
+    missed = f"{sure}. Costs miss cells that they were not fitted to by up to {percent_text(worst)}"
     if worst > AIMED_ERROR_RATIO:
-        return f"{missed}, above the aim of {percent_text(AIMED_ERROR_RATIO)}, which is in the interval.", "warn"
-    return f"{missed}.", "good"
+        return f"{missed} (the aim is {percent_text(AIMED_ERROR_RATIO)}), which these plans count in.", "warn"
+    return f"{missed}, which these plans count in.", "good"
+
+
+def _span(plan: Plan) -> str:
+    if plan.asked_brokers is not None and plan.factor_low is not None and plan.factor_high is not None:
+        return f"{significant(plan.factor_low, 2)} to {significant(plan.factor_high, 2)} times this load"
+    if plan.brokers_low is None:
+        return "that no number is enough"
+    if plan.brokers_high is None:
+        return f"{plan.brokers_low} brokers or more"
+    if plan.brokers_low == plan.brokers_high:
+        return plural(plan.brokers_low, "broker")
+    return f"{plan.brokers_low} to {plural(plan.brokers_high, 'broker')}"
 
 
 def _why(plan: Plan) -> list[Block]:
@@ -124,7 +138,8 @@ def _why(plan: Plan) -> list[Block]:
             f"One broker has {plural(state.partition_replicas, 'partition replica')} and "
             f"{count_text(state.open_files)} open files beside connections. Its page cache holds the last "
             f"{wait_text(state.cached_s)} of writes.{late} If it lost its disks, it would have its data back after "
-            f"{amount_text(state.recovery_s, 's')}."
+            f"{amount_text(state.recovery_s, 's')}.",
+            "note",
         ),
     ]
 
@@ -138,7 +153,7 @@ def _use_figure(plan: Plan, demands: list[Demand]) -> Figure:
     finding = f"{demands[0].resource} is used most, {demands[1].resource} comes next."
     # What never ends has no place on an axis.
     shown = [demand for demand in demands if demand.use_ratio < 1e6]
-    x = axes.linear("% of what a plan may use", "%", [100.0, *(100 * demand.use_ratio for demand in shown)])
+    x = axes.linear("% of what a plan may use", "%", [_AXIS_PERCENT, *(100 * demand.use_ratio for demand in shown)])
     dot_rows = [
         DotRow(
             demand.resource,
@@ -240,10 +255,9 @@ def _believed(plan: Plan) -> list[Block]:
 
 
 def _unknown(plan: Plan) -> list[Block]:
-    blocks: list[Block] = []
-    for each in plan.unknown:
-        blocks += [Paragraph(as_sentence(each.what)), Code(each.find_out, "command")]
-    return blocks
+    columns = [Column("not known", text=True, prose=True), Column("what finds it out", text=True, prose=True)]
+    rows = [Row([Field(as_sentence(each.what)), Field(each.find_out)]) for each in plan.unknown]
+    return [Table(columns, rows, label="What is not known")] if rows else []
 
 
 def _load(plan: Plan, load_text: str) -> list[Block]:
