@@ -39,6 +39,7 @@ from highwater.spark_loadgen.records import (
     ZipfKeys,
 )
 from highwater.spark_loadgen.schedule import OpenSchedule, Step
+from highwater.spark_loadgen.traces import TracedArrivals, TracedHeaders, TracedKeys, TracedSizes
 
 __all__ = [
     "BacklogReport",
@@ -71,6 +72,10 @@ __all__ = [
     "TaskReport",
     "TelemetryReport",
     "TelemetryTarget",
+    "TracedArrivals",
+    "TracedHeaders",
+    "TracedKeys",
+    "TracedSizes",
     "TransactionPlan",
     "TransactionReport",
     "UniformSizes",

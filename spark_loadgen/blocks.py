@@ -111,12 +111,16 @@ class Blocks:
     def _columns(self, first: int, values: list[Any], sequences: np.ndarray[Any, Any]) -> list[list[Any]]:
         count = len(values)
         columns: list[list[Any]] = [_in_turn(self._topics, first, count), values]
-        if self._keyed or self._partitioned or self._content.headers:
-            columns.append(self._content.keys(self._worker, sequences) or [None] * count)
-            columns.append(_in_turn(self._partitions, first, count))
-        if self._content.headers:
+        if self._keyed or self._partitioned or self._content.has_headers:
+            keys, partitions = self._content.keys_and_partitions(self._worker, sequences)
+            columns.append(list(keys) if keys else [None] * count)
+            if partitions is None or self._partitioned:
+                partitions = _in_turn(self._partitions, first, count)
+            columns.append(partitions)
+        if self._content.has_headers:
             # Callback, its alias, the timestamp (0 = now), headers.
-            columns += [[None] * count, [None] * count, [0] * count, [self._content.headers] * count]
+            columns += [[None] * count, [None] * count, [0] * count]
+            columns.append(self._content.headers_in_row(self._worker, sequences))
         return columns
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from highwater.spark_loadgen.keys import encode_keys, key_numbers
+from highwater.spark_loadgen.keys import encode_keys, key_numbers, traced_keys
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.payload import body_pool, pool_start
 from highwater.spark_loadgen.records import GeneratedPayload, Headers
 from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.traces import TracedHeaders, TracedKeys
+
+HeaderList = list[tuple[str, bytes]]
 
 
 class Content:
@@ -24,7 +27,8 @@ class Content:
         self.pool = body_pool(payload, plan.sizes, plan.seed)
         self._starts = np.array([pool_start(w, plan.producers, self.pool) for w in range(plan.producers)])
         self._bytes_before = np.concatenate(([0], np.cumsum([STAMP_BYTES + len(body) for body in self.pool])))
-        self.headers = headers_of(plan.headers)
+        self.headers = headers_of(plan.headers) if isinstance(plan.headers, Headers) else []
+        self._traced_headers = plan.headers if isinstance(plan.headers, TracedHeaders) and plan.headers.any else None
 
     @property
     def mean_value_bytes(self) -> float:
@@ -54,14 +58,36 @@ class Content:
         pool = self.pool
         return [pool[at] for at in ((self._starts[workers] + sequences) % len(pool)).tolist()]
 
-    def keys(self, workers: int | NDArray[np.int64], sequences: NDArray[np.int64]) -> list[bytes] | None:
-        """None when records have no keys."""
-        keys = self._plan.keys
+    def keys(
+        self, workers: int | NDArray[np.int64], sequences: NDArray[np.int64]
+    ) -> list[bytes] | list[bytes | None] | None:
+        """None when no record has a key."""
+        return self.keys_and_partitions(workers, sequences)[0]
+
+    def keys_and_partitions(
+        self, workers: int | NDArray[np.int64], sequences: NDArray[np.int64]
+    ) -> tuple[list[bytes] | list[bytes | None] | None, list[int] | None]:
+        """Keys as `keys` has them, and partitions, −1 where the client chooses; None when it always does."""
+        keys, seed = self._plan.keys, self._plan.seed
         if keys is None:
-            return None
-        return encode_keys(key_numbers(keys, self._plan.seed, self._plan.producers, workers, sequences), keys.n)
+            return None, None
+        if isinstance(keys, TracedKeys):
+            found, partitions = traced_keys(keys, seed, workers, sequences)
+            return found, partitions if keys.has_partitions else None
+        return encode_keys(key_numbers(keys, seed, self._plan.producers, workers, sequences), keys.n), None
+
+    @property
+    def has_headers(self) -> bool:
+        return bool(self.headers) or self._traced_headers is not None
+
+    def headers_in_row(self, worker: int, sequences: NDArray[np.int64]) -> list[HeaderList]:
+        """The headers of consecutive records of one worker."""
+        traced = self._traced_headers
+        if traced is None:
+            return [self.headers] * len(sequences)
+        return [traced.made[shape] for shape in traced.drawn(self._plan.seed, worker, sequences)]
 
 
-def headers_of(headers: Headers) -> list[tuple[str, bytes]]:
-    """The headers of every record: all records have the same."""
+def headers_of(headers: Headers) -> HeaderList:
+    """The headers of every record, where all records have the same."""
     return [(f"header-{number}", b"h" * headers.bytes) for number in range(headers.count)]

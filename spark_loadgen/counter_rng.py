@@ -19,6 +19,11 @@ ARRIVALS_IN_SLICE: Final = 1
 ARRIVAL_PLACES: Final = 2
 KEYS: Final = 3
 ABORTS: Final = 4
+HEADERS: Final = 5
+_STRATA: Final = 1024
+# Added to the stream of a choice, for the order of its strata.
+_TURN: Final = 1 << 16
+_STEP: Final = 2 << 16
 
 
 def uniforms(
@@ -29,6 +34,22 @@ def uniforms(
     state = _mixed(_mixed(state) + np.atleast_1d(np.asarray(workers)).astype(np.uint64) * np.uint64(_GOLDEN_GAMMA))
     numbers = _mixed(state + (indices.astype(np.uint64) + np.uint64(1)) * np.uint64(_GOLDEN_GAMMA))
     return (numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def stratified(
+    seed: int, stream: int, workers: int | NDArray[np.int64], indices: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1) of which each 1024 in a row have one in each 1024th, in an order that looks random.
+
+    What is drawn with them comes as often as it should, also in short loads: shares of independent draws would differ
+    from load to load by a percentage point in 5000 records.
+    """
+    blocks, places = indices // _STRATA, indices % _STRATA
+    turns, steps = (
+        (uniforms(seed, stream + part, workers, blocks) * _STRATA).astype(np.int64) for part in (_TURN, _STEP)
+    )
+    order = ((places ^ turns) * (2 * steps + 1) + turns) % _STRATA
+    return (order + uniforms(seed, stream, workers, indices)) / _STRATA
 
 
 def _mixed(states: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,8 +10,9 @@ from typing import Literal
 from highwater.spark_loadgen.delivery import Delivery
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
 from highwater.spark_loadgen.histogram import Histogram
-from highwater.spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Headers, Keys, Sizes
+from highwater.spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Keys, RecordHeaders, Sizes
 from highwater.spark_loadgen.schedule import OpenSchedule, Schedule
+from highwater.spark_loadgen.traces import TracedArrivals
 from highwater.spark_loadgen.windows import SECOND_NS
 from highwater.spark_loadgen.wire.settings import WireSettings, check_wire
 
@@ -109,7 +111,7 @@ class LoadPlan:
     groups × consumers_per_group consumers: each group reads everything. Tasks are numbered: the producers first, then
     the consumers group by group.
     schedule: None = closed loop, which sends as fast as the client accepts records. Warm-up runs at the first step's
-    rate; the steps start with the measured phase.
+    rate; the steps start with the measured phase. Arrivals of a trace do too; their warm-up runs at the mean rate.
     warmup: seconds, or until steady (the schedule then has one step).
     sizes: None (with FilePayload only) = each record carries one line of the file after its stamp.
     keys: None = records without keys. producer_config, consumer_config: librdkafka's property names.
@@ -125,7 +127,7 @@ class LoadPlan:
     producers: int
     groups: int
     consumers_per_group: int
-    schedule: OpenSchedule | None
+    schedule: OpenSchedule | TracedArrivals | None
     warmup: int | SteadyWarmup
     measure_s: int
     drain_max_s: int
@@ -133,7 +135,7 @@ class LoadPlan:
     payload: GeneratedPayload | FilePayload
     seed: int
     keys: Keys | None = None
-    headers: Headers = NO_HEADERS
+    headers: RecordHeaders = NO_HEADERS
     producer_config: Mapping[str, str] = field(default_factory=dict)
     consumer_config: Mapping[str, str] = field(default_factory=dict)
     connection: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -183,7 +185,15 @@ class LoadPlan:
                 f"consumers, not {self.groups} of {self.consumers_per_group}"
             )
 
-    def _check_schedule(self, schedule: OpenSchedule) -> None:
+    def _check_schedule(self, schedule: OpenSchedule | TracedArrivals) -> None:
+        if isinstance(schedule, TracedArrivals):
+            if isinstance(self.warmup, SteadyWarmup):
+                raise LoadSetupError("a warm-up until steady needs one rate, and a trace has many; give it a duration")
+            if math.ceil(schedule.duration_s) < self.measure_s:
+                raise LoadSetupError(
+                    f"the trace lasts {schedule.duration_s:g} s, the measured phase {self.measure_s} s"
+                )
+            return
         if isinstance(self.warmup, SteadyWarmup) and len(schedule.steps) > 1:
             raise LoadSetupError("a warm-up until steady needs a schedule of one step, so that the rate stays the same")
         if (steps_s := schedule.duration_s) is not None and steps_s != self.measure_s:

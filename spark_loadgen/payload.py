@@ -18,6 +18,7 @@ import numpy as np
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.records import FixedSize, GeneratedPayload, Sizes, WeightedSizes
 from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.traces import TracedSizes
 
 POOL_BYTES: Final = 4 << 20
 _BODIES_MIN: Final = 16
@@ -65,6 +66,8 @@ def value_sizes(sizes: Sizes, seed: int) -> list[int]:
         return [sizes.bytes] * count
     if isinstance(sizes, WeightedSizes):
         chosen = _apportioned(sizes.weights, count)
+    elif isinstance(sizes, TracedSizes):
+        chosen = sizes.quantiles(count)
     else:
         chosen = np.linspace(sizes.min_bytes, sizes.max_bytes, count).round().astype(int).tolist()
     random.Random(seed).shuffle(chosen)

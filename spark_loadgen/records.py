@@ -8,6 +8,7 @@ from typing import Final
 
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.stamp import STAMP_BYTES
+from highwater.spark_loadgen.traces import TracedHeaders, TracedKeys, TracedSizes
 
 ZIPF_KEYS_MAX: Final = 10_000_000
 _HEADER_BYTES_MAX: Final = 1 << 20
@@ -94,7 +95,7 @@ class UniformSizes:
         return (self.min_bytes + self.max_bytes) / 2
 
 
-Sizes = FixedSize | WeightedSizes | UniformSizes
+Sizes = FixedSize | WeightedSizes | UniformSizes | TracedSizes
 
 
 def _check_size(size_bytes: int) -> None:
@@ -139,7 +140,8 @@ class ZipfKeys:
             raise LoadSetupError(f"a Zipf exponent of {self.s:g} is not above 0")
 
 
-Keys = RoundRobinKeys | RandomKeys | ZipfKeys
+NumberedKeys = RoundRobinKeys | RandomKeys | ZipfKeys
+Keys = NumberedKeys | TracedKeys
 
 
 def _check_key_count(n: int) -> None:
@@ -160,3 +162,4 @@ class Headers:
 
 
 NO_HEADERS: Final = Headers()
+RecordHeaders = Headers | TracedHeaders

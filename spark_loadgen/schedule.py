@@ -97,6 +97,9 @@ class Schedule:
     duration_ns: int
     arrival: Arrival = "uniform"
     seed: int = 0
+    lead: float = 0.0
+    """How far, in records, the first record is from the start: 0.5 puts each in the middle of its share of a step, so
+    that no rounding moves a record into another step."""
 
     def until(self, duration_ns: int) -> Schedule:
         """The same schedule with another end."""
@@ -133,14 +136,15 @@ class Schedule:
     def _corners(self) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         """Three arrays with one value per step: first instant, first position, ns per record."""
         starts_ns = np.array(self.starts_ns, dtype=np.float64)
-        gaps_ns = SECOND_NS / np.array(self.rates_per_s)
-        positions = np.concatenate(([0.0], np.cumsum(np.diff(starts_ns) / gaps_ns[:-1])))
+        with np.errstate(divide="ignore"):  # a step of a trace may have no record: its gap is infinite
+            gaps_ns = SECOND_NS / np.array(self.rates_per_s)
+        positions = np.concatenate(([0.0], np.cumsum(np.diff(starts_ns) / gaps_ns[:-1]))) - self.lead
         return starts_ns, positions, gaps_ns
 
     def _instants_ns(self, positions: NDArray[np.float64]) -> NDArray[np.int64]:
         starts_ns, corners, gaps_ns = self._corners
         if len(corners) == 1:
-            first_step_ns: NDArray[np.float64] = positions * gaps_ns[0]
+            first_step_ns: NDArray[np.float64] = (positions + self.lead) * gaps_ns[0]
             return first_step_ns.astype(np.int64)
         step = np.searchsorted(corners, positions, side="right") - 1
         instants_ns: NDArray[np.float64] = starts_ns[step] + (positions - corners[step]) * gaps_ns[step]

@@ -261,6 +261,7 @@ SANS_IO = (
     "spark_loadgen/phases.py",
     "spark_loadgen/schedule.py",
     "spark_loadgen/steady.py",
+    "spark_loadgen/traces.py",
     "spark_loadgen/telemetry/changes.py",
     "spark_loadgen/telemetry/message.py",
     "spark_loadgen/wire/batching.py",

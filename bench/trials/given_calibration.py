@@ -13,7 +13,8 @@ from highwater.bench.results import CALIBRATION_FILE, Calibration, ConsumerShape
 from highwater.bench.results.files import parse
 from highwater.bench.units import format_size
 from highwater.bench.workload.command_config import told_of
-from highwater.spark_loadgen import FixedSize, LoadPlan, LoadResult
+from highwater.spark_loadgen import FixedSize, Headers, LoadPlan, LoadResult
+from highwater.spark_loadgen.records import RecordHeaders
 from highwater.tuning.facts import Facts
 
 
@@ -64,11 +65,17 @@ def shape_of(plan: LoadPlan) -> GeneratorShape:
         size=format_size(plan.sizes.bytes) if isinstance(plan.sizes, FixedSize) else repr(plan.sizes),
         payload=repr(plan.payload),
         keys=repr(plan.keys) if plan.keys is not None else "none",
-        headers=f"{plan.headers.count} of {plan.headers.bytes} bytes" if plan.headers.count else "none",
+        headers=_headers_text(plan.headers),
         transactions=repr(plan.transactions) if plan.transactions is not None else "none",
         # Nothing is calibrated over TLS, where a record costs more.
         client={**plan.producer_config, **told_of(plan.connection)},
     )
+
+
+def _headers_text(headers: RecordHeaders) -> str:
+    if isinstance(headers, Headers):
+        return f"{headers.count} of {headers.bytes} bytes" if headers.count else "none"
+    return repr(headers)
 
 
 def consumer_shape_of(plan: LoadPlan) -> ConsumerShape:

@@ -16,6 +16,7 @@ from highwater.spark_loadgen import (
     Histogram,
     LoadPlan,
     LoadResult,
+    OpenSchedule,
     PartitionCounts,
     Progress,
     TaskReport,
@@ -37,7 +38,7 @@ def load_result(
     plan: LoadPlan, *, interrupted: bool = False, errors: dict[str, int] | None = None, host: str | None = None
 ) -> LoadResult:
     """What a healthy load of this plan brings back."""
-    assert plan.schedule is not None
+    assert isinstance(plan.schedule, OpenSchedule)
     rate, seconds = int(plan.schedule.steps[0].rate_per_s), plan.schedule_s
     records = rate * seconds
     per_second = [rate] * seconds
@@ -237,7 +238,7 @@ class FakeClient:
     def _count(self) -> int:
         self._fail("records_by_partition")
         plan = self._launcher.plans[-1]
-        assert plan.schedule is not None
+        assert isinstance(plan.schedule, OpenSchedule)
         rate = int(plan.schedule.steps[0].rate_per_s)
         return rate * plan.schedule_s if self.in_log is None else self.in_log
 

@@ -5,7 +5,7 @@ import pytest
 
 from highwater.spark_loadgen import RandomKeys, RoundRobinKeys, ZipfKeys
 from highwater.spark_loadgen.keys import encode_keys, key_numbers
-from highwater.spark_loadgen.records import Keys
+from highwater.spark_loadgen.records import NumberedKeys
 
 SEQUENCES = np.arange(200_000, dtype=np.int64)
 
@@ -30,7 +30,7 @@ def test_zipf_keys_follow_zipfs_law(exponent: float) -> None:
 
 
 @pytest.mark.parametrize("keys", [RoundRobinKeys(7), RandomKeys(7), ZipfKeys(7, 1.1)])
-def test_the_key_of_a_record_depends_on_nothing_but_its_number(keys: Keys) -> None:
+def test_the_key_of_a_record_depends_on_nothing_but_its_number(keys: NumberedKeys) -> None:
     at_once = key_numbers(keys, 5, 3, 2, SEQUENCES[:1000])
     one_by_one = [int(key_numbers(keys, 5, 3, 2, np.array([number]))[0]) for number in range(1000)]
     workers = SEQUENCES[:1000] % 3

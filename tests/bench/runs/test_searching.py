@@ -33,7 +33,7 @@ from highwater.bench.units import parse_rate_per_s
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import Specification, specify
 from highwater.bench.workload.yaml_document import parse_document
-from highwater.spark_loadgen import Histogram, LoadPlan, LoadResult
+from highwater.spark_loadgen import Histogram, LoadPlan, LoadResult, OpenSchedule
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
 
@@ -42,7 +42,7 @@ WANTED = SearchRange(min_per_s=100, max_per_s=None, precision_ratio=0.1, confirm
 
 
 def rate_of(plan: LoadPlan) -> int:
-    assert plan.schedule is not None
+    assert isinstance(plan.schedule, OpenSchedule)
     return int(plan.schedule.steps[0].rate_per_s)
 
 
