@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 ROOMS: Final = {
     "bench": ("highwater.bench.cli", "app"),
     "broker": ("highwater.broker.cli", "app"),
+    "capture": ("highwater.bench.commands.capture", "app"),
     "monitor": ("highwater.monitor.cli", "app"),
     "pipeline": ("highwater.pipeline.cli", "app"),
     "plan": ("highwater.bench.cli", "plan"),

@@ -49,7 +49,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker.security.token_request",
         "common",
     ),
-    # bench.telemetry runs the pipeline over the topic that load tasks publish to.
+    # bench.telemetry runs the pipeline over the topic that load tasks publish to; bench.capture reads topics and logs
+    # with its client and its decoder.
     "bench": ("common", "pipeline", "spark_loadgen", "tuning"),
     # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
     "bench/development": (
@@ -104,6 +105,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
     "bench/analysis",
+    "bench/capture/counts.py",
+    "bench/capture/distances.py",
+    "bench/capture/fitting.py",
+    "bench/capture/keys.py",
+    "bench/capture/observing.py",
+    "bench/capture/replay.py",
+    "bench/capture/statistics.py",
+    "bench/capture/summing.py",
     "bench/capacity",
     "bench/compare.py",
     "bench/ceilings.py",

@@ -148,7 +148,14 @@ def _plan_of(specification: Specification, cell: Cell) -> LoadPlan:
     """The load plan of a cell."""
     topics = tuple(f"calibration-{number}" for number in range(cell.workload.topics.count))
     payload_file = specification.payload_file(cell.workload)
-    return load_plan_of(cell.workload, bootstrap_servers="", topics=topics, payload_file=payload_file, seed=_SEED)
+    return load_plan_of(
+        cell.workload,
+        bootstrap_servers="",
+        topics=topics,
+        payload_file=payload_file,
+        seed=_SEED,
+        traces=specification.traces(cell.workload),
+    )
 
 
 def _by_wire(plan: LoadPlan) -> LoadPlan | None:

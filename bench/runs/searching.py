@@ -57,7 +57,8 @@ def searchable(specification: Specification, cell_name: str | None = None) -> Sp
         raise UsageError(f"{specification.file}: a search is of one cell; name it with --cell: {', '.join(cells)}")
     cell = next(iter(cells.values())) if cell_name is None else cells[cell_name]
     workload = cell.workload.model_copy(update={"matrix": {}, "variants": {}, "exclude": []})
-    if workload.load.model == "closed" or workload.load.schedule is not None:
+    load = workload.load
+    if load.model == "closed" or load.schedule is not None or load.trace is not None:
         raise UsageError(f"{specification.file}: a search chooses the rate; give load a rate: to begin with")
     return replace(specification, workload=workload, axes={}, cells=[Cell(BASE_CELL, {}, workload)])
 

@@ -35,7 +35,7 @@ def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Work
         idempotent=transactional or client.get("enable.idempotence", "").lower() in _LIBRDKAFKA_TRUE,
         transactional=transactional,
         promise=workload.checks.delivery,
-        constant_rate=len(workload.load.steps) <= 1,
+        constant_rate=workload.load.is_constant,
         ordered=workload.checks.order == "per_partition",
         drain_max_s=workload.phases.drain_max_s,
         native=workload.producers.native,

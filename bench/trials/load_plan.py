@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
+from highwater.bench.capture.replay import Traces
 from highwater.bench.workload import values
 from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.model import Workload
@@ -29,6 +31,8 @@ from highwater.spark_loadgen import (
     ZipfKeys,
 )
 
+NO_TRACES: Final = Traces()
+
 
 def load_plan_of(
     workload: Workload,
@@ -39,12 +43,13 @@ def load_plan_of(
     seed: int,
     connection: Mapping[str, str] | None = None,
     telemetry: TelemetryTarget | None = None,
+    traces: Traces = NO_TRACES,
 ) -> LoadPlan:
     """payload_file: absolute path of the workload's payload file, if it names one. connection: TLS and SASL.
 
-    telemetry: where the tasks publish their figures; None: nowhere.
+    telemetry: where the tasks publish their figures; None: nowhere. traces: those that the workload names.
     """
-    start, driver = workload.consumers.start, workload.producers.driver
+    start, driver, records = workload.consumers.start, workload.producers.driver, traces.records
     if driver != "client" and driver != "wire":
         raise ValueError(f"{driver} is no driver of load tasks")
     return LoadPlan(
@@ -54,13 +59,15 @@ def load_plan_of(
         producers=workload.producers.count,
         groups=workload.consumers.groups,
         consumers_per_group=workload.consumers.per_group,
-        schedule=_schedule(workload.load),
+        schedule=traces.arrivals or _schedule(workload.load),
         warmup=_warmup(workload.phases.warmup),
         measure_s=workload.phases.measure_s,
         drain_max_s=workload.phases.drain_max_s,
-        sizes=_sizes(workload.records.size),
-        keys=_keys(workload.records.keys),
-        headers=Headers(workload.records.headers.count, workload.records.headers.value_bytes),
+        sizes=_sizes(workload.records.size) if records is None else records.sizes,
+        keys=_keys(workload.records.keys) if records is None else records.keys,
+        headers=Headers(workload.records.headers.count, workload.records.headers.value_bytes)
+        if records is None
+        else records.headers,
         payload=FilePayload(str(payload_file))
         if payload_file
         else GeneratedPayload(workload.records.compress_ratio or 0.0),

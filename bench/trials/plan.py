@@ -192,6 +192,8 @@ def trial_duration_s(workload: Workload) -> int:
 def trial_log_bytes(workload: Workload) -> int:
     """What the brokers write in one trial, copies included; of a closed loop, what a broker may take."""
     value_bytes = workload.records.size.mean_bytes if workload.records.size else ASSUMED_LINE_BYTES
+    if workload.records.trace is not None:
+        value_bytes = workload.records.trace.mean_bytes or ASSUMED_LINE_BYTES
     if workload.producers.native and not workload.load.steps:
         size = workload.load.records * value_bytes if workload.load.records else LARGEST_LOAD_BYTES
         return round(size * (1 + RECORD_OVERHEAD_BYTES / value_bytes)) * workload.topics.replication

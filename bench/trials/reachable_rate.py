@@ -46,6 +46,7 @@ def _problems(specification: Specification, workload: Workload, calibration: Cal
         payload_file=specification.payload_file(workload),
         seed=0,
         connection=specification.command_config(workload),
+        traces=specification.traces(workload),
     )
     offered_per_s, validity = _mean_rate_per_s(workload), workload.validity
     ceiling = calibration.ceiling_of(shape_of(plan))

@@ -270,6 +270,7 @@ class TrialRunner:
             seed=self.seed + planned.plan.block,
             connection=self.specification.command_config(workload),
             telemetry=telemetry.target if telemetry is not None else None,
+            traces=self.specification.traces(workload),
         )
 
     def _load(

@@ -105,6 +105,9 @@ def _naming_files(document: Any) -> Iterator[tuple[Any, str]]:
     """Each part of a document (not validated yet) that may name a file, with the key that names it."""
     if isinstance(document, dict):
         yield document.get("records"), "payload_file"
+        for section in ("load", "records"):
+            if isinstance(inner := document.get(section), dict):
+                yield (inner, "trace") if isinstance(inner.get("trace"), str) else (inner.get("trace"), "path")
         if isinstance(system := document.get("system"), dict):
             yield system, "command_config"
             clusters = system.get("clusters")

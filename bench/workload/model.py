@@ -7,6 +7,7 @@ matrix. A `Workload` can be dumped to a document that loads again.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -55,6 +56,16 @@ from highwater.bench.workload.values import (
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 # The plan's estimate for a load of a given number of records, whose duration nobody knows.
 _EXPECTED_S: Final = 10
+
+
+def _measure_of_trace(phases: Phases, lasts_s: float) -> Phases:
+    if isinstance(phases.warmup, SteadyWarmup):
+        raise KeyFaultError("warmup", text="until: steady needs one rate; give a duration before a trace")
+    whole_s = math.ceil(lasts_s)
+    if phases.measure_s > whole_s:
+        lasts = units.format_duration_s(whole_s)
+        raise KeyFaultError("measure", text=f"is longer than the trace, which lasts {lasts} at this speed")
+    return phases.model_copy(update={"measure_s": phases.measure_s or whole_s})
 
 
 class Workload(Part):
@@ -117,6 +128,8 @@ class Workload(Part):
         if load is None:
             return phases  # the load has a fault, which is reported on its own
         scheduled_s = sum(step.duration_s for step in load.schedule or [])
+        if load.trace is not None:
+            return _measure_of_trace(phases, load.trace.lasts_s)
         if isinstance(phases.warmup, SteadyWarmup) and len(load.steps) > 1:
             raise KeyFaultError(
                 "warmup", text="until: steady needs one rate; give a duration before a schedule of several"

@@ -70,10 +70,10 @@ def check_native_load(producers: Producers, consumers: Consumers, records: Recor
         raise KeyFaultError(
             "load", "model", text="must be closed for rdkafka_performance; an open loop needs wire_load"
         )
-    if load.schedule is not None:
+    if load.schedule is not None or load.trace is not None:
         raise KeyFaultError(
             "load",
-            "schedule",
+            "schedule" if load.trace is None else "trace",
             text=f"does not fit {producers.driver}, which sends at one rate; use the driver client or wire",
         )
     if isinstance(phases.warmup, SteadyWarmup):

@@ -203,18 +203,19 @@ def check_producers(producers: Producers, records: Records, load: Load, consumer
     """Raises KeyFaultError for producers that cannot do what is asked."""
     client = producers.client
     largest = client.get("message.max.bytes", DEFAULT_MESSAGE_MAX_BYTES)
-    if records.size is not None and records.size.max_bytes + RECORD_OVERHEAD_BYTES > int(largest):
+    record_bytes = _largest_value_bytes(records)
+    if record_bytes is not None and record_bytes + RECORD_OVERHEAD_BYTES > int(largest):
         raise KeyFaultError(
             "records",
-            "size",
-            text=f"{units.format_size(records.size.max_bytes)} is more than the producer can send "
+            "size" if records.trace is None else "trace",
+            text=f"{units.format_size(record_bytes)} is more than the producer can send "
             f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
             "topics.config.max.message.bytes",
         )
     for step in load.steps:
         if step.rate_per_s < producers.count:
             rate = units.format_rate(step.rate_per_s)
-            key = "rate" if load.schedule is None else "schedule"
+            key = "trace" if load.trace is not None else "rate" if load.schedule is None else "schedule"
             raise KeyFaultError("load", key, text=f"{rate} is less than one record a second per producer")
     if producers.driver == "wire":
         _check_wire(producers, records)
@@ -232,10 +233,17 @@ def check_producers(producers: Producers, records: Records, load: Load, consumer
             )
 
 
+def _largest_value_bytes(records: Records) -> int | None:
+    if records.trace is not None:
+        return records.trace.max_bytes
+    return None if records.size is None else records.size.max_bytes
+
+
 def _check_wire(producers: Producers, records: Records) -> None:
     """Raises KeyFaultError for what the wire driver does not support: it sends prepared batches."""
     lacking = (
         ("producers", "transactions", producers.transactions is not None),
+        ("records", "trace", records.trace is not None),
         ("records", "size", records.size is None or not isinstance(records.size, FixedSize)),
         ("records", "keys", records.keys != "none"),
     )

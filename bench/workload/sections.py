@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from highwater.bench.errors import UsageError
 from highwater.bench.metrics import metric
 from highwater.bench.workload.client_properties import PropertyError, Role, to_librdkafka
+from highwater.bench.workload.traces import TraceLoad, TraceRecords
 from highwater.bench.workload.values import (
     TEMPORARY_TARGET,
     ConsumerStart,
@@ -129,6 +130,9 @@ class Records(Part):
     payload_file: str | None = Field(
         default=None, description="send the lines of this text file as values (relative to the workload file)"
     )
+    trace: TraceRecords | None = Field(
+        default=None, description="take sizes, keys and headers from this trace, which highwater capture made"
+    )
     keys: Keys = Field(default="none", description="the keys of the records; none: records without a key")
     headers: Headers = Headers()
 
@@ -141,8 +145,14 @@ class Records(Part):
 
     @model_validator(mode="after")
     def _complete(self) -> Records:
+        if self.trace is not None:
+            given = (("size", self.size), ("payload_file", self.payload_file), ("headers", self.headers.count or None))
+            for key, value in (*given, ("keys", None if self.keys == "none" else self.keys)):
+                if value is not None:
+                    raise KeyFaultError(key, text="comes from records.trace; remove one of the two")
+            return self
         if self.size is None and self.payload_file is None:
-            raise ValueError("needs size (for generated values) or payload_file (for the lines of a real file)")
+            raise ValueError("needs size (for generated values), payload_file (for lines of a real file) or trace")
         if self.payload_file is not None and self.compress_ratio is not None:
             raise KeyFaultError(
                 "compress_ratio", text="is for generated values; payload_file sends its lines unchanged"
@@ -176,29 +186,45 @@ class Load(Part):
         default=None, ge=1, description="number of records of a native client in a closed loop, however long they take"
     )
     schedule: list[_ScheduleStep] | None = Field(default=None, min_length=1, description="rates one after the other")
+    trace: TraceLoad | None = Field(
+        default=None, description="the arrivals of a captured load, from the start of the measured phase on"
+    )
 
     @model_validator(mode="after")
     def _one_load(self) -> Load:
         if self.model == "closed":
-            for key, given in (("rate", self.rate_per_s), ("schedule", self.schedule)):
+            for key, given in (("rate", self.rate_per_s), ("schedule", self.schedule), ("trace", self.trace)):
                 if given is not None:
                     raise KeyFaultError(key, text="is for model: open; a closed loop sends as fast as it can")
             if self.arrival != "uniform":
                 raise KeyFaultError("arrival", text="is for model: open; a closed loop has no arrivals")
         elif self.records is not None:
             raise KeyFaultError("records", text="is for model: closed; an open loop sends by rate and time")
+        elif self.trace is not None:
+            for key, rates in (("rate", self.rate_per_s), ("schedule", self.schedule)):
+                if rates is not None:
+                    raise KeyFaultError(key, text="comes from load.trace; use speed or share of the trace")
+            if self.arrival != "uniform":
+                raise KeyFaultError("arrival", text="comes from load.trace; remove it")
         elif self.rate_per_s is None and self.schedule is None:
-            raise KeyFaultError("rate", text="is missing (or schedule:, or model: closed)")
+            raise KeyFaultError("rate", text="is missing (or schedule:, trace:, or model: closed)")
         elif self.rate_per_s is not None and self.schedule is not None:
             raise KeyFaultError("schedule", text="has the rates; remove rate")
         return self
 
     @property
     def steps(self) -> tuple[LoadStep, ...]:
-        """The rates in their order; none for a closed loop."""
+        """The rates in their order, of a trace the mean one; none for a closed loop."""
+        if self.trace is not None:
+            return (LoadStep(max(1, round(self.trace.rate_per_s)), None),)
         if self.schedule is not None:
             return tuple(LoadStep(step.rate_per_s, step.duration_s) for step in self.schedule)
         return () if self.rate_per_s is None else (LoadStep(self.rate_per_s, None),)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether the rate is the same throughout the measured phase, as far as the load decides."""
+        return self.trace is None and len(self.steps) <= 1
 
 
 class Phases(Part):

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from highwater.bench.capture.replay import Traces, arrivals_of, records_of
+from highwater.bench.capture.trace import Trace, read_trace
 from highwater.bench.errors import UsageError
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.clusters import what_is_measured
@@ -26,6 +28,7 @@ from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from highwater.bench.workload.layers import merged, put, read_with_includes
 from highwater.bench.workload.model import Workload
+from highwater.bench.workload.traces import directory_of, fill_in
 from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location, dotted
 from highwater.common.nearest import nearest
@@ -66,6 +69,7 @@ class Specification:
     text: str = ""
     """The workload as YAML, if it has no file."""
     _command_configs: dict[Path, dict[str, str]] = field(default_factory=dict, repr=False, compare=False)
+    _traces: dict[Path, Trace] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def sha256(self) -> str:
@@ -81,6 +85,20 @@ class Specification:
         if workload.records.payload_file is None:
             return None
         return (self.file.parent / expanded(workload.records.payload_file)).resolve()
+
+    def traces(self, workload: Workload) -> Traces:
+        """What the traces of the workload say, as the load generator takes it. Raises UsageError."""
+        load, records = workload.load.trace, workload.records.trace
+        return Traces(
+            arrivals_of(self._trace(load.path), load.speed, load.share) if load is not None else None,
+            records_of(self._trace(records.path), workload.topics.partitions) if records is not None else None,
+        )
+
+    def _trace(self, path: str) -> Trace:
+        directory = directory_of(path, self.file)
+        if directory not in self._traces:
+            self._traces[directory] = read_trace(directory)
+        return self._traces[directory]
 
     def command_config(self, workload: Workload) -> dict[str, str]:
         """The TLS and SASL properties for clients of the workload's cluster; empty without TLS and login.
@@ -112,6 +130,7 @@ def specification_of_document(
     for location, (value, option) in overrides.items():
         put(document.data, location, value)
         document.origins[location] = option
+    fill_in(document, path)
     specification = specify(document, path)
     for cell in specification.cells:
         _check_payload_file(specification, cell, document)

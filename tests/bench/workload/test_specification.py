@@ -103,7 +103,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         # A misspelt key is named itself, not the key that is missing because of it.
         ({"records": "{sise: 1KiB}"}, 'w.yaml:3: records.sise: unknown key; did you mean "size"?'),
         ({"load": None}, "w.yaml: load is missing"),
-        ({"load": "{}"}, "w.yaml:4: load.rate: is missing (or schedule:, or model: closed)"),
+        ({"load": "{}"}, "w.yaml:4: load.rate: is missing (or schedule:, trace:, or model: closed)"),
         (
             {"records": "{size: 1024}"},
             (
@@ -114,7 +114,7 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         ({"records": "{size: 10B}"}, "w.yaml:3: records.size: 10B is not between 24B (the stamp) and 1GiB"),
         (
             {"records": "{compress_ratio: 1}"},
-            "w.yaml:3: records: needs size (for generated values) or payload_file (for the lines of a real file)",
+            "w.yaml:3: records: needs size (for generated values), payload_file (for lines of a real file) or trace",
         ),
         (
             {"records": "{payload_file: a.log, compress_ratio: 1}"},

@@ -1,0 +1,1 @@
+"""Captures of loads as traces without a byte of their records."""

@@ -1,0 +1,341 @@
+"""`highwater capture …`: a load as a trace without its records; how far two traces are apart.
+
+Imports are late so that --help is fast.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from highwater.bench.commands.common import AsJson, one_line_errors
+
+if TYPE_CHECKING:
+    from highwater.bench.capture.distances import Distance
+    from highwater.bench.capture.pacing import ReadLimit
+    from highwater.bench.capture.statistics import Statistics
+    from highwater.bench.capture.topic import GroupPace
+
+_DEFAULT_RATE: Final = "10MiB/s"
+_OFFSETS: Final = re.compile(r"(\d*):(\d*)")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_OUTSIDE: Final = 1
+
+
+class _CaptureUnlessNamed(TyperGroup):
+    """`highwater capture orders …` is `highwater capture from orders …`: a source needs no verb."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in ("--help", "-h"):
+            args = ["from", *args]
+        parsed: list[str] = super().parse_args(ctx, args)
+        return parsed
+
+
+app = typer.Typer(
+    cls=_CaptureUnlessNamed,
+    no_args_is_help=True,
+    help="Capture what a topic's load is like, without a byte of its records, and replay it.\n\n"
+    "highwater capture SOURCE… --out DIR is short for capture from SOURCE… --out DIR.",
+)
+
+
+@app.command(name="from")
+def capture(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE…", help="A topic, or log directories (Highwater's or Apache Kafka's) on disk."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The new directory of the trace.")],
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT,…", help="The cluster of the topic; without it SOURCE is on disk.")
+    ] = None,
+    command_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS and SASL properties of a client of the cluster.")
+    ] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The topic, in log directories that have several.")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="WHEN", help="A time (2026-11-27T14:00, UTC) or an age (2h).")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="WHEN", help="As --from; the default is now.")] = None,
+    offsets: Annotated[
+        str | None, typer.Option(metavar="A:B", help="Offsets of each partition, from A up to B, without B.")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option("--for", metavar="DURATION", help="Live: what is written from now on, for so long.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="From what this group has committed on; with --for, its pace as well."),
+    ] = None,
+    level: Annotated[
+        int, typer.Option(min=0, max=1, help="0: headers of batches alone; 1: sizes, keys and headers of records too.")
+    ] = 1,
+    read_rate: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE/s", help=f"Read at most so fast: {_DEFAULT_RATE} from a cluster, no limit on disk."),
+    ] = None,
+    name: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the workload; the topic's is not kept.")
+    ] = "captured",
+) -> None:
+    """Write a trace of a load: arrivals, batches, sizes, popularity of keys, compressibility, partitions.
+
+    No key, no value, no name of a header, a client or a host is in it. A topic is read without a group and without a
+    commit; a group that is named is asked for its offsets and not joined.
+    """
+    with one_line_errors():
+        from highwater.bench.capture.counts import SpanError
+        from highwater.bench.capture.trace import check_new
+        from highwater.bench.errors import UsageError
+        from highwater.pipeline.errors import PipelineError
+
+        check_new(out)
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"--name: {name!r} is no name of a workload; use letters, digits, '.', '_' and '-'")
+        limits = _limits(start, end, offsets, duration, group)
+        try:
+            if bootstrap_servers is None:
+                _check_on_disk(sources, duration, group, command_config)
+                statistics, pace = _from_files([Path(each) for each in sources], topic, level, read_rate, limits), None
+            else:
+                if len(sources) > 1 or topic is not None:
+                    raise UsageError("name one topic as SOURCE; several sources and --topic are for log directories")
+                statistics, pace = _from_topic(
+                    sources[0], bootstrap_servers, command_config, level, read_rate or _DEFAULT_RATE, limits
+                )
+            _write(out, statistics, pace, name, on_disk=bootstrap_servers is None)
+        except PipelineError as error:
+            raise UsageError(str(error)) from None
+        except SpanError as error:
+            first, last = (
+                datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds")
+                for each in (error.first_s, error.last_s)
+            )
+            raise UsageError(
+                f"the times of the records reach from {first} to {last}, more than a trace can hold; name a part of it "
+                "with --from and --to"
+            ) from None
+
+
+class _Limits:
+    """What the options of the range say."""
+
+    def __init__(self) -> None:
+        self.start_ms: int | None = None
+        self.end_ms: int | None = None
+        self.start_offset: int | None = None
+        self.end_offset: int | None = None
+        self.for_s: float | None = None
+        self.group: str | None = None
+
+
+def _limits(
+    start: str | None, end: str | None, offsets: str | None, duration: str | None, group: str | None
+) -> _Limits:
+    from highwater.bench.errors import UsageError
+    from highwater.bench.units import parse_duration_s
+
+    limits = _Limits()
+    limits.start_ms, limits.end_ms = _time_ms("--from", start), _time_ms("--to", end)
+    if limits.start_ms is not None and limits.end_ms is not None and limits.start_ms >= limits.end_ms:
+        raise UsageError(f"--from {start} is not before --to {end}")
+    if offsets is not None:
+        match = _OFFSETS.fullmatch(offsets)
+        if match is None or offsets == ":" or (match[1] and match[2] and int(match[1]) >= int(match[2])):
+            raise UsageError(f"--offsets: {offsets!r} is no range A:B with A below B, for example 1000:2000")
+        limits.start_offset, limits.end_offset = (int(each) if each else None for each in match.groups())
+    if duration is not None:
+        if start is not None or end is not None or offsets is not None:
+            raise UsageError("--for is of what is written from now on; leave --from, --to and --offsets out")
+        try:
+            limits.for_s = parse_duration_s(duration)
+        except ValueError as error:
+            raise UsageError(f"--for: {error}") from None
+        if not limits.for_s:
+            raise UsageError("--for: 0s is no time to capture anything in")
+    if group is not None and (start is not None or offsets is not None):
+        raise UsageError("--group begins at what the group has committed; leave --from and --offsets out")
+    limits.group = group
+    return limits
+
+
+def _time_ms(option: str, text: str | None) -> int | None:
+    from highwater.bench.errors import UsageError
+    from highwater.bench.units import parse_duration_ns
+
+    if text is None:
+        return None
+    try:
+        return int(time.time() * 1000) - parse_duration_ns(text) // 1_000_000
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{option}: {text!r} is neither a time like 2026-11-27T14:00 nor an age like 2h") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _check_on_disk(sources: list[str], duration: str | None, group: str | None, command_config: Path | None) -> None:
+    from highwater.bench.errors import UsageError
+
+    for option, value in (("--for", duration), ("--group", group), ("--command-config", command_config)):
+        if value is not None:
+            raise UsageError(f"{option} needs a running cluster; name it with --bootstrap-servers")
+    for source in sources:
+        if not Path(source).exists():
+            raise UsageError(f"{source} is not on this disk; to capture a topic, name its cluster: --bootstrap-servers")
+
+
+def _new_statistics(level: int) -> Statistics:
+    import secrets
+
+    from highwater.bench.capture.keys import KeyCounts
+    from highwater.bench.capture.statistics import Statistics
+
+    return Statistics(1 if level else 0, KeyCounts(secrets.token_bytes(32)))
+
+
+def _compressions() -> dict[str, Any]:
+    from highwater.spark_loadgen.wire.compression import CODECS, compression_of
+
+    return {codec: compression for codec in CODECS if (compression := compression_of(codec)) is not None}
+
+
+def _read_limit(text: str | None) -> ReadLimit:
+    from highwater.bench.capture.pacing import ReadLimit
+    from highwater.bench.errors import UsageError
+    from highwater.bench.units import parse_size_bytes
+
+    if text is None:
+        return ReadLimit(None)
+    try:
+        rate = parse_size_bytes(text.removesuffix("/s"))
+    except ValueError:
+        rate = 0
+    if not text.endswith("/s") or not rate:
+        raise UsageError(f"--read-rate: {text!r} is no size per second, for example {_DEFAULT_RATE}")
+    return ReadLimit(rate)
+
+
+def _from_files(
+    sources: list[Path], topic: str | None, level: int, read_rate: str | None, limits: _Limits
+) -> Statistics:
+    from highwater.bench.capture.log_files import partition_folders, read_folders
+    from highwater.bench.capture.observing import OFFSET_MAX, Window
+
+    name, folders = partition_folders(sources, topic)
+    statistics, limit = _new_statistics(level), _read_limit(read_rate)
+    window = Window(limits.start_offset or 0, limits.end_offset or OFFSET_MAX, limits.start_ms, limits.end_ms)
+    read_folders(name, folders, statistics, window, _compressions(), limit)
+    return statistics
+
+
+def _from_topic(
+    topic: str, bootstrap_servers: str, command_config: Path | None, level: int, read_rate: str, limits: _Limits
+) -> tuple[Statistics, GroupPace]:
+    from highwater.bench.capture.topic import TopicRange, TopicReader
+    from highwater.bench.errors import UsageError
+    from highwater.bench.workload.command_config import read_command_config
+    from highwater.pipeline.drill.errors import DrillSetupError
+    from highwater.pipeline.drill.reaching import source_options
+    from highwater.pipeline.kafka.client import Client
+    from highwater.pipeline.kafka.settings import settings_of
+
+    limit = _read_limit(read_rate)
+    connection = {} if command_config is None else read_command_config(command_config)
+    try:
+        options = source_options(
+            {"bootstrap.servers": bootstrap_servers, "client.id": "highwater-capture", **connection}
+        )
+    except DrillSetupError as error:
+        raise UsageError(f"--command-config: {error}") from None
+    wanted = TopicRange(
+        topic, limits.start_ms, limits.end_ms, limits.start_offset, limits.end_offset, limits.for_s, limits.group
+    )
+    typer.echo(f"reading topic {topic}, {read_rate} at most; Ctrl-C ends the capture without a trace", err=True)
+    with Client(settings_of(options)) as client:
+        reader = TopicReader(client, wanted, _new_statistics(level), _compressions(), limit)
+        reader.read()
+    return reader.statistics, reader.pace
+
+
+def _write(out: Path, statistics: Statistics, pace: GroupPace | None, name: str, *, on_disk: bool) -> None:
+    from highwater.bench.capture.fitting import workload_text
+    from highwater.bench.capture.summing import parts_of
+    from highwater.bench.capture.trace import WORKLOAD, Group, write_trace
+    from highwater.common.units import count_text, duration_text, rate_text, size_text
+
+    group = Group(consumed=pace.consumed, lag=pace.lag) if pace is not None and pace.consumed else None
+    manifest, distributions, arrivals = parts_of(statistics, "files" if on_disk else "topic", group)
+    trace = write_trace(out, manifest, distributions, arrivals, lambda whole: {WORKLOAD: workload_text(whole, name)})
+    lasts_s = manifest.lasts_ms / 1000
+    typer.echo(
+        f"{out}: {count_text(manifest.records)} records in {duration_text(lasts_s)} from {manifest.starts_at} on, "
+        f"{rate_text(manifest.records / lasts_s)}, {manifest.partitions} partitions; "
+        f"{size_text(statistics.read_bytes)} were read"
+    )
+    for note in trace.manifest.notes:
+        typer.echo(f"note: {note}", err=True)
+    typer.echo(f"replay it with: highwater bench run {out / WORKLOAD} --out RESULTS")
+
+
+@app.command()
+def compare(
+    before: Annotated[Path, typer.Argument(metavar="TRACE_A", help="The trace that was replayed.")],
+    after: Annotated[Path, typer.Argument(metavar="TRACE_B", help="A trace of the replay.")],
+    speed: Annotated[float, typer.Option(min=0.0001, help="B replayed A so many times as fast.")] = 1.0,
+    share: Annotated[float, typer.Option(min=0.000001, help="B replayed this share of the records of A.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Print the distances between two traces. Exit status 0 if all are within their bounds, 1 if one is not."""
+    with one_line_errors():
+        from highwater.bench.capture.distances import distances
+        from highwater.bench.capture.trace import read_trace
+
+        one, other = read_trace(before), read_trace(after)
+        found = distances(one, other, speed, share)
+        if as_json:
+            typer.echo(json.dumps([_as_json(distance) for distance in found], indent=2))
+        else:
+            _print(found)
+            for path, trace in ((before, one), (after, other)):
+                for note in trace.manifest.notes:
+                    typer.echo(f"note: {path}: {note}", err=True)
+        if not all(distance.within for distance in found):
+            raise typer.Exit(_OUTSIDE)
+
+
+def _as_json(distance: Distance) -> dict[str, object]:
+    return {
+        "name": distance.name,
+        "distance": distance.distance,
+        "bound": distance.bound,
+        "within": distance.within,
+        "before": distance.before,
+        "after": distance.after,
+    }
+
+
+def _print(found: list[Distance]) -> None:
+    from highwater.common.units import NONE, significant
+
+    rows: list[tuple[str, ...]] = [("", "distance", "bound", "A", "B", "")]
+    for each in found:
+        figures = [NONE if value is None else significant(value) for value in (each.bound, each.before, each.after)]
+        judged = "" if each.bound is None else "within" if each.within else "outside"
+        rows.append((each.name, significant(each.distance), *figures, judged))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *cells in rows:
+        figures = [cell.rjust(width) for cell, width in zip(cells[:-1], widths[1:-1], strict=True)]
+        typer.echo("  ".join([name.ljust(widths[0]), *figures, cells[-1]]).rstrip())
