@@ -19,6 +19,9 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Final
 
+from highwater.bench.errors import UsageError
+from highwater.bench.systems.highwater import unpacked_wheel
+
 ROOT: Final = Path(__file__).parents[1]
 _BUILD: Final = "make compiled builds it"
 _LOAD: Final = """
@@ -64,8 +67,7 @@ def lay_out(wheel: Path, checkout: Path, place: Path) -> None:
 
     The tests are a copy, as pytest takes what it finds behind a link for a part of the checkout. The rest are links.
     """
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(place)
+    unpacked_wheel(wheel, place)
     copytree(checkout / "tests", place / "tests", ignore=ignore_patterns("__pycache__"))
     for entry in checkout.iterdir():
         there = place / entry.name
@@ -115,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         return run(wheel_in(ROOT / "dist"), ROOT, arguments)
-    except NoCompiledBrokerError as error:
+    except (NoCompiledBrokerError, UsageError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
 

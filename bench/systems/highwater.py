@@ -106,10 +106,12 @@ def is_checkout(directory: Path) -> bool:
 
 
 def unpacked_wheel(wheel: Path, directory: Path) -> Path:
-    """Unpack a wheel into a new `directory`, which a broker can then be started from.
+    """Unpack a wheel into a new or empty `directory`, which a broker can then be started from.
 
-    Raises UsageError when it is no wheel of ours.
+    Raises UsageError when it is no wheel of ours, or something is there.
     """
+    if directory.exists() and any(directory.iterdir()):
+        raise UsageError(f"{directory} is there, maybe of another wheel: remove it, or name another directory")
     try:
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(directory)

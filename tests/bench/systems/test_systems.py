@@ -200,3 +200,15 @@ def test_a_wheel_is_unpacked_to_run_its_broker(tmp_path: Path) -> None:
         given = Path(__file__) if name == Path(__file__).name else tmp_path / name
         with pytest.raises(UsageError, match=rf"{name}.*{expected}.*`make compiled`"):
             unpacked_wheel(given, tmp_path / f"of-{name}")
+
+
+def test_a_wheel_is_not_unpacked_over_another_one(tmp_path: Path) -> None:
+    wheel, place = tmp_path / "highwater-0.2.0-py3-none-any.whl", tmp_path / "unpacked"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("highwater/broker/__init__.py", "new")
+    place.mkdir()
+    earlier = unpacked_wheel(wheel, place) / "highwater/broker/__init__.py"
+    earlier.write_text("old")
+    with pytest.raises(UsageError, match=rf"^{place} is there, maybe of another wheel: remove it, or name another"):
+        unpacked_wheel(wheel, place)
+    assert earlier.read_text() == "old"
