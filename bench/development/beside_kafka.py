@@ -7,6 +7,7 @@ workloads, keeps a neighbour busy, and has the report's own code write the page 
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,7 @@ import typer
 import yaml
 
 from highwater.bench.commands.common import one_line_errors
-from highwater.bench.development.neighbour import busy_neighbour
+from highwater.bench.development.neighbour import Neighbour, busy_neighbour
 from highwater.bench.errors import UsageError
 from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import ResultDirectoryError, RunResult
@@ -50,6 +51,8 @@ CEILINGS: Final = {
 }
 """By workload: which one finds Apache Kafka's highest rate, and the share of that rate to send."""
 COMPILED: Final = "highwater-compiled"
+NEIGHBOURS: Final = "neighbour.json"
+"""By workload: the share of a processor that a neighbour took while it ran."""
 _FOLDER: Final = Path(__file__).resolve().parents[2] / "workloads" / "broker-beside-kafka"
 _KAFKA: Final = "apache-kafka-"
 _HIGHWATER: Final = "highwater"
@@ -97,8 +100,8 @@ def compare(
         failed = []
         if not render:
             place = None if compiled is None else unpacked_wheel(compiled, results / COMPILED)
-            with busy_neighbour(neighbour):
-                failed = _measure(_with_ceilings(wanted), results, trials, storage, place, quick=quick)
+            with busy_neighbour(neighbour) as beside:
+                failed = _measure(_with_ceilings(wanted), results, trials, storage, place, beside, quick=quick)
         _write_page(results, wanted, results / "page.md" if quick else page)
         if failed:
             typer.echo(f"some trials failed or are invalid: {', '.join(failed)}", err=True)
@@ -116,6 +119,7 @@ def _measure(
     trials: int | None,
     storage: Path | None,
     compiled: Path | None,
+    neighbour: Neighbour | None,
     *,
     quick: bool,
 ) -> list[str]:
@@ -134,17 +138,56 @@ def _measure(
             ceiling, share = CEILINGS[name]
             if rate_per_s := _share_of_rate(results / ceiling, share):
                 over["load"] = {**over.get("load", {}), "rate": f"{rate_per_s}/s"}
+        if neighbour is not None:
+            over["purpose"] = purpose_beside(data["purpose"], neighbour.wanted_share)
         file = results / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"include": str(_FOLDER / f"{name}.yaml"), **over}), encoding="utf-8")
         command = [sys.executable, "-P", "-m", "highwater", "bench", "run", str(file), "--out", str(results / name)]
+        share_taken = None if neighbour is None else neighbour.measure()
         done = subprocess.run([*command, "--launcher", "process"], check=False).returncode
         if done in (EXIT_USAGE, EXIT_INTERRUPTED):
             raise typer.Exit(done)
+        if share_taken is not None:
+            note_neighbour(results, name, share_taken())
         if done not in (EXIT_OK, EXIT_OBJECTIVE):
             failed.append(name)
             if done not in (EXIT_INVALID, EXIT_TARGET):
                 raise typer.Exit(done)
     return failed
+
+
+def purpose_beside(purpose: str, share: float) -> str:
+    """The purpose of a workload that has a neighbour: it is in the run's manifest, and on its pages."""
+    return f"{purpose} (Beside a neighbour: another process wants {_percent(share)} of a processor.)"
+
+
+def note_neighbour(results: Path, workload: str, share: float) -> None:
+    taken = {**_neighbours(results), workload: round(share, 3)}
+    (results / NEIGHBOURS).write_text(json.dumps(taken, indent=2) + "\n", encoding="utf-8")
+
+
+def _neighbours(results: Path) -> dict[str, float]:
+    """Raises UsageError for a file that cannot be read."""
+    try:
+        text = (results / NEIGHBOURS).read_text(encoding="utf-8")
+        return {str(name): float(share) for name, share in json.loads(text).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise UsageError(f"cannot read {results / NEIGHBOURS}: {error}; remove it to leave it out") from None
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.3g} %"
+
+
+def purpose_of_page(results: Path, names: Sequence[str]) -> str:
+    """Raises UsageError."""
+    taken = {name: share for name, share in _neighbours(results).items() if name in names}
+    if not taken:
+        return PURPOSE
+    shares = ", ".join(f"{_percent(share)} ({name})" for name, share in taken.items())
+    return f"{PURPOSE} A neighbour ran beside these workloads, a process that took of one processor: {shares}."
 
 
 def _missing_systems() -> frozenset[str]:
@@ -230,11 +273,12 @@ def _share_of_rate(directory: Path, share: float) -> int | None:
 
 def _write_page(results: Path, wanted: Sequence[str], page: Path) -> None:
     """Raises UsageError when there is nothing to be written, or nowhere."""
-    found = [RunResult(results / name) for name in wanted if (results / name / "manifest.json").is_file()]
-    if not found:
+    names = [name for name in wanted if (results / name / "manifest.json").is_file()]
+    if not names:
         raise UsageError(f"{results} holds no results of these workloads")
+    document = several_document(TITLE, purpose_of_page(results, names), [RunResult(results / name) for name in names])
     try:
-        page.write_text(markdown.render(several_document(TITLE, PURPOSE, found)), encoding="utf-8")
+        page.write_text(markdown.render(document), encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {page}: {error.strerror or error}; name another --page") from None
     typer.echo(page)

@@ -8,12 +8,24 @@ import psutil
 import pytest
 import yaml
 
-from highwater.bench.development.beside_kafka import _FOLDER, COMPILED, WORKLOADS, changes
+from highwater.bench.development.beside_kafka import (
+    _FOLDER,
+    COMPILED,
+    NEIGHBOURS,
+    PURPOSE,
+    WORKLOADS,
+    changes,
+    note_neighbour,
+    purpose_beside,
+    purpose_of_page,
+)
 from highwater.bench.development.neighbour import busy_neighbour
+from highwater.bench.errors import UsageError
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.system import HighwaterUnderTest
+from tests.waiting import wait_until
 
 
 def laid_over(
@@ -73,11 +85,38 @@ def test_the_compiled_broker_is_measured_as_ours_is(tmp_path: Path, quick: bool)
 
 
 def test_a_neighbour_is_there_while_it_is_wanted() -> None:
-    with busy_neighbour(0):
+    with busy_neighbour(0) as nobody:
+        assert nobody is None
         assert not _neighbours()
-    with busy_neighbour(0.01):
+    with busy_neighbour(0.01) as neighbour:
         (process,) = _neighbours()
+        assert neighbour is not None
+        share_taken = neighbour.measure()
+        wait_until(lambda: share_taken() > 0, "the neighbour works")
     assert not process.is_running()
+
+
+def test_the_page_tells_what_a_neighbour_took(tmp_path: Path) -> None:
+    assert purpose_of_page(tmp_path, WORKLOADS) == PURPOSE
+    note_neighbour(tmp_path, "produce", 0.49712)
+    note_neighbour(tmp_path, "latency", 0.5)
+    assert purpose_of_page(tmp_path, ["produce", "latency"]) == (
+        f"{PURPOSE} A neighbour ran beside these workloads, a process that took of one processor: "
+        "49.7 % (produce), 50 % (latency)."
+    )
+    assert purpose_of_page(tmp_path, ["consume"]) == PURPOSE
+    (tmp_path / NEIGHBOURS).write_text("[")
+    with pytest.raises(UsageError, match=f"^cannot read {tmp_path / NEIGHBOURS}: "):
+        purpose_of_page(tmp_path, ["produce"])
+
+
+def test_the_manifest_of_a_run_tells_of_the_neighbour(tmp_path: Path) -> None:
+    data = read_with_includes(_FOLDER / "produce.yaml").data
+    over = {"include": str(_FOLDER / "produce.yaml"), "purpose": purpose_beside(data["purpose"], 0.5)}
+    (tmp_path / "produce.yaml").write_text(yaml.safe_dump(over), encoding="utf-8")
+    assert load_specification(tmp_path / "produce.yaml").workload.purpose == (
+        f"{data['purpose']} (Beside a neighbour: another process wants 50 % of a processor.)"
+    )
 
 
 def _neighbours() -> list[psutil.Process]:
