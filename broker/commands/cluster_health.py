@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from highwater.broker.client.host_processes import HostProcesses
+from highwater.broker.client.host_processes import HostProcesses, HostsOfProcesses
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text
 
@@ -100,6 +100,8 @@ class ClusterHealth:
     """Ids of brokers that accept connections and do not answer."""
     processes: HostProcesses | None = None
     """If the brokers are the processes of one host."""
+    hosts: HostsOfProcesses | None = None
+    """If the brokers are the processes of several hosts."""
 
     @property
     def partition_count(self) -> int:
@@ -124,7 +126,7 @@ class ClusterHealth:
             count = self.partition_count
             partitions = f"{count_text(count)} {_plural(count, 'partition')} in sync" if count else "no partitions yet"
             nodes = f"{len(self.live)} of {brokers} {_plural(brokers, self._noun)}"
-            healthy = f"healthy: {nodes if self.processes is None else f'1 host, {nodes}'}, {partitions}"
+            healthy = f"healthy: {self._hosts_counted}{nodes}, {partitions}"
             return "; ".join([healthy, *self._not_known()])
         parts = [*self._partitions_in_trouble(), *self._brokers_down()]
         if self.live and self.controller is None:
@@ -135,7 +137,23 @@ class ClusterHealth:
 
     @property
     def _noun(self) -> str:
-        return "broker" if self.processes is None else "process"
+        return "broker" if self.processes is None and self.hosts is None else "process"
+
+    @property
+    def _hosts_counted(self) -> str:
+        """In front of a number of processes."""
+        if self.hosts is not None:
+            return f"{self.hosts.host_count} {_plural(self.hosts.host_count, 'host')}, "
+        return "" if self.processes is None else "1 host, "
+
+    def process_of(self, broker_id: int) -> str | None:
+        """Return the process that a broker is, in words; None if it is not known to be one."""
+        if self.processes is not None:
+            return f"process {self.processes.number_of(broker_id)}"
+        if self.hosts is None or (found := self.hosts.process_of(broker_id)) is None:
+            return None
+        host, number = found
+        return f"process {number} of {host}"
 
     def _not_known(self) -> list[str]:
         topics = sum(any(p.min_in_sync_replicas is None for p in topic.partitions) for topic in self.topics)
@@ -156,10 +174,20 @@ class ClusterHealth:
         parts = []
         down: Sequence[int] = [broker.broker_id for broker in self.down]
         for ids, one, many in ((down, "is down", "are down"), (self.silent, "does not answer", "do not answer")):
-            if ids:
-                names = [str(each if self.processes is None else self.processes.number_of(each)) for each in ids]
-                parts.append(f"{_plural(len(ids), self._noun)} {_listed(names)} {_plural(len(ids), one, many)}")
+            for noun, names in self._named(ids):
+                parts.append(f"{_plural(len(names), noun)} {_listed(names)} {_plural(len(names), one, many)}")
         return parts
+
+    def _named(self, broker_ids: Iterable[int]) -> list[tuple[str, list[str]]]:
+        """Nouns, each with what is told after it of the brokers that it stands for."""
+        processes, brokers = [], []
+        for broker_id in broker_ids:
+            process = self.process_of(broker_id)
+            if process is None:
+                brokers.append(str(broker_id))
+            else:
+                processes.append(process.removeprefix("process "))
+        return [(noun, names) for noun, names in (("process", processes), ("broker", brokers)) if names]
 
 
 def judge(

@@ -15,7 +15,7 @@ import typer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from highwater.broker.client.host_processes import SETTINGS, host_processes
+from highwater.broker.client.host_processes import RACK, SETTINGS, host_processes, hosts_of_processes
 from highwater.broker.commands import local_cluster
 from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, GONE, Cluster, CommandConfigOption
 from highwater.broker.commands.cluster_health import (
@@ -155,6 +155,10 @@ def status_of(
     health = replace(health, silent=silent)
     if (processes := host_processes(told)) is not None:
         health = of_one_host(health, processes)
+    elif local is None:
+        addresses = {broker.broker_id: broker.address for broker in health.live}
+        hosts = hosts_of_processes(addresses, {n: values[RACK] for n, values in told.items()})
+        health = replace(health, hosts=hosts)
     return ClusterStatus(health, servers, metrics, local)
 
 
@@ -271,6 +275,7 @@ def _document(found: ClusterStatus) -> dict[str, Any]:
         "brokers_down": down_as_json(health),
         "brokers_silent": list(health.silent),
         "host": _host_as_json(health),
+        "hosts": _hosts_as_json(health),
         "metrics": {str(broker_id): _url(address) for broker_id, address in found.metrics.items() if address},
         "partitions": len(partitions),
         "under_replicated_partitions": sorted(
@@ -293,10 +298,7 @@ def _host_as_json(health: ClusterHealth) -> dict[str, Any] | None:
     processes = health.processes
     if processes is None:
         return None
-    states = dict.fromkeys((broker.broker_id for broker in health.live), "up")
-    states |= dict.fromkeys((broker.broker_id for broker in health.down), "down") | dict.fromkeys(
-        health.silent, "silent"
-    )
+    states = _states(health)
     return {
         "name": processes.host,
         "processes": [
@@ -304,6 +306,22 @@ def _host_as_json(health: ClusterHealth) -> dict[str, Any] | None:
             for number, broker_id in enumerate(processes.broker_ids)
         ],
     }
+
+
+def _hosts_as_json(health: ClusterHealth) -> list[dict[str, Any]]:
+    """Return the hosts on which each broker is a process; a broker without a known host is left out."""
+    hosts: dict[str, list[dict[str, Any]]] = {}
+    for broker_id, state in sorted(_states(health).items()):
+        if health.hosts is not None and (found := health.hosts.process_of(broker_id)) is not None:
+            name, number = found
+            hosts.setdefault(name, []).append({"process": number, "broker": broker_id, "state": state})
+    return [{"name": name, "processes": processes} for name, processes in sorted(hosts.items())]
+
+
+def _states(health: ClusterHealth) -> dict[int, str]:
+    up = dict.fromkeys((broker.broker_id for broker in health.live), "up")
+    down = dict.fromkeys((broker.broker_id for broker in health.down), "down")
+    return up | down | dict.fromkeys(health.silent, "silent")
 
 
 def down_as_json(health: ClusterHealth) -> list[dict[str, Any]]:
@@ -315,8 +333,8 @@ def down_lines(health: ClusterHealth) -> Iterator[str]:
     for broker in health.down:
         held = f"; it has {count_text(broker.replicas)} replicas" if broker.replicas else ""
         name = f"broker {broker.broker_id}"
-        if health.processes is not None:
-            name = f"process {health.processes.number_of(broker.broker_id)} ({name})"
+        if (process := health.process_of(broker.broker_id)) is not None:
+            name = f"{process} ({name})"
         yield f"Down: {name}: {broker.reason}{held}"
 
 
@@ -361,12 +379,13 @@ def _blocks(found: ClusterStatus, most_topics: int) -> Iterator[RenderableType]:
 
 
 def _broker_table(found: ClusterStatus) -> RenderableType:
-    local, processes = found.local, found.health.processes
+    local, processes, hosts = found.local, found.health.processes, found.health.hosts
     rows = [
         (
             broker.broker_id,
             broker.address,
             *(() if processes is None else (processes.number_of(broker.broker_id),)),
+            *(() if hosts is None else hosts.process_of(broker.broker_id) or ("", "")),
             *(() if local is None else (_pid(local, broker.broker_id),)),
             broker.leads,
             broker.replicas,
@@ -376,7 +395,9 @@ def _broker_table(found: ClusterStatus) -> RenderableType:
         )
         for broker in found.health.live
     ]
-    process = () if local is None and processes is None else ("Process",)
+    process: tuple[str, ...] = () if local is None and processes is None else ("Process",)
+    if hosts is not None:
+        process = ("Host", "Process")
     return table(("Broker", "Address", *process, "Leads", "Replicas", "Metrics"), rows)
 
 

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from highwater.broker.client.host_processes import HostProcesses, host_processes
+from highwater.broker.client.host_processes import (
+    HostProcesses,
+    HostsOfProcesses,
+    host_processes,
+    hosts_of_processes,
+)
 from highwater.broker.commands.cluster_health import (
     ClusterHealth,
     PartitionHealth,
@@ -75,6 +81,51 @@ def test_the_processes_of_one_host_are_one_broker() -> None:
 )
 def test_other_brokers_are_not(told: dict[int, dict[str, str | None]]) -> None:
     assert host_processes(told) is None
+
+
+DIVIDED = {1: "10.0.0.1:9092", 101: "10.0.0.1:9093", 2: "10.0.0.2:9092", 102: "10.0.0.2:9093"}
+RACKS = {1: "a", 101: "a", 2: "b", 102: "b"}
+
+
+def test_brokers_of_several_hosts_are_processes_of_theirs() -> None:
+    hosts = hosts_of_processes(DIVIDED, RACKS)
+    assert hosts == HostsOfProcesses({1: "a", 2: "b"})
+    spread = (1, (1, 102), (1, 102))
+    well = replace(cluster(topic("orders", spread), listed=DIVIDED), hosts=hosts)
+    assert well.sentence == "healthy: 2 hosts, 4 of 4 processes, 1 partition in sync"
+    # 102 has left the cluster and is known by its replica alone; nothing is known of the host of 103.
+    listed = {broker_id: address for broker_id, address in DIVIDED.items() if broker_id != 102}
+    racks = {broker_id: RACKS[broker_id] for broker_id in listed}
+    health = cluster(topic("t", spread, (1, (1, 103), (1,))), listed=listed, down={101: "it refuses connections"})
+    ill = replace(health, hosts=hosts_of_processes(listed, racks))
+    assert ill.sentence.endswith("processes 1 of a and 1 of b are down; broker 103 is down")
+    assert list(down_lines(ill)) == [
+        "Down: process 1 of a (broker 101): it refuses connections",
+        "Down: process 1 of b (broker 102): it is not in the cluster; it has 1 replicas",
+        "Down: broker 103: it is not in the cluster; it has 1 replicas",
+    ]
+    silent = replace(well, silent=[2])
+    assert silent.sentence == "process 0 of b does not answer"
+
+
+def test_a_rack_of_several_hosts_does_not_name_them() -> None:
+    racks: dict[int, str | None] = dict.fromkeys(DIVIDED, "r")
+    assert hosts_of_processes(DIVIDED, racks) == HostsOfProcesses({1: "10.0.0.1", 2: "10.0.0.2"})
+
+
+@pytest.mark.parametrize(
+    ("addresses", "racks"),
+    [
+        ({1: "10.0.0.1:9092", 2: "10.0.0.2:9092"}, {1: "a", 2: "b"}),  # a broker a host
+        (ALL, dict.fromkeys(ALL, "host")),  # other ids
+        (DIVIDED, dict.fromkeys(DIVIDED)),  # no racks
+        (DIVIDED, RACKS | {101: "c"}),
+        (DIVIDED | {101: "10.0.0.3:9092"}, RACKS),
+        ({}, {}),
+    ],
+)
+def test_other_brokers_are_no_processes_of_hosts(addresses: dict[int, str], racks: dict[int, str | None]) -> None:
+    assert hosts_of_processes(addresses, racks) is None
 
 
 @pytest.mark.parametrize(

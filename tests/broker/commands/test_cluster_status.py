@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from highwater.broker.client.host_processes import hosts_of_processes
+from highwater.broker.commands.cluster_health import judge
+from highwater.broker.commands.cluster_status import ClusterStatus, _document, _print
 from highwater.common.ports import free_ports
 from tests.broker.commands.calling import COMMAND, call
 from tests.broker.running import running_broker
@@ -55,6 +59,33 @@ def test_a_broker_that_cannot_be_reached_is_reported_with_its_address(tmp_path: 
         answer, *rest = once.output.splitlines()
         assert answer == "the broker is down"
         assert any(line.startswith(f"Down: broker 0: {says}") for line in rest), once.output
+
+
+def test_processes_of_several_hosts_are_listed_with_their_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    addresses = {1: "10.0.0.1:9092", 101: "10.0.0.1:9093", 2: "10.0.0.2:9092", 102: "10.0.0.2:9093"}
+    health = judge(listed=addresses, reasons_down={102: "it refuses connections"}, controller=1, topics=())
+    hosts = hosts_of_processes(addresses, {1: "a", 101: "a", 2: "b"})
+    status = ClusterStatus(replace(health, hosts=hosts, silent=[2]), "10.0.0.1:9092", {}, None)
+    assert _document(status)["hosts"] == [
+        {
+            "name": "a",
+            "processes": [
+                {"process": 0, "broker": 1, "state": "up"},
+                {"process": 1, "broker": 101, "state": "up"},
+            ],
+        },
+        {
+            "name": "b",
+            "processes": [
+                {"process": 0, "broker": 2, "state": "silent"},
+                {"process": 1, "broker": 102, "state": "down"},
+            ],
+        },
+    ]
+    _print(status)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["Broker", "Address", "Host", "Process", "Leads", "Replicas", "Metrics"] in lines
+    assert ["101", "10.0.0.1:9093", "a", "1", "0", "0", "-"] in lines
 
 
 @pytest.mark.parametrize(
