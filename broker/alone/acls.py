@@ -7,41 +7,52 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.alone.stepping import Stepping
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import Acl, AclFilter, Resource
 from highwater.broker.security.authorizer import Authorizer, Entries
 from highwater.broker.settings.acl_store import AclChange, Created, Deleted, Deletion, creations
+from highwater.broker.slices import Steps
 
 _logger = logging.getLogger(__name__)
+
+Outcome = Mapping[Resource, "Entries | Problem"]
 
 
 class StoredAcls:
     """Implements `AclStore`. All changes of a request are written together, or none."""
 
-    def __init__(self, store: EmbeddedMetadataStore, authorizer: Authorizer) -> None:
+    def __init__(self, store: EmbeddedMetadataStore, authorizer: Authorizer, stepping: Stepping) -> None:
         self.authorizer = authorizer
         self._store = store
+        self._stepping = stepping
         for resource, entries in store.acls.items():
             authorizer.set_entries(resource, entries)
 
     def create(self, acls: Sequence[Acl], then: Callable[[Created], None]) -> None:
-        outcome = self._change(creations(acls))
-        results = [outcome[acl.resource] for acl in acls]
-        then([each if isinstance(each, Problem) else None for each in results])
+        def changed(outcome: Outcome) -> None:
+            results = [outcome[acl.resource] for acl in acls]
+            then([each if isinstance(each, Problem) else None for each in results])
+
+        self._stepping.run(self._changing(creations(acls), changed))
 
     def delete(self, filters: Sequence[AclFilter], then: Callable[[Deleted], None]) -> None:
         deletion = Deletion(filters, self.authorizer.resources)
-        then(deletion.results(self._change(deletion.changes)))
+        changing = self._changing(deletion.changes, lambda outcome: then(deletion.results(outcome)))
+        self._stepping.run(changing)
 
-    def _change(self, changes: Mapping[Resource, AclChange]) -> Mapping[Resource, Entries | Problem]:
-        after = {resource: change(self.authorizer.entries(resource)) for resource, change in changes.items()}
+    def _changing(self, changes: Mapping[Resource, AclChange], then: Callable[[Outcome], None]) -> Steps[None]:
         try:
-            self._store.put_acls(after)
+            yield from self._store.changing_acls(changes)
         except OSError as error:
             _logger.error("cannot keep ACLs: %s", error)
             problem = Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
-            return dict.fromkeys(changes, problem)
+            then(dict.fromkeys(changes, problem))
+            return
+        # Another change of the same resource may have been written since, and have been told here already.
+        known = self._store.acls
+        after = {resource: known.get(resource, frozenset()) for resource in changes}
         for resource, entries in after.items():
             self.authorizer.set_entries(resource, entries)
-        return after
+        then(after)

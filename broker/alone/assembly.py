@@ -5,6 +5,7 @@ from __future__ import annotations
 from highwater.broker.alone.acls import StoredAcls
 from highwater.broker.alone.auto_creation import LocalAutoCreation
 from highwater.broker.alone.producer_ids import StoredProducerIds
+from highwater.broker.alone.stepping import Stepping
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.alone.topics import LocalTopics, take_up_topics
 from highwater.broker.alone.view import LoneBroker
@@ -41,13 +42,15 @@ class LoneNode:
         view = LoneBroker(runtime, store.cluster_id, partitions)
         groups = GroupCoordinator(runtime, partitions, view, deleted_topics)
         markers = LocalMarkers(runtime.clock, partitions, view, groups.transaction_ended)
-        producer_ids = StoredProducerIds(runtime.broker_id, partitions, store)
+        stepping = Stepping(runtime, storage.log_directories, storage.run_aside)
+        store.run_steps = stepping.run
+        producer_ids = StoredProducerIds(runtime.broker_id, partitions, store, stepping)
         transactions = TransactionCoordinator(runtime, partitions, view, producer_ids, markers)
         coordinators = Coordinators(groups, transactions)
         coordinators.take_up_all(partitions)
         partitions.resume_moves()
         following.follow(runtime, store, partitions, quotas, throttles, enable_unclean_election=lambda topic: None)
-        self.topics = LocalTopics(runtime, partitions, store, coordinators, storage.run_aside)
+        self.topics = LocalTopics(runtime, partitions, store, coordinators, stepping)
         self.node = Node(
             broker_id=runtime.broker_id,
             config=config,
@@ -55,7 +58,7 @@ class LoneNode:
             scheduler=runtime.scheduler,
             storage=storage,
             store=store,
-            acls=None if authorizer is None else StoredAcls(store, authorizer),
+            acls=None if authorizer is None else StoredAcls(store, authorizer, stepping),
             inside_listener=None,
             audit=audit_of(
                 config, runtime.broker_id, runtime.clock, runtime.scheduler, has_authorizer=authorizer is not None

@@ -30,6 +30,7 @@ from highwater.broker.security.acl import Resource
 from highwater.broker.security.authorizer import Entries
 from highwater.broker.security.scram import Credentials
 from highwater.broker.settings import acl_tree, metadata_tree
+from highwater.broker.settings.acl_store import AclChange
 from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
 from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange, MetadataError
@@ -47,7 +48,7 @@ _NO_REAL_EPOCH: Final = 2**30
 
 
 class EmbeddedMetadataStore:
-    """Implements `SettingsStore`, and has the topics too. A call that returns has made its change durable.
+    """Implements `SettingsStore`, and has the topics too. What is called back, or ends, has made its change durable.
 
     The caller holds the directory's lock.
     """
@@ -68,6 +69,8 @@ class EmbeddedMetadataStore:
         self._producer_id_block: ProducerIdBlock | None = None
         self._writing: _Writing | None = None
         """A write that may be under way in a thread; another one waits for it."""
+        self.run_steps: Callable[[Steps[None]], None] = run
+        """How `change_configs` does its work: all of it at once, until a running broker has threads for the disk."""
         self.controller_epoch = 0
         self.when_changed: list[Callable[[str], None]] = []
         if files.exists(self._path):
@@ -203,17 +206,23 @@ class EmbeddedMetadataStore:
     def acls(self) -> Mapping[Resource, Entries]:
         return self._acls
 
-    def put_acls(self, acls: Mapping[Resource, Entries]) -> None:
-        """Replace the ACLs of these resources together; without entries a resource has none. Raises OSError."""
+    def changing_acls(self, changes: Mapping[Resource, AclChange]) -> Steps[None]:
+        """Change the ACLs of these resources together; without entries a resource has none. Raises OSError."""
         self._settle()
-        after = {resource: entries for resource, entries in (self._acls | dict(acls)).items() if entries}
+        changed = {resource: change(self._acls.get(resource, frozenset())) for resource, change in changes.items()}
+        after = {resource: entries for resource, entries in (self._acls | changed).items() if entries}
         if after != self._acls:
-            self._commit(acls=after)
+            yield from self._committing(acls=after)
 
     def change_configs(
         self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
     ) -> None:
         """All that can be changed is changed together, or nothing."""
+        self.run_steps(self._changing_configs(changes, then))
+
+    def _changing_configs(
+        self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
+    ) -> Steps[None]:
         self._settle()
         results: dict[str, Problem | None] = {}
         topics, broker_configs = dict(self._topics), dict(self._broker_configs)
@@ -241,7 +250,7 @@ class EmbeddedMetadataStore:
         changed = [path for path, problem in results.items() if problem is None]
         if changed:
             try:
-                self._commit(
+                yield from self._committing(
                     topics=topics, broker_configs=broker_configs, client_quotas=quotas, scram_credentials=credentials
                 )
             except OSError as error:
@@ -269,11 +278,14 @@ class EmbeddedMetadataStore:
         then(True)
 
     def next_producer_id_block(self, broker_id: int) -> ProducerIdBlock:
-        """A block of producer ids that nobody had before and nobody else will get."""
+        """A block of producer ids that nobody had before and nobody else will get. Raises OSError."""
+        return run(self.taking_producer_id_block(broker_id))
+
+    def taking_producer_id_block(self, broker_id: int) -> Steps[ProducerIdBlock]:
         self._settle()
         first = 0 if self._producer_id_block is None else self._producer_id_block.last + 1
         block = ProducerIdBlock(broker_id, first, first + PRODUCER_ID_BLOCK_SIZE - 1)
-        self._commit(producer_id_block=block)
+        yield from self._committing(producer_id_block=block)
         return block
 
     def _commit(self, **changes: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.alone.stepping import Stepping
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.counters import TopicCounters
 from highwater.broker.log.errors import LogDirectoryError
@@ -19,7 +20,7 @@ from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.settings.store import MetadataError
-from highwater.broker.slices import RunAside, Steps, in_slices, run
+from highwater.broker.slices import Steps, run
 from highwater.broker.topics.administration import (
     DELETION_DISABLED,
     MAX_PARTITIONS_PER_REQUEST,
@@ -94,16 +95,14 @@ class LocalTopics:
         partitions: Partitions,
         store: EmbeddedMetadataStore,
         coordinators: Coordinators,
-        run_aside: RunAside | None,
+        stepping: Stepping,
     ) -> None:
         self._broker_id = runtime.broker_id
-        self._clock = runtime.clock
-        self._scheduler = runtime.scheduler
         self._config = runtime.config
         self._partitions = partitions
         self._store = store
         self._coordinators = coordinators
-        self._run_aside = run_aside
+        self._stepping = stepping
         self._half_gone: set[str] = set()
         """Topics whose deletion failed: no client sees them, but the store and the disk may still have them."""
         self._coming: set[str] = set()
@@ -145,7 +144,7 @@ class LocalTopics:
                 ]
             )
 
-        self._in_slices(steps())
+        self._stepping.run(steps())
 
     def add_partitions(
         self,
@@ -173,17 +172,7 @@ class LocalTopics:
                 results.append(result)
             then(results)
 
-        self._in_slices(steps())
-
-    def _in_slices(self, steps: Steps[None]) -> None:
-        directories = self._partitions.log_directories
-        in_slices(
-            steps,
-            self._clock,
-            self._scheduler,
-            goes_on=lambda: not directories.is_closed,
-            run_aside=self._run_aside,
-        )
+        self._stepping.run(steps())
 
     def elect_leaders(
         self,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import pytest
 
 from highwater.broker.slices import SLICE_NS, Steps, Work, in_slices, run
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
+from tests.broker.told_thread import ToldThread
 
 
 class TickingClock(ManualClock):
@@ -51,25 +52,6 @@ def test_what_is_left_when_the_broker_stops_is_not_done() -> None:
     assert done == [0, 1, 2, 3]
 
 
-class Thread:
-    """Does work when the test says so."""
-
-    def __init__(self) -> None:
-        self._given: list[tuple[Work, Callable[[OSError | None], None]]] = []
-
-    def run_aside(self, work: Work, then: Callable[[OSError | None], None]) -> None:
-        self._given.append((work, then))
-
-    def go_on(self) -> None:
-        work, then = self._given.pop(0)
-        try:
-            work()
-        except OSError as error:
-            then(error)
-        else:
-            then(None)
-
-
 def writing(done: list[str], work: Work) -> Steps[None]:
     try:
         yield work
@@ -87,7 +69,7 @@ def refuse() -> None:
 @pytest.mark.parametrize(("work", "outcome"), [(lambda: None, "written"), (refuse, "the disk is full")])
 def test_work_that_waits_for_the_disk_is_done_aside_and_steps_go_on_after_it(work: Work, outcome: str) -> None:
     done: list[str] = []
-    thread, scheduler = Thread(), ManualScheduler()
+    thread, scheduler = ToldThread(), ManualScheduler()
     in_slices(writing(done, work), ManualClock(), scheduler, run_aside=thread.run_aside)
     scheduler.run()
     assert done == []
@@ -106,7 +88,7 @@ def test_without_a_thread_that_work_is_done_at_once(work: Work, outcome: str) ->
 
 def test_steps_do_not_go_on_after_work_when_the_broker_has_stopped_meanwhile() -> None:
     done: list[str] = []
-    thread = Thread()
+    thread = ToldThread()
     runs = True
     in_slices(
         writing(done, lambda: None),

@@ -14,6 +14,7 @@ from highwater.broker import slices
 from highwater.broker.log.files import RealFiles
 from highwater.broker.replica.partition import Partition
 from tests.broker.handlers.harness import NodeHarness, Pending
+from tests.broker.told_thread import ToldThread
 
 NONE = ErrorCode.none
 
@@ -78,23 +79,17 @@ def test_a_topic_that_is_going_is_unknown_and_its_name_is_not_free_yet(node: Nod
     assert len(after.partitions) == 2
 
 
-class Disk:
+class Disk(ToldThread):
     """Waits with what is done aside."""
 
     def __init__(self, node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
         self._node = node
-        self._given: list[tuple[slices.Work, Any]] = []
-        monkeypatch.setattr(node.node.administration, "_run_aside", lambda *given: self._given.append(given))
+        monkeypatch.setattr(node.topics._stepping, "_run_aside", self.run_aside)
 
     def go_on(self) -> None:
-        while self._given:
-            work, then = self._given.pop(0)
-            try:
-                work()
-            except OSError as error:
-                then(error)
-            else:
-                then(None)
+        while not self.is_idle:
+            super().go_on()
             self._node.scheduler.run()
 
 
