@@ -15,8 +15,8 @@ import pytest
 
 from tests.lab import disks, hosts, inventory, making
 from tests.lab.ledger import Ledger
-from tests.lab.operating import Operator, Played, differing
-from tests.lab.record import DISKS, Node, Store
+from tests.lab.operating import Operator, Played, differing, operated
+from tests.lab.record import DISKS, Node
 from tests.lab.telling import tell
 from tests.playbooks.modules import TREE, load
 
@@ -33,9 +33,7 @@ COMMAND = "/opt/highwater/broker/current/bin/highwater broker"
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Operator]:
-    store = Store.of(NAME)
-    yield Operator(store, making.up(store, 4, tell))
-    making.down(store)
+    yield from operated(NAME, 4)
 
 
 def inventory_of(lab: Operator, directory: Path, brokers: list[Node]) -> Path:

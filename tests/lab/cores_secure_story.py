@@ -16,7 +16,7 @@ import pytest
 
 from highwater.bench.results import RunResult
 from highwater.broker.server.compiled import MODULES
-from tests.lab import inventory, making
+from tests.lab import inventory
 from tests.lab.cores_story import (
     ALL,
     ALL_DATA,
@@ -38,8 +38,7 @@ from tests.lab.cores_story import (
     wait_until_whole,
 )
 from tests.lab.ledger import Ledger
-from tests.lab.operating import Operator, Played
-from tests.lab.record import Store
+from tests.lab.operating import Operator, Played, operated
 from tests.lab.security_story import BENCH
 from tests.lab.story import access
 from tests.lab.telling import tell
@@ -51,11 +50,7 @@ RUN: Final = "divided"
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    store = Store.of(NAME)
-    logs = tmp_path_factory.mktemp("logs")
-    tell(f"output of playbooks: {logs}")
-    yield Operator(store, making.up(store, 2, tell), logs)
-    making.down(store)
+    yield from operated(NAME, 2, tmp_path_factory.mktemp("logs"))
 
 
 @pytest.mark.timeout(3600)

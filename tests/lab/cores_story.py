@@ -18,11 +18,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from highwater.broker.server.compiled import MODULES
-from tests.lab import inventory, making
+from tests.lab import inventory
 from tests.lab.ledger import Ledger
-from tests.lab.operating import Operator, Played, differing
-from tests.lab.record import Node, Store
-from tests.lab.telling import tell
+from tests.lab.operating import Operator, Played, differing, operated
+from tests.lab.record import Node
 from tests.waiting import wait_until
 
 NAME: Final = "cores"
@@ -78,11 +77,7 @@ class Story:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    store = Store.of(NAME)
-    logs = tmp_path_factory.mktemp("logs")
-    tell(f"output of playbooks: {logs}")
-    yield Operator(store, making.up(store, 2, tell), logs)
-    making.down(store)
+    yield from operated(NAME, 2, tmp_path_factory.mktemp("logs"))
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,10 @@ import pytest
 import yaml
 from kazoo.client import KazooClient
 
-from tests.lab import inventory, making
+from tests.lab import inventory
 from tests.lab.ledger import Ledger
-from tests.lab.operating import Operator, Played, differing
-from tests.lab.record import Node, Store
-from tests.lab.telling import tell
+from tests.lab.operating import Operator, Played, differing, operated
+from tests.lab.record import Node
 
 NAME = "kafka"
 VARIABLES = """---
@@ -34,9 +33,7 @@ WITHIN_S = 30.0
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Operator]:
-    store = Store.of(NAME)
-    yield Operator(store, making.up(store, 3, tell))
-    making.down(store)
+    yield from operated(NAME, 3)
 
 
 def inventory_of(lab: Operator, directory: Path, members: int) -> Path:

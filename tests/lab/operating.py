@@ -12,11 +12,12 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.lab import guests, hosts, inventory
+from tests.lab import guests, hosts, inventory, making
 from tests.lab.record import Node, Record, Store
 from tests.lab.telling import tell
 
@@ -203,6 +204,15 @@ class Played:
     @property
     def diff(self) -> list[str]:
         return [line for line in self.out.splitlines() if line[:1] in ("+", "-")]
+
+
+def operated(name: str, host_count: int, logs: Path | None = None) -> Iterator[Operator]:
+    """A lab for one story, whose fixture yields from this; it goes when the story has ended."""
+    store = Store.of(name)
+    if logs is not None:
+        tell(f"output of playbooks: {logs}")
+    yield Operator(store, making.up(store, host_count, tell), logs)
+    making.down(store)
 
 
 def differing(before: dict[str, str], after: dict[str, str]) -> dict[str, tuple[str | None, str | None]]:

@@ -18,10 +18,10 @@ import pytest
 from confluent_kafka import Producer
 
 from highwater.bench.results import RunResult
-from tests.lab import inventory, making
+from tests.lab import inventory
 from tests.lab.ledger import Ledger
-from tests.lab.operating import Operator, Played
-from tests.lab.record import Node, Store
+from tests.lab.operating import Operator, Played, operated
+from tests.lab.record import Node
 from tests.lab.story import access
 from tests.lab.telling import tell
 from tests.waiting import wait_until
@@ -67,11 +67,7 @@ BENCH: Final = {
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
-    store = Store.of(NAME)
-    logs = tmp_path_factory.mktemp("logs")
-    tell(f"output of playbooks: {logs}")
-    yield Operator(store, making.up(store, 3, tell), logs)
-    making.down(store)
+    yield from operated(NAME, 3, tmp_path_factory.mktemp("logs"))
 
 
 def inventory_of(lab: Operator, directory: Path, *, is_secure: bool) -> Path:
