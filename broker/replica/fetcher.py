@@ -110,6 +110,8 @@ class Fetcher:
         self._looked_up: dict[_Followed, None] = {}
         self._failures = 0
         """Failed requests in a row."""
+        self._has_answered = False
+        """Whether the leader's last answer came after it last closed a connection."""
         self._retry: Timer | None = None
         self._is_wake_up_due = False
         self._is_closed = False
@@ -225,9 +227,17 @@ class Fetcher:
         if endpoint is None:
             return None
         client_id = f"broker-{self._settings.broker_id}-fetcher-{self.number}"
-        peer = self._settings.peers.connect(endpoint, client_id, name=f"broker {self.leader}")
+        peer = self._settings.peers.connect(
+            endpoint, client_id, name=f"broker {self.leader}", on_break=self._connection_broke
+        )
         self._peer = endpoint, peer
         return peer
+
+    def _connection_broke(self, failure: PeerFailure) -> None:
+        """Also between two requests, while a log is flushed."""
+        if self._has_answered and failure in _BROKEN:
+            self._has_answered = False
+            self._settings.leaders.closed(self.leader)
 
     def _request_failed(self) -> None:
         """Repeat the whole request later."""
@@ -320,8 +330,6 @@ class Fetcher:
     def _fetched(self, body: memoryview | PeerFailure) -> None:
         self._has_fetch_under_way = False
         if isinstance(body, PeerFailure):
-            if body in _BROKEN and not self._failures:
-                self._settings.leaders.closed(self.leader)
             self._session.broken()
             self._request_failed()
             return
@@ -341,8 +349,9 @@ class Fetcher:
                 self._failures = 1
                 self._fetch()
             return
-        if self._failures:
-            self._failures = 0
+        self._failures = 0
+        if not self._has_answered:
+            self._has_answered = True
             self._settings.leaders.settled(self.leader)
         throttle = self._settings.throttle
         now_ms = self._settings.clock.now_ms()

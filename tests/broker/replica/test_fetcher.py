@@ -96,9 +96,10 @@ class Replica:
 class Connection:
     """What a fetcher sends to one endpoint, waiting for the answers of the test."""
 
-    def __init__(self, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, endpoint: Endpoint, client_id: str, on_break: OnBreak | None) -> None:
         self.endpoint = endpoint
         self.client_id = client_id
+        self.on_break = on_break
         self.requests: list[tuple[int, int, bytes, Then]] = []
         self.is_closed = False
 
@@ -165,7 +166,7 @@ class Scene:
     def connect(
         self, endpoint: Endpoint, client_id: str, *, name: str = "", on_break: OnBreak | None = None
     ) -> Connection:
-        self.connections.append(Connection(endpoint, client_id))
+        self.connections.append(Connection(endpoint, client_id, on_break))
         return self.connections[-1]
 
     def run(self, duration_ms: int = 0) -> None:
@@ -208,9 +209,13 @@ class Scene:
         self.run()
 
     def fail(self, failure: PeerFailure = PeerFailure.DISCONNECTED) -> None:
-        requests, self.connection.requests = self.connection.requests, []
+        """Refuse a connection, or break one that stood."""
+        connection = self.connection
+        requests, connection.requests = connection.requests, []
         for request in requests:
             request[3](failure)
+        if failure is not PeerFailure.REFUSED and connection.on_break is not None:
+            connection.on_break(failure)
         self.run()
 
 
@@ -615,7 +620,7 @@ def test_a_fetcher_that_has_nothing_left_is_closed_once(scene: Scene) -> None:
 def test_a_leader_that_closes_its_connection_is_told_of_until_it_answers(scene: Scene, failure: PeerFailure) -> None:
     scene.add(Replica(0))
     scene.answer()
-    assert scene.told == []
+    scene.told.clear()
     for _ in range(2):  # The second time it closes a connection on which it has not answered.
         scene.fail(failure)
         assert scene.told == [("closed", LEADER)]
@@ -626,9 +631,23 @@ def test_a_leader_that_closes_its_connection_is_told_of_until_it_answers(scene: 
     assert len(scene.told) == 2
 
 
+def test_a_leader_that_closes_its_connection_while_a_log_is_flushed_is_told_of(scene: Scene) -> None:
+    replica = Replica(0)
+    replica.is_kept = False
+    scene.add(replica)
+    scene.answer(records("5"))
+    scene.told.clear()
+    assert not scene.is_asking()
+    scene.fail(PeerFailure.CLOSED)
+    assert scene.told == [("closed", LEADER)]
+    replica.when_kept.pop()()
+    assert scene.is_asking()
+
+
 @pytest.mark.parametrize("failure", [PeerFailure.REFUSED, PeerFailure.TIMED_OUT])
 def test_a_leader_that_does_not_answer_has_closed_nothing(scene: Scene, failure: PeerFailure) -> None:
     scene.add(Replica(0))
     scene.answer()
+    scene.told.clear()
     scene.fail(failure)
     assert scene.told == []
