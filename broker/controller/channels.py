@@ -26,6 +26,9 @@ from highwater.broker.settings.config import BrokerConfig
 
 _logger = logging.getLogger(__name__)
 
+FIRST_RETRY_MS: Final = 10
+"""Doubled up to RETRY_BACKOFF_MS. The kernel closes the connections of a process that ends one by one, and its port
+last. What connects in between is reset, and only a refusal after that says for certain that the process has ended."""
 RETRY_BACKOFF_MS: Final = 100
 UNREACHABLE_AFTER_MS: Final = 2000
 """When a broker that is not reached is reported: one that starts may register a little before it can be reached."""
@@ -120,6 +123,8 @@ class Channel:
         self._was_closed = False
         """Whether the other end closed the last connection on which the broker answered."""
         self._failure = PeerFailure.DISCONNECTED
+        self._failures = 0
+        """In a row."""
         self._answers = 0
         self._peer = way.peers.connect(endpoint, "controller", name=f"broker {broker.broker_id}", on_break=self._broke)
         self._next()
@@ -177,6 +182,7 @@ class Channel:
         if self._is_closed:
             return
         self._is_connected = True
+        self._failures = 0
         self._answers += 1
         self._reached()
         if self.presence is Presence.UNKNOWN:
@@ -193,6 +199,7 @@ class Channel:
     def _failed(self, failure: PeerFailure) -> None:
         self._lost(failure)
         self._answers = 0
+        self._failures += 1
         self._failure = failure
         broker, endpoint = self.broker, self._endpoint
         registration = broker.broker_id, broker.epoch
@@ -217,7 +224,8 @@ class Channel:
         elif self._report is None and self.presence is not Presence.GONE and not self._is_closed:
             self._report = self._scheduler.call_later(UNREACHABLE_AFTER_MS, self._report_unreachable)
         is_patient = self._is_reported or self.presence is Presence.GONE
-        self._retry_after(LOOK_AGAIN_MS if is_patient else RETRY_BACKOFF_MS)
+        backoff_ms = min(RETRY_BACKOFF_MS, FIRST_RETRY_MS << min(self._failures - 1, 10))
+        self._retry_after(LOOK_AGAIN_MS if is_patient else backoff_ms)
 
     def _lost(self, failure: PeerFailure) -> None:
         # A refusal long after the end of the connection tells nothing of how that ended.

@@ -9,8 +9,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
+from highwater.broker.cluster.peers import PeerFailure
 from highwater.broker.cluster.state import NO_BROKER, NO_LEADER
 from highwater.broker.cluster.zookeeper import Create, Delete, Set
+from highwater.broker.controller.channels import FIRST_RETRY_MS, RETRY_BACKOFF_MS
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.topics.administration import ElectionType
@@ -408,6 +410,20 @@ def test_two_that_cannot_reach_each_other_do_not_depose_each_other_for_ever() ->
     cluster.ensemble.do(Delete(znodes.CONTROLLER))
     cluster.run(100)
     assert cluster.controller.controller_id == cluster.hosts[1].controller.controller_id
+
+
+def test_a_process_whose_port_closes_after_its_connections_is_noticed_as_soon() -> None:
+    cluster = ControllerCluster(1, 2, 3)
+    cluster.make_topic("t", {0: [2, 3]})
+    dying = cluster.brokers[2]
+    dying.is_rejecting = True
+    for connection in list(dying.connections):
+        connection.break_off(PeerFailure.CLOSED)
+    cluster.run(FIRST_RETRY_MS - 1)
+    assert cluster.leader("t") == 2, "what connected once more was reset, which proves nothing"
+    dying.is_listening = False
+    cluster.run(RETRY_BACKOFF_MS // 2)
+    assert cluster.leader("t") == 3
 
 
 def test_a_controller_that_lives_after_all_is_fenced() -> None:
