@@ -14,6 +14,8 @@ Behaviour:
   they notice by a failed connection that the broker is gone.
 * A topic whose leader has just closed its connection to this broker: the answer waits until the controller tells of an
   election, the leader answers again, or 500 ms have passed (broker/cluster/closed_leaders.py). Kafka 3.9 does not wait.
+* Who asks on a connection that is older than a second may ask because of a death that this broker has not noticed yet,
+  as the kernel closes connections of a process that ends one by one. An answer that names other leaders waits 20 ms.
 * With an authorizer: DESCRIBE on each topic. Of all topics those that the client may not describe are left out; by name
   TOPIC_AUTHORIZATION_FAILED, by id without the name. CREATE on the topic or the cluster for one that is created.
 * Authorised operations, when requested: what the client may do, which is everything without an authorizer.
@@ -23,7 +25,7 @@ Versions: v4 brings allow_auto_topic_creation; v10 topic ids, v12 asking by them
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
@@ -62,40 +64,66 @@ _MISSING: Final = ErrorCode.unknown_topic_or_partition
 
 CLUSTER_OPERATIONS: Final = all_operations(ResourceType.CLUSTER)
 TOPIC_OPERATIONS: Final = all_operations(ResourceType.TOPIC)
+FRESH_NS: Final = 1_000_000_000
+"""How long a connection is new."""
+NOTICED_WITHIN_MS: Final = 20
+"""By when this broker has noticed a death that its client has noticed. Other answers on the connection wait as long."""
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
-    if node.member is not None and _waits_for_leaders(node.member, request):
-        return _answer_when_settled(node, node.member, context, request)
+    if node.member is None:
+        return _answer(node, context, request)
+    is_early = _may_ask_for_a_death(node, context) and any(
+        0 <= leader != node.broker_id for leader in _leaders(node.member, request)
+    )
+    if is_early or _waits_for_leaders(node.member, request):
+        return _answer_when_settled(node, node.member, context, request, NOTICED_WITHIN_MS if is_early else 0)
     return _answer(node, context, request)
 
 
-def _waits_for_leaders(member: ClusterParts, request: MetadataRequest) -> bool:
-    closed = member.closed_leaders
-    if not closed:
-        return False
+def _may_ask_for_a_death(node: Node, context: RequestContext) -> bool:
+    """Not a client that has just come, which asks who leads what it is going to use."""
+    connected_ns = context.client.connected_ns
+    return connected_ns is not None and node.clock.monotonic_ns() - connected_ns > FRESH_NS
+
+
+def _leaders(member: ClusterParts, request: MetadataRequest) -> Iterator[int]:
+    """The leader of each partition that is asked for."""
     if request.topics is None:
         views: Iterable[TopicView | None] = member.metadata.topics()
     else:
         views = (member.metadata.topic(wanted.name or wanted.topic_id) for wanted in request.topics)
-    return any(partition.leader in closed for view in views if view for partition in view.partitions.values())
+    return (partition.leader for view in views if view for partition in view.partitions.values())
+
+
+def _waits_for_leaders(member: ClusterParts, request: MetadataRequest) -> bool:
+    closed = member.closed_leaders
+    return bool(closed) and any(leader in closed for leader in _leaders(member, request))
 
 
 def _answer_when_settled(
-    node: Node, member: ClusterParts, context: RequestContext, request: MetadataRequest
+    node: Node, member: ClusterParts, context: RequestContext, request: MetadataRequest, not_before_ms: int
 ) -> Deferred:
     deferred = Deferred()
+    is_early = not_before_ms > 0
 
     def look() -> None:
-        if not _waits_for_leaders(member, request):
+        if not is_early and not _waits_for_leaders(member, request):
             end()
             deferred.complete(_answer(node, context, request))
+
+    def not_early() -> None:
+        nonlocal is_early
+        is_early = False
+        look()
 
     def end() -> None:
         for stop in ends:
             stop()
 
-    ends = (member.metadata.when_changed(look), member.closed_leaders.when_settled(look))
+    ends = [member.metadata.when_changed(look), member.closed_leaders.when_settled(look)]
+    if is_early:
+        ends.append(node.scheduler.call_later(not_before_ms, not_early).cancel)
     deferred.on_cancel = end
     return deferred
 

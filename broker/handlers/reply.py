@@ -36,6 +36,7 @@ class Client:
         "_on_authenticated",
         "_permissions",
         "authentication",
+        "connected_ns",
         "hang_up",
         "host",
         "listener",
@@ -51,6 +52,7 @@ class Client:
         mute: Callable[[int], None] = _not_connected,
         hang_up: Callable[[str], None] = _not_connected,
         authentication: Authentication | None = None,
+        connected_ns: int | None = None,
         on_authenticated: Callable[[], None] = _nobody_waits,
     ) -> None:
         self.listener = listener
@@ -63,6 +65,8 @@ class Client:
         """Close the client's connection after the pending answers; the reason is logged."""
         self.authentication = authentication
         """None on a listener without SASL."""
+        self.connected_ns = connected_ns
+        """When the connection was made (CLOCK_MONOTONIC); None without one."""
         self.principal = ANONYMOUS
         self._on_authenticated = on_authenticated
         self._permissions: Permissions | None = None

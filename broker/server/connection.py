@@ -114,6 +114,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client = Client(
             listener,
             authentication=None if sasl is None else Authentication(sasl),
+            connected_ns=monotonic_ns(),
         )
         self._principal_of_certificate = principal_of_certificate
         self._strangers = strangers

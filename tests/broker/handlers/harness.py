@@ -191,9 +191,11 @@ class NodeHarness:
     """Who asks; None for a client that did not log in."""
     listener: Listener = LISTENER
     """On which listener."""
+    connection: Client | None = None
+    """On which connection; None for a new one each time."""
 
     def send(self, frame: bytes) -> list[Part] | PendingResponse | None:
-        client = Client(self.listener)
+        client = self.connection or Client(self.listener)
         if self.user is not None:
             client.authenticated(self.user)
         return self.dispatcher.dispatch(memoryview(bytearray(frame)), client)

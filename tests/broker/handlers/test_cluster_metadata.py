@@ -12,6 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.closed_leaders import SETTLED_WITHIN_MS
 from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo, PartitionView
+from highwater.broker.handlers.metadata import NOTICED_WITHIN_MS
+from highwater.broker.handlers.reply import Client
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS, METADATA, UPDATE_METADATA
 from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
@@ -443,3 +445,52 @@ def test_a_client_that_goes_is_not_waited_for(member: Member) -> None:
     member.tell(state(0, leader=2))
     member.harness.scheduler.run(SETTLED_WITHIN_MS)
     assert pending.waits
+
+
+class TestOnAConnectionThatIsNotNew:
+    """A client may notice the death of a leader before this broker does."""
+
+    @pytest.fixture(autouse=True)
+    def connection(self, member: Member) -> Client:
+        harness = member.harness
+        harness.connection = Client(harness.listener, connected_ns=harness.clock.monotonic_ns())
+        harness.clock.advance_ms(1001)
+        return harness.connection
+
+    def test_a_client_is_told_of_the_next_leader_though_this_broker_notices_later(self, member: Member) -> None:
+        member.tell(state(0, leader=1))
+        pending = member.metadata()
+        member.harness.scheduler.run(NOTICED_WITHIN_MS - 1)
+        member.parts.closed_leaders.closed(1)
+        member.harness.scheduler.run(NOTICED_WITHIN_MS)
+        assert pending.waits, "for the election"
+        member.tell(state(0, leader=2, leader_epoch=10))
+        assert leaders_of(pending.answer) == {0: 2}
+
+    def test_a_client_is_told_a_moment_later_what_is_still_so(self, member: Member) -> None:
+        member.tell(state(0, leader=1))
+        pending = member.metadata()
+        member.tell(state(1, leader=2))
+        member.harness.scheduler.run(NOTICED_WITHIN_MS - 1)
+        assert pending.waits
+        member.harness.scheduler.run(1)
+        assert leaders_of(pending.answer) == {0: 1, 1: 2}
+
+    def test_a_client_is_answered_at_once_where_no_other_broker_leads(self, member: Member) -> None:
+        member.tell(state(0, leader=0), state(1, leader=-1))
+        assert leaders_of(member.metadata()) == {0: 0, 1: -1}
+        member.tell(state(2, leader=1))
+        assert not member.metadata(topics=[]).topics, "it asks for brokers alone"
+
+    def test_a_new_client_is_answered_at_once(self, member: Member, connection: Client) -> None:
+        connection.connected_ns = member.harness.clock.monotonic_ns()
+        member.tell(state(0, leader=1))
+        for _ in range(2):
+            assert leaders_of(member.metadata()) == {0: 1}
+
+    def test_a_client_that_goes_is_not_waited_for(self, member: Member) -> None:
+        member.tell(state(0, leader=1))
+        pending = member.metadata()
+        pending.cancel()
+        member.harness.scheduler.run(NOTICED_WITHIN_MS)
+        assert pending.waits
