@@ -40,13 +40,17 @@ class Prediction:
         return self.predicted_cores / self.measured_cores - 1
 
 
+def costs_of(measured: Measured) -> Costs:
+    """Those that a plan is made with."""
+    return _fitted(measured.cells, median(measured.busiest))
+
+
 def middle(measured: Measured, disk: DiskSamples) -> Ceilings:
     """The ceilings that a plan is made with. disk: the disks of the planned hosts."""
-    most_cores = median(measured.busiest)
     return _ceilings(
         measured,
-        _fitted(measured.cells, most_cores),
-        cpu_cores=most_cores,
+        costs_of(measured),
+        cpu_cores=median(measured.busiest),
         write=median(disk.write_bytes_per_s),
         read=median(disk.read_bytes_per_s),
     )

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, StorageOption, one_line_errors
 
 
 def plan(
@@ -30,6 +30,11 @@ def plan(
         Path | None,
         typer.Option(metavar="DIR", help="Keep the plan in this new or empty directory, for highwater report DIR."),
     ] = None,
+    rehearse: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="With --out: run this share of the load on this host, such as 5%."),
+    ] = None,
+    storage: StorageOption = None,
 ) -> None:
     """Say how many brokers a load needs, from what a benchmark measured on such a host.
 
@@ -47,6 +52,7 @@ def plan(
         from highwater.bench.capacity.plan import make_plan
         from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.bench.capacity.text import lines
+        from highwater.bench.errors import UsageError
         from highwater.bench.exit_codes import EXIT_DOES_NOT_FIT
         from highwater.bench.results import RunResult
         from highwater.bench.workload.yaml_document import read_document
@@ -54,9 +60,20 @@ def plan(
         for option, directory in (("--inventory", inventory), ("--out", out)):
             if directory is not None:
                 _check_empty(option, directory)
+        if rehearse is None and storage:
+            raise UsageError("--storage is for a rehearsal: add --rehearse SHARE")
         wanted = load_of(read_document(load))
-        measured = measured_of([RunResult(directory) for directory in ceilings])
-        made = make_plan(wanted, measured, datetime.now(UTC).date(), brokers)
+        results = [RunResult(directory) for directory in ceilings]
+        measured, today = measured_of(results), datetime.now(UTC).date()
+        made = make_plan(wanted, measured, today, brokers)
+        if rehearse is not None:
+            from highwater.bench.commands.rehearsing import rehearsed
+
+            if out is None:
+                raise UsageError("--rehearse keeps what it measures: add --out DIR")
+            run = rehearsed(wanted, measured, results[0], rehearse, out, storage or [])
+            measured = measured_of([*results, run])
+            made = make_plan(wanted, measured, today, brokers)
         typer.echo(plan_text(made) if as_json else "\n".join(lines(made)))
         if out is not None:
             _write(out, {PLAN_FILE: plan_text(made), LOAD_FILE: load.read_text("utf-8")})
