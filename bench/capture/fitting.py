@@ -23,14 +23,15 @@ from highwater.spark_loadgen.wire.compression import CODECS, Codec, compression_
 _PRODUCERS_MAX: Final = 64
 _LINGER_MS_MAX: Final = 10_000
 _BATCH_BYTES_MAX: Final = 16 << 20
-_FIT_STEPS: Final = 2
-_FIT_BYTES: Final = 256 << 10
+_FIT_STEPS: Final = 3
+_FIT_BYTES: Final = 1 << 20
 _FIT_SEED: Final = 1
 _FIT_MAGIC: Final = 0x5AD1C7E3
 _FIT_GAP_NS: Final = 1_234_567
 _FIT_BATCHES_MIN: Final = 8
 _FIT_BATCHES_MAX: Final = 1000
 _NOT_MEASURED: Final = 0.5
+_BATCH_HEADER_BYTES: Final = 61
 _LARGEST_BATCH_BYTES_MIN: Final = 16 << 10
 _OVERHEAD_BYTES: Final = 20
 """Of a record in a batch, about, without its key and value."""
@@ -122,11 +123,9 @@ def compress_ratio(trace: Trace) -> float:
 
     Without compression in the topic, by lz4. It is 1 where the captured records compress less than random text does.
     """
-    records = trace.distributions.records
-    assert records is not None
     measured = judged_codec(trace)
-    found, compression = records.compressibility.get(measured), compression_of(measured)
-    if found is None or compression is None:
+    target, compression = _captured_ratio(trace, measured), compression_of(measured)
+    if target is None or compression is None:
         return _NOT_MEASURED
     batches = _GeneratedBatches(trace)
 
@@ -135,7 +134,7 @@ def compress_ratio(trace: Trace) -> float:
         for batch in batches.with_random_share(share):
             before += len(batch)
             after += len(compression.compress(memoryview(batch)))
-        return after / before - found.ratio
+        return after / before - target
 
     low, high = 0.0, 1.0
     at_low, at_high = too_large(low), too_large(high)
@@ -150,6 +149,16 @@ def compress_ratio(trace: Trace) -> float:
         else:
             high, at_high = middle, at_middle
     return low + (high - low) * -at_low / (at_high - at_low)
+
+
+def _captured_ratio(trace: Trace, codec: str) -> float | None:
+    """As the batches were produced; of samples, where the topic has no compression."""
+    produced = trace.distributions.codecs.get(codec)
+    if produced is not None and produced.unpacked_bytes:
+        return (produced.stored_bytes - _BATCH_HEADER_BYTES * produced.batches) / produced.unpacked_bytes
+    records = trace.distributions.records
+    found = records.compressibility.get(codec) if records is not None else None
+    return found.ratio if found is not None else None
 
 
 class _GeneratedBatches:
