@@ -32,8 +32,11 @@ class Seen(NamedTuple):
 
     start: int
     low: int
+    """Where the partition began before the reading."""
     high: int
     records: list[Found]
+    low_at_end: int = 0
+    """Where it began after the reading: retention may have deleted what lies before, unread."""
 
 
 def read(
@@ -67,7 +70,8 @@ def read(
         _read(consumer, seen)
     finally:
         consumer.close()
-    return seen
+    lows_at_end = _offsets(admin, partitions, OffsetSpec.earliest())
+    return {place: found._replace(low_at_end=lows_at_end[place]) for place, found in seen.items()}
 
 
 def end_offsets(admin: AdminClient, places: Iterable[Place]) -> dict[Place, int]:

@@ -118,8 +118,8 @@ class Transactor(Actor):
     def _read(self) -> None:
         places = [(self.topic, partition) for partition in range(self._partitions)]
         seen = read(self._admin, self._bootstrap_servers, places, self._read_up_to, is_committed=True)
-        for place, (_, _, _, records) in seen.items():
-            for record in records:
+        for place, found in seen.items():
+            for record in found.records:
                 where = f"{place[0]}-{place[1]} at {record.offset}"
                 author, value = author_of(record.value, where)
                 self._read_up_to[place] = record.offset + 1

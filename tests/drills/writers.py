@@ -103,13 +103,14 @@ class Writer(Actor):
                 self._read_up_to[partition] = record.offset + 1
         for number, partition, offset in self._promised:
             found = self._places.pop((partition, offset), None)
-            low, high = seen[self.topic, partition][1:3]
+            log = seen[self.topic, partition]
             # A client that is told of a duplicate is not told where it is. All before the next in order were seen.
             is_known = offset < 0 and number < self._next.get(partition, 0)
-            if found != number and not is_known and not 0 <= offset < low:
+            is_deleted = 0 <= offset < max(log.low, log.low_at_end)
+            if found != number and not is_known and not (found is None and is_deleted):
                 raise Lost(
                     f"{self.name}: {number} was acknowledged at {self.topic}-{partition}, offset {offset}, where there "
-                    f"is {found}; the log is {low}..{high}"
+                    f"is {found}; the log is {log.low}..{log.high}"
                 )
         self.verified += len(self._promised)
         self._promised = []
