@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 # Command -> its room's module, and what of it is mounted.
 ROOMS: Final = {
+    "advise": ("highwater.bench.commands.advise", "advise"),
     "bench": ("highwater.bench.cli", "app"),
     "broker": ("highwater.broker.cli", "app"),
     "capture": ("highwater.bench.commands.capture", "app"),
@@ -61,12 +62,18 @@ GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]]
 # What each extra brings, as it is imported: without them a host has its broker and its tuner all the same.
 # pydantic is no sign of one, as typer brings that too.
 EXTRAS: Final = {
+    "advise": frozenset({"optuna"}),
     "bench": frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"}),
     "monitor": frozenset({"jinja2", "markupsafe", "sqlalchemy", "starlette", "uvicorn", "yaml"}),
     "pipeline": frozenset({"google", "numpy", "pandas", "pyarrow", "pyspark", "yaml"}),
 }
 # Which extras a command may lack, the nearest first. Live figures, a part of bench, need both.
-_EXTRAS_OF: Final = {"monitor": ("monitor", "pipeline"), "pipeline": ("pipeline", "bench"), "top": ("monitor",)}
+_EXTRAS_OF: Final = {
+    "advise": ("bench", "advise"),
+    "monitor": ("monitor", "pipeline"),
+    "pipeline": ("pipeline", "bench"),
+    "top": ("monitor",),
+}
 
 
 class _Rooms(TyperGroup):

@@ -104,6 +104,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.
 SANS_IO = (
+    "bench/advise/answering.py",
+    "bench/advise/budget.py",
+    "bench/advise/concluding.py",
+    "bench/advise/durability.py",
+    "bench/advise/estimating.py",
+    "bench/advise/proposing.py",
+    "bench/advise/search.py",
+    "bench/advise/space.py",
+    "bench/advise/surrogate.py",
     "bench/analysis",
     "bench/capture/counts.py",
     "bench/capture/distances.py",

@@ -42,7 +42,7 @@ def read_with_includes(path: Path, including: tuple[Path, ...] = ()) -> Document
         base = read_with_includes(included, chain)
         if (schema := base.data.get("schema", WORKLOAD_SCHEMA)) != WORKLOAD_SCHEMA:
             raise UsageError(f"{base.origin(('schema',))}: schema: {schema!r} is not {WORKLOAD_SCHEMA!r}")
-        _rebase_files(base.data, included.parent, path.parent)
+        rebase_files(base.data, included.parent, path.parent)
         _lay(result, base)
     _lay(result, document)
     return result
@@ -91,7 +91,7 @@ def _is_merged(location: tuple[str, ...]) -> bool:
     return len(location) < 2 or (len(location) == 2 and location[1] in _MERGED_WITHIN_SECTIONS)
 
 
-def _rebase_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> None:
+def rebase_files(data: Mapping[str, Any], folder: Path, new_folder: Path) -> None:
     """Make the paths of an included file relative to the file that includes it."""
     variants = data.get("variants")
     for document in (data, *(variants.values() if isinstance(variants, dict) else ())):

@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -254,23 +255,38 @@ def _check_axis(axis: str, location: Location, values: list[Scalar], document: D
 
 
 def _axis_location(axis: str, document: Document) -> Location:
-    """`producers.client.compression.type` -> ("producers", "client", "compression.type"). Raises UsageError."""
-    known = _axis_locations()
-    for location in known:
-        name = dotted(location)
-        if axis == name:
+    """As `location_of_key`. Raises UsageError for what is no axis."""
+    location = location_of_key(axis)
+    if location is None:
+        raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is not an axis; {hint_of_key(axis)}")
+    return location
+
+
+def location_of_key(name: str) -> Location | None:
+    """`producers.client.compression.type` -> ("producers", "client", "compression.type"); None if no cell has the key.
+
+    The keys are those that may be an axis.
+    """
+    for location in _axis_locations():
+        known = dotted(location)
+        if name == known:
             return location
-        if location[-1] in _PROPERTY_MAPPINGS and axis.startswith(f"{name}."):
-            return (*location, axis.removeprefix(f"{name}."))
-    names = [*_COMMON_AXES, *(dotted(location) for location in known if location[-1] not in _PROPERTY_MAPPINGS)]
-    near = nearest(axis, names)
-    hint = f'did you mean "{near}"?' if near else f"axes are dotted keys like {names[0]} or storage.target"
-    raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is not an axis; {hint}")
+        if location[-1] in _PROPERTY_MAPPINGS and name.startswith(f"{known}."):
+            return (*location, name.removeprefix(f"{known}."))
+    return None
 
 
-def _axis_locations() -> list[Location]:
+def hint_of_key(name: str) -> str:
+    """What may have been meant by a name that is no key."""
+    known = [dotted(location) for location in _axis_locations() if location[-1] not in _PROPERTY_MAPPINGS]
+    near = nearest(name, [*_COMMON_AXES, *known])
+    return f'did you mean "{near}"?' if near else f"axes are dotted keys like {_COMMON_AXES[0]} or storage.target"
+
+
+@cache
+def _axis_locations() -> tuple[Location, ...]:
     """Every key that accepts a scalar, and the mappings of properties, whose keys all do."""
-    return [location for section in _AXIS_SECTIONS for location in scalar_locations((section,))]
+    return tuple(location for section in _AXIS_SECTIONS for location in scalar_locations((section,)))
 
 
 def _labels(locations: Mapping[str, Location]) -> dict[str, str]:

@@ -1,0 +1,1 @@
+"""`highwater advise`: the best settings for an aim, searched and confirmed by measurement."""

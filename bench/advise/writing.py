@@ -1,0 +1,105 @@
+"""The advised settings as files: workload, properties of clients and brokers, group variables."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from highwater.bench.advise.question import Asked
+from highwater.bench.advise.space import Candidate
+from highwater.bench.workload.client_properties import Role, as_text, to_librdkafka
+from highwater.bench.workload.layers import rebase_files
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.values import NO_PROFILE, Scalar
+from highwater.common.atomic_files import write_atomically
+from highwater.common.java_properties import format_properties
+
+WORKLOAD: Final = "workload.yaml"
+CLIENT: Final = "client.properties"
+CONSUMER: Final = "consumer.properties"
+TOPIC: Final = "topic.properties"
+SERVER: Final = "server.properties"
+HOST: Final = "tune-profile.yaml"
+GROUP_VARS: Final = "group_vars.yml"
+
+
+def write_settings(asked: Asked, candidate: Candidate, folder: Path) -> list[Path]:
+    """Write the files, and return their paths. A file that would say nothing is left out."""
+    folder.mkdir(parents=True, exist_ok=True)
+    workload = asked.workload_of(candidate)
+    name = asked.question.name
+    texts = {
+        WORKLOAD: _workload_text(asked, candidate, folder),
+        CLIENT: _client_text("producer", workload.producers.client, name),
+        CONSUMER: _client_text("consumer", workload.consumers.client, name),
+        TOPIC: _properties_text(workload.topics.config, f"Topic properties, by Kafka's names: the advice of {name}."),
+        SERVER: _properties_text(
+            getattr(workload.system, "config", {}),
+            f"Properties of brokers, by Kafka's names: the advice of {name}. Lay them over those that a broker has.",
+        ),
+        HOST: _host_text(workload, name),
+        GROUP_VARS: _group_vars_text(workload, name),
+    }
+    written = []
+    for file, text in texts.items():
+        path = folder / file
+        if text:
+            write_atomically(path, text)
+            written.append(path)
+        else:
+            path.unlink(missing_ok=True)
+    return written
+
+
+def _workload_text(asked: Asked, candidate: Candidate, folder: Path) -> str:
+    data = copy.deepcopy(asked.data_of(candidate))
+    data["name"] = asked.question.name
+    rebase_files(data, asked.workload_file.parent.absolute(), folder.absolute())
+    head = f"# The load of {asked.question.name} with the advised settings: highwater bench run measures it.\n"
+    return head + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _client_text(role: Role, client: Mapping[str, Scalar], name: str) -> str:
+    properties = to_librdkafka(role, client)
+    what = f"Properties of {role}s, by librdkafka's names: the advice of {name}."
+    return _properties_text(properties, what)
+
+
+def _properties_text(properties: Mapping[str, Scalar], comment: str) -> str:
+    if not properties:
+        return ""
+    return f"# {comment}\n" + format_properties({key: as_text(value) for key, value in properties.items()})
+
+
+def _host_text(workload: Workload, name: str) -> str:
+    """The section `host` of a workload, which `bench run` applies; `tune apply` applies a profile as well."""
+    if workload.host.is_left_alone:
+        return ""
+    host = workload.host.model_dump(mode="json", exclude_defaults=True)
+    lines = [f"# Settings of the host: the advice of {name}. A workload file takes them with include:."]
+    if workload.host.profile != NO_PROFILE:
+        lines.append(f"# For good: highwater tune apply --profile {workload.host.profile}")
+    if workload.host.settings:
+        lines.append("# Single settings are for good where the host's own configuration has them (sysctl.d, udev).")
+    return "\n".join(lines) + "\n" + yaml.safe_dump({"host": host}, sort_keys=False)
+
+
+def _group_vars_text(workload: Workload, name: str) -> str:
+    """Variables of the playbooks' groups of brokers."""
+    found: dict[str, Any] = {}
+    config = getattr(workload.system, "config", {})
+    if config:
+        found["broker_properties"] = {key: as_text(value) for key, value in config.items()}
+    processes = getattr(workload.system, "processes", None)
+    if processes is not None:
+        found["broker_processes"] = processes
+    if workload.host.profile != NO_PROFILE:
+        found["tuning_profile"] = workload.host.profile
+    if not found:
+        return ""
+    head = f"---\n# For group_vars/brokers.yml of an inventory: the advice of {name}.\n"
+    return head + yaml.safe_dump(found, sort_keys=False)
