@@ -33,7 +33,7 @@ def report(
         Path,
         typer.Argument(
             metavar="DIR",
-            help="A result directory of bench run, a --state directory of bench telemetry live, or one of plan --out.",
+            help="A directory of bench run, of advise, of plan --out, or the --state of bench telemetry live.",
         ),
     ],
     head: Annotated[
@@ -67,9 +67,11 @@ def report(
     # Imported here so that `highwater --help` stays fast.
     from highwater.bench.capacity.stored import PLAN_FILE
     from highwater.bench.results import ResultDirectoryError, RunResult
+    from highwater.bench.results.advice import holds_advice
     from highwater.bench.telemetry.state import holds_live_figures
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
+    from highwater.reports.advice import advice_document
     from highwater.reports.facets import FacetKeys, UnknownFactorError
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 
@@ -95,11 +97,14 @@ def report(
     try:
         faults: Sequence[FileFault] = ()
         if head is None:
-            if watch:
+            if watch and not holds_advice(directory):
                 _watch(directory, path, FacetKeys(x, colour, columns, rows))
-            result = RunResult(directory, salvage=True)
-            document = page.run_document(result, FacetKeys(x, colour, columns, rows))
-            faults = result.faults()
+            if holds_advice(directory):
+                document = advice_document(directory)
+            else:
+                result = RunResult(directory, salvage=True)
+                document = page.run_document(result, FacetKeys(x, colour, columns, rows))
+                faults = result.faults()
         else:
             document = comparison_document(RunResult(directory), RunResult(head))
         text = as_markdown.render(document, most) if markdown else page.render(document)

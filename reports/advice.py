@@ -1,0 +1,125 @@
+"""The page of an advice: the decision first, then why, then what would change it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from highwater.bench.metrics import METRICS, value_text
+from highwater.bench.results import SideEstimate
+from highwater.bench.results.advice import Advice, AdviceOutcome, AdvisedOption, Change, read_advice
+from highwater.common.units import NONE, change_span_text, change_text, plural
+from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
+from highwater.reports.page import Document
+
+_TONES: Final[dict[AdviceOutcome, Tone]] = {"better": "good", "nothing_better": "none", "nothing_usable": "bad"}
+_VERDICTS: Final = {
+    "better": "better",
+    "worse": "worse",
+    "no_change": "none seen",
+    "undecided": "undecided",
+    "differs": "differs",
+}
+
+
+def advice_document(directory: Path) -> Document:
+    """Raises ResultDirectoryError when advice.json is damaged."""
+    advice = read_advice(directory)
+    meta = f"{plural(advice.search.trials, 'trial')} of search, {plural(advice.confirmation_blocks, 'block')} confirmed"
+    return Document(
+        advice.name,
+        advice.purpose,
+        f"{meta}, {advice.created_utc}",
+        [*_evidence(advice), _would_change(advice), _searched(advice)],
+        [_decision(advice)],
+    )
+
+
+def _decision(advice: Advice) -> Section:
+    """The first screen: what to do, and the settings to set."""
+    blocks: list[Block] = [Statements([(advice.sentence, _TONES[advice.outcome])])]
+    for option in advice.options:
+        if option.better:
+            rows = [[item.key, item.in_use, item.advised] for item in option.settings if item.in_use != item.advised]
+            header = [Column(name, text=True) for name in ("setting", "in use", "advised")]
+            blocks.append(table(header, rows, f"Settings of {option.name}"))
+    return Section("decision", "Decision", blocks, nav="Decision")
+
+
+def _evidence(advice: Advice) -> list[Section]:
+    found = [Section("why", "Why", [Facts("", [("Asked", advice.question)]), _bullets(advice.why)], nav="Why")]
+    found += [
+        Section(f"figures-{option.name}", f"Figures of {option.name}", _figures(option), nav=option.name)
+        for option in advice.options
+    ]
+    return found
+
+
+def _figures(option: AdvisedOption) -> list[Block]:
+    rows: list[list[str | Field]] = [
+        [
+            METRICS[figure.metric].title or figure.metric,
+            *(_side(side, figure.unit) for side in (figure.advised, figure.in_use, figure.defaults)),
+            _change(figure.against_in_use),
+            _change(figure.against_defaults),
+        ]
+        for figure in option.figures
+    ]
+    header = ["figure", option.name, "in use", "defaults", "against in use", "against the defaults"]
+    blocks: list[Block] = [
+        table(header, rows, f"Figures of {option.name}", "Medians and 95 % intervals of fresh trials.")
+    ]
+    if option.bounds:
+        bounds = [
+            [
+                METRICS[one.metric].title or one.metric,
+                one.bound,
+                _value(one.value, one.unit),
+                one.state.replace("_", " "),
+            ]
+            for one in option.bounds
+        ]
+        blocks.append(table(["bound", "at most or least", "measured", "state"], bounds, "Bounds"))
+    if option.worth:
+        worth: list[list[str | Field]] = [[item.key, _change(item.change)] for item in option.worth]
+        note = f"{METRICS[option.worth[0].metric].title}: the advised settings without this change, against with it."
+        blocks.append(table(["setting", "without it"], worth, "What each change was worth", note))
+    return blocks
+
+
+def _would_change(advice: Advice) -> Section:
+    return Section("change", "What would change it", [_bullets(advice.would_change)], nav="What would change it")
+
+
+def _searched(advice: Advice) -> Section:
+    search = advice.search
+    facts = [
+        ("Candidates measured", f"{search.candidates} of {search.combinations}"),
+        ("Trials", f"{search.trials} in {plural(search.blocks, 'block')}, {search.unusable_trials} not usable"),
+        *[("Look closer", command) for command in advice.commands],
+    ]
+    return Section("search", "The search", [Facts("", facts)], nav="Search")
+
+
+def _bullets(lines: Sequence[str]) -> Bullets:
+    return Bullets([Bullet(line) for line in lines])
+
+
+def _side(side: SideEstimate | None, unit: str) -> Field:
+    if side is None:
+        return Field(NONE)
+    interval = " to ".join(value_text(end, unit) for end in side.ci95) if side.ci95 else ""
+    return Field(value_text(side.value, unit), interval)
+
+
+def _change(change: Change | None) -> Field:
+    if change is None:
+        return Field(NONE)
+    interval = change_span_text(*change.ci95) if change.ci95 else NONE
+    tone: Tone = "good" if change.verdict == "better" else "bad" if change.verdict == "worse" else ""
+    return Field(change_text(change.ratio), f"{interval}; {_VERDICTS[change.verdict]}", tone=tone)
+
+
+def _value(value: float | None, unit: str) -> str:
+    return NONE if value is None else value_text(value, unit)

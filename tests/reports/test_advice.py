@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from highwater.bench.advise.advising import advise, begin, make_advising
+from highwater.bench.advise.question import read_question
+from highwater.cli import app
+from tests.bench.advise.questions import QUESTION, Runner, write_question
+
+
+def test_the_first_section_says_the_decision_then_why_then_what_would_change_it(tmp_path: Path) -> None:
+    advising = make_advising(read_question(write_question(tmp_path, QUESTION.replace("15m", "8m"))), 7)
+    begin(advising.asked, tmp_path / "out", 7)
+    advice, _ = advise(advising, tmp_path / "out", Runner())
+    assert advice is not None
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "out"), "--markdown"])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out" / "report.md").read_text()
+    places = [text.index(part) for part in ("Decision", "linger.ms", "Why", "What would change it")]
+    assert places == sorted(places)
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "out")])
+    assert result.exit_code == 0, result.output
+    assert "Decision" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_damaged_advice_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "advice.json").write_text("{}")
+    result = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert result.exit_code == 2
+    assert "advice.json" in result.output
