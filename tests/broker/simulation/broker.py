@@ -70,6 +70,8 @@ class SimulatedBroker:
         self.lives = 0
         self.process = Process(self._world, self.host)
         self.process.kill()
+        self.dies: Callable[[], None] = lambda: None
+        """Called when it is killed, while it still has all that it had then."""
         self.zookeeper: SimulatedZooKeeper | TreeClient | None = None
         self.member: Member | None = None
         self.node: Node | None = None
@@ -245,6 +247,7 @@ class SimulatedBroker:
     def kill(self) -> None:
         """kill -9: what was written stays."""
         if self.is_running:
+            self.dies()
             if self.zookeeper is not None:
                 self.zookeeper.kill()
             self._end()

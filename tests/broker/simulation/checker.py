@@ -76,6 +76,13 @@ class Checker:
                 self._seen[life, key] = now
                 self._replica_changed(broker_id, partition, before, now)
 
+    def broker_dies(self, life: object, broker_id: int, partitions: Iterable[Partition]) -> None:
+        """It may have told producers and consumers what it committed in the event in which it dies.
+
+        The log of a follower may be half cut then. The log of a leader only grows.
+        """
+        self.broker_moved(life, broker_id, (partition for partition in partitions if partition.is_leader))
+
     def _replica_changed(self, broker_id: int, partition: Partition, before: _Seen | None, now: _Seen) -> None:
         history = self.partition((partition.topic, partition.index))
         place = f"{partition.topic}-{partition.index} on broker {broker_id}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -63,6 +64,8 @@ class Cluster:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         """As ZooKeeper has them."""
         self._by_process: dict[str, SimulatedBroker] = {broker.host: broker for broker in self.brokers.values()}
+        for broker in self.brokers.values():
+            broker.dies = partial(self._broker_dies, broker)
         self.world.after_event = self._after_event
 
     def _make_ensemble(self, count: int) -> Ensemble | Parent:
@@ -126,6 +129,11 @@ class Cluster:
         context = None if broker.parts is None else broker.parts.parts.controller.context
         if context is not None:
             self.checker.controls(broker.broker_id, context.epoch)
+
+    def _broker_dies(self, broker: SimulatedBroker) -> None:
+        """In the midst of an event, perhaps, after which nobody looks at it any more: what it sent by then arrives."""
+        if broker.node is not None:
+            self.checker.broker_dies(broker.process, broker.broker_id, broker.node.partitions.live())
 
     def _znode_changed(self, path: str, data: bytes | None) -> None:
         if path == znodes.CONTROLLER:

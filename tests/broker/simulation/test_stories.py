@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import PeerFailure
 from highwater.broker.cluster.zookeeper import Delete
+from highwater.broker.replica.partition import Partition
+from tests.broker.log.simulated_files import Killed
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.story import (
     KEY,
@@ -52,6 +56,30 @@ def test_before_leader_epochs_a_committed_record_was_lost() -> None:
         story = Story()
         with pytest.raises(Violation, match="it leads in epoch 2 and has nothing at offset 1"):
             _leader_fails_twice(story)
+
+
+def test_what_a_leader_acknowledged_in_the_event_in_which_it_died_counts_as_committed() -> None:
+    """It flushes as the last, so that its flush commits the record. It answers the producer, and dies at the next
+    operation of its disk, before anybody has looked at it again."""
+    story = Story(properties=_FLUSHED)
+    leader = story.replica(2)
+    story[2].sync_delay_ms = 300
+    flushed = Partition.flushed
+
+    def flush_and_die(partition: Partition) -> None:
+        flushed(partition)
+        if partition is leader:
+            raise Killed
+
+    with patch.object(Partition, "flushed", flush_and_die):
+        sent = story.send("m1", 2)
+        story.wait(lambda: sent.outcome is not None)
+    assert sent.is_acknowledged
+    assert not story[2].is_running
+    story.cluster.checker.acknowledged(KEY, b"m1", 0)
+    story.wait(lambda: story.leads(1) or story.leads(3))
+    assert story.log(story.state.leader) == ["m1@0"]
+    story.heal()
 
 
 def _power_fails_everywhere(story: Story) -> None:
