@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,8 @@ from tests.drills.lying_broker.batches import (
     mend_crc,
     move_offset,
 )
+from tests.drills.lying_broker.lies import PRODUCE, DamagedOnTheWay, Held, Reordered
+from tests.drills.lying_broker.proxy import Link
 
 HEAD = b"\x00\x00\x00\x07 twos before it: \x02\x02\x02" + bytes(20)
 
@@ -50,3 +53,20 @@ def test_one_bit_of_a_value_is_flipped() -> None:
     flip_last_value(after, batch)
     assert [at for at in range(len(before)) if before[at] != after[at]] == [batch.end - 2]
     assert list(batches(after)) == [], "a checksum is not mended by itself"
+
+
+@pytest.mark.parametrize(("kind", "is_first"), [(DamagedOnTheWay, True), (Reordered, False)])
+def test_a_batch_is_held_until_the_next_one_comes(kind: Callable[[], Held], is_first: bool) -> None:
+    ours, brokers = socket.socketpair()
+    with ours, brokers:
+        link = Link(ours, ours)
+        lie = kind()
+        for _ in range(lie.every - 1):
+            lie.due()
+        held, following = frame_of(1), frame_of(2)
+        lie.request(link, PRODUCE, held)
+        lie.request(link, PRODUCE, following)
+        brokers.settimeout(10)
+        first = int.from_bytes(brokers.recv(4), "big")
+        assert first == len(held if is_first else following)
+        assert lie.told == 1

@@ -67,13 +67,6 @@ class ChangedWhenStored(EveryFew):
         mend_crc(frame, batch)
 
 
-class DamagedOnTheWay(ChangedWhenStored):
-    """A bit is flipped under the client's checksum: an honest broker refuses the batch."""
-
-    def change(self, frame: bytearray, batch: Batch) -> None:
-        flip_last_value(frame, batch)
-
-
 class ChangedWhenRead(EveryFew):
     """A bit of a value is another one in what consumers get."""
 
@@ -110,10 +103,11 @@ class StoredTwice(EveryFew):
             link.to_broker_unseen(bytes(again))
 
 
-class Reordered(EveryFew):
-    """A batch lands behind the one that was sent after it."""
+class Held(EveryFew):
+    """A batch waits until the next one comes, for a moment at most."""
 
-    every = 20
+    goes_first = False
+    """Whether the batch that waited goes to the broker before the next one, as it was sent."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,16 +115,22 @@ class Reordered(EveryFew):
         self._order = threading.Lock()
 
     def request(self, link: Link, api: int, frame: bytes) -> None:
-        if api != PRODUCE:
+        if api != PRODUCE or not (found := list(batches(frame))):
             link.to_broker(frame)
             return
         with self._order:
             if self._held is None and self.due():
-                self._held = (link, frame)
+                self._held = (link, self.changed(frame, found[0]))
                 threading.Timer(_HELD_AT_MOST_S, self._let_go).start()
                 return
-            link.to_broker(frame)
+        if self.goes_first:
+            self._let_go()
+        link.to_broker(frame)
         self._let_go()
+
+    def changed(self, frame: bytes, batch: Batch) -> bytes:
+        """What goes to the broker in the place of the frame that waited."""
+        return frame
 
     def _let_go(self) -> None:
         with self._order:
@@ -138,6 +138,21 @@ class Reordered(EveryFew):
                 link, frame = self._held
                 self._held = None
                 link.to_broker(frame)
+
+
+class Reordered(Held):
+    """A batch lands behind the one that was sent after it."""
+
+
+class DamagedOnTheWay(Held):
+    """A bit is flipped under the client's checksum: an honest broker refuses the batch, when the next is under way."""
+
+    goes_first = True
+
+    def changed(self, frame: bytes, batch: Batch) -> bytes:
+        damaged = bytearray(frame)
+        flip_last_value(damaged, batch)
+        return bytes(damaged)
 
 
 class Stalled(EveryFew):
