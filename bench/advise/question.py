@@ -26,7 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from highwater.bench.advise.durability import LOSSES, Demand, Loss, lacking, trades_of
 from highwater.bench.advise.space import (
@@ -42,10 +42,11 @@ from highwater.bench.metrics import COUNTS_OF_FATES, METRICS, metric
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.layers import put, read_with_includes
+from highwater.bench.workload.metric_bounds import MetricBounds
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.specification import hint_of_key, location_of_key
-from highwater.bench.workload.values import DurationS, KeyFaultError, Part, Properties, Scalar, SloBound
+from highwater.bench.workload.values import DurationS, KeyFaultError, Part, Properties, Scalar
 from highwater.bench.workload.yaml_document import Document, Location, read_document
 
 QUESTION_SCHEMA: Final = "bench.question/1"
@@ -111,23 +112,11 @@ class Question(Part):
     purpose: str = Field(default="", pattern=r"^[^\x00-\x1f\x7f]*$")
     workload: str = Field(min_length=1, description="workload file with the system and the load, relative to this file")
     objective: Annotated[list[Aim], BeforeValidator(_as_list), Field(min_length=1, max_length=_MOST_AIMS)]
-    constraints: dict[str, SloBound] = Field(default={}, description="metric -> bound that the answer must keep")
+    constraints: MetricBounds = Field(default={}, description="metric -> bound that the answer must keep")
     durability: Durability = Durability()
     touch: dict[str, Any] = Field(min_length=1, max_length=MOST_SETTINGS, description="key -> values, or from and to")
     in_use: Properties = Field(default={}, description="values in use now, laid over the workload file")
     budget_s: DurationS = Field(alias="budget", ge=1, description="time for the search and its confirmation")
-
-    @field_validator("constraints")
-    @classmethod
-    def _known_metrics(cls, constraints: dict[str, Bound]) -> dict[str, Bound]:
-        known = {}
-        for name, bound in constraints.items():
-            try:
-                definition = metric(name)
-                known[definition.name] = bound.for_unit(definition.unit)
-            except (UsageError, ValueError) as error:
-                raise KeyFaultError(name, text=str(error)) from None
-        return known
 
     @model_validator(mode="after")
     def _different_aims(self) -> Question:

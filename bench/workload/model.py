@@ -13,11 +13,10 @@ from typing import Any, Final, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from highwater.bench import units
-from highwater.bench.errors import UsageError
-from highwater.bench.metrics import metric
 from highwater.bench.workload.aims import Aim, check_aims
 from highwater.bench.workload.faults import Fault, check_faults
 from highwater.bench.workload.host import Host
+from highwater.bench.workload.metric_bounds import MetricBounds
 from highwater.bench.workload.native import check_native_load, check_native_run, check_without_native
 from highwater.bench.workload.question import Question
 from highwater.bench.workload.rules import (
@@ -42,14 +41,12 @@ from highwater.bench.workload.sections import (
     Trials,
     Validity,
 )
-from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.system import HighwaterUnderTest, SystemUnderTest
 from highwater.bench.workload.telemetry import Telemetry
 from highwater.bench.workload.values import (
     KeyFaultError,
     Part,
     Scalar,
-    SloBound,
     SteadyWarmup,
 )
 
@@ -84,7 +81,7 @@ class Workload(Part):
     trials: Trials = Trials()
     checks: Checks = Checks()
     answer: Question | None = Field(default=None, description="what the run should say first; see docs/workloads.md")
-    slo: dict[str, SloBound] = Field(default={}, description="metric -> bound that every trial should satisfy")
+    slo: MetricBounds = Field(default={}, description="metric -> bound that every trial should satisfy")
     system: SystemUnderTest = HighwaterUnderTest()
     storage: Storage = Storage()
     host: Host = Host()
@@ -108,18 +105,6 @@ class Workload(Part):
         default={}, description="dotted key -> values; the cells are all their combinations"
     )
     exclude: list[dict[str, Scalar]] = Field(default=[], description="combinations of axis values to leave out")
-
-    @field_validator("slo")
-    @classmethod
-    def _known_metrics(cls, slo: dict[str, Bound]) -> dict[str, Bound]:
-        known: dict[str, Bound] = {}
-        for name, bound in slo.items():
-            try:
-                definition = metric(name)
-                known[definition.name] = bound.for_unit(definition.unit)
-            except (UsageError, ValueError) as error:
-                raise KeyFaultError(name, text=str(error)) from None
-        return known
 
     @field_validator("phases")
     @classmethod
