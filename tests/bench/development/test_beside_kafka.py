@@ -89,6 +89,8 @@ def test_a_neighbour_is_there_while_it_is_wanted() -> None:
         assert nobody is None
         assert not _neighbours()
     with busy_neighbour(0.01) as neighbour:
+        # A process whose execve is under way has an empty command line for a moment.
+        wait_until(lambda: len(_neighbours()) == 1, "the neighbour has its command line")
         (process,) = _neighbours()
         assert neighbour is not None
         share_taken = neighbour.measure()
