@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from highwater.broker.client.host_processes import ID_STEP
 from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
 from tests.playbooks.modules import TREE, call, load
@@ -368,6 +369,12 @@ def test_cores_are_counted_on_all_hosts_be_they_in_the_limit_or_not(tmp_path: Pa
         assert answer.count(f'"host": "{host}"') == min(count, 64), played.stdout
     assert '"name": "main-1", "broker_id": 102' in answer
     assert "gone: broker_processes is auto, and the cores of the host are not known" in " ".join(answer.split())
+
+
+def test_clients_know_the_step_between_the_brokers_of_a_host() -> None:
+    # The filters run where Highwater is not installed, and cannot import each other.
+    assert load("filter_plugins/highwater.py").ID_STEP == ID_STEP
+    assert load("filter_plugins/highwater_preflight.py")._ID_STEP == ID_STEP
 
 
 def test_a_unit_that_nobody_knows_does_not_run() -> None:
