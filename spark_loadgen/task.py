@@ -20,6 +20,7 @@ from highwater.spark_loadgen.consumer import ConsumerLoad, ConsumerReport
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.model import GeneratedPayload, LoadPlan, Role, TelemetryReport
+from highwater.spark_loadgen.new_topics import ask_until
 from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.producer import ProducerLoad
 from highwater.spark_loadgen.producer_metrics import ProducerReport
@@ -169,7 +170,10 @@ def _prepare(job: Job, number: int, role: Role) -> Load:
 def _check_topics(client: Producer | Consumer, plan: LoadPlan) -> None:
     try:
         # Metadata of all topics, since some brokers create a topic that metadata is requested for.
-        topics = client.list_topics(timeout=_METADATA_TIMEOUT_S).topics
+        topics = ask_until(
+            lambda: client.list_topics(timeout=_METADATA_TIMEOUT_S).topics,
+            lambda known: all(topic in known for topic in plan.topics),
+        )
     except KafkaException as error:
         raise LoadSetupError(
             f"no broker answers at {plan.bootstrap_servers} within {_METADATA_TIMEOUT_S} s: {_reason(error)}"

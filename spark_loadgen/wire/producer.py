@@ -23,6 +23,7 @@ from highwater.spark_loadgen.channel import TaskChannel
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.model import LoadPlan
+from highwater.spark_loadgen.new_topics import ask_until
 from highwater.spark_loadgen.payload import pool_start
 from highwater.spark_loadgen.producer_metrics import ProducerMetrics, ProducerReport, Totals
 from highwater.spark_loadgen.sampling import sampling_stride
@@ -108,7 +109,11 @@ class WireProducer:
     def prepare(self) -> None:
         """Find the leaders and connect to them. Raises LoadSetupError."""
         try:
-            self._update_leaders(fetch_cluster(self._bootstrap, self._settings.client_id, self._plan.topics))
+            cluster = ask_until(
+                lambda: fetch_cluster(self._bootstrap, self._settings.client_id, self._plan.topics),
+                lambda found: _UNKNOWN_TOPIC not in found.errors.values(),
+            )
+            self._update_leaders(cluster)
             if self._settings.idempotence:
                 self._producer_id = fetch_producer_id(self._bootstrap, self._settings.client_id)
         except OSError as error:
