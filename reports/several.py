@@ -27,10 +27,11 @@ def several_document(title: str, purpose: str, results: Sequence[RunResult]) -> 
     )
     sections = [aims, *(_section(run) for run in runs)]
     trials = sum(len(run.result.trials) for run in runs)
-    created = [run.result.manifest.created_utc for run in runs]
+    manifests = [run.result.manifest for run in runs]
     meta = f"{plural(len(runs), 'workload')}, {plural(trials, 'trial')}"
-    if created:
-        meta += f", measured from {min(created)} to {max(created)}"
+    if manifests:
+        ended = max(manifest.finished_utc or manifest.created_utc for manifest in manifests)
+        meta += f", measured from {min(manifest.created_utc for manifest in manifests)} to {ended}"
     return Document(title, purpose, meta, [section for section in sections if section.blocks])
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+from highwater.bench.results import RunResult
 from highwater.reports import markdown
 from highwater.reports.aims import aim_rows, aims_counted
 from highwater.reports.cells import Run
@@ -39,6 +41,10 @@ def test_an_aim_is_not_decided_while_a_part_of_the_interval_says_otherwise(tmp_p
 
 
 def test_a_page_of_several_runs_begins_with_how_many_aims_are_reached(tmp_path: Path) -> None:
-    page = markdown.render(several_document("Title", "Purpose.", [aimed_run(tmp_path, STEADY_MS).result]))
+    aimed_run(tmp_path, STEADY_MS)
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "finished_utc": "2026-01-01T00:07:00Z"}))
+    page = markdown.render(several_document("Title", "Purpose.", [RunResult(tmp_path)]))
+    assert "measured from 2026-01-01T00:00:00Z to 2026-01-01T00:07:00Z" in page
     first = page.index("ours reached 1 of 1 aim, 1 of them with the whole interval.")
     assert page.index("What was aimed at") < first < page.index("| workload |")
