@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.bench.results import Restart, Start, TrialSummary
-from highwater.common.units import duration_text, significant, size_text
+from highwater.common.units import duration_text, plural, significant, size_text
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
@@ -67,5 +67,8 @@ def lifetime_blocks(run: Run) -> list[Block]:
         "Medians of the shown trials, with lowest–highest beneath. Start: from its first process until it serves, "
         "ZooKeeper's start included. Memory is that of all brokers."
     )
+    again = sum(trial.summary.restart.starts > 1 for trial in run.result.trials if trial.summary.restart)
+    if again:
+        note += f" In {plural(again, 'trial')} the broker ended while it started on its log, and was started again."
     found = median_table(run, _COLUMNS, "Start, memory, restart", note)
     return [found] if found else []

@@ -35,4 +35,5 @@ class Restart(Model):
         description="from the start of the process until every partition had its leader, the end offsets told every "
         "record and one more was acknowledged"
     )
-    cpu_s: float | None = Field(description="until then")
+    cpu_s: float | None = Field(description="until then, of the process that served")
+    starts: int = Field(default=1, description="more than one: its process ended while it started")
