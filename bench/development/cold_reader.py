@@ -1,7 +1,7 @@
 """What a consumer of records outside the page cache reads a second, and what producers beside it wait.
 
-    python -m highwater.bench.development.cold_reader --folder DISK [--gib 1] [--rounds 5] [--before CHECKOUT]
-        [--group FOLDER]
+    python -m highwater.bench.development.cold_reader --folder DISK [--gib 1.5] [--rounds 5] [--before CHECKOUT]
+        [--group FOLDER] [--reader-nice 19]
 
 Each version, this one and that of the checkout `--before`, runs a broker with a topic of one partition. Both take turns
 in each round:
@@ -10,8 +10,10 @@ in each round:
 - A consumer, confluent-kafka, reads the same and looks at each record. Meanwhile the state of the broker's main thread,
   its event loop, is sampled: D (proc(5)) is a wait for the disk, whatever else the machine does.
 - A producer in a process of its own sends 1 KiB at a steady rate with acks=1: without a reader, beside that consumer on
-  a cold topic again and again, and beside it on a topic in the page cache, which shows what reading costs without a
-  disk. Its times are from the intended time of each request to its answer.
+  a cold topic, and beside it on a topic in the page cache, which shows what reading costs without a disk. Its times are
+  from the intended time of each request to its answer. The topic leaves the page cache before the producer begins, and
+  must be large enough for all its time: to evict half a GiB stops everybody for 25 ms and more in a virtual machine
+  whose host takes free memory back.
 - A loop fetches from the page cache, 1 MiB and 16 KiB at a time, and the broker's processor time is taken.
 - This program copies what the kernel has just read, twice. A first copy that takes much longer tells of a virtual
   machine whose host takes free memory back (free page reporting): then every reader of a disk pays for that.
@@ -22,7 +24,8 @@ what is read from the disk, for example of version 1:
     mkdir /sys/fs/cgroup/blkio/slow && echo "$(cat /sys/block/vda/dev) 200000000" \
         > /sys/fs/cgroup/blkio/slow/blkio.throttle.read_bps_device
 
-The brokers and dd run in it. Exit status 1: an aim is not reached.
+The brokers and dd run in it. On a host with few processors the consumer itself takes them from the producer and the
+broker: `--reader-nice 19` lets it have what they leave. Exit status 1: an aim is not reached.
 """
 
 from __future__ import annotations
@@ -145,11 +148,12 @@ class Served(NamedTuple):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, metavar="DISK", help="where the brokers keep their logs")
-    parser.add_argument("--gib", type=float, default=1, help="the size of the topic")
+    parser.add_argument("--gib", type=float, default=1.5, help="the size of the topic")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rate", type=int, default=500, help="requests of the producer per second")
-    parser.add_argument("--seconds", type=float, default=8, help="how long the producer sends in each part")
+    parser.add_argument("--seconds", type=float, default=4, help="how long the producer sends in each part")
     parser.add_argument("--before", type=Path, metavar="CHECKOUT", help="another version of this repository")
+    parser.add_argument("--reader-nice", type=int, default=0, metavar="N", help="added to the consumer's nice value")
     parser.add_argument("--group", type=Path, metavar="FOLDER", help="a control group for the brokers and dd")
     options = parser.parse_args()
     problem = _problem(options.folder, options.gib, options.rounds, options.before, options.group)
@@ -178,6 +182,8 @@ def _measured(versions: Mapping[str, Path | None], options: argparse.Namespace) 
             served[name] = Served(broker.port, broker.process_id, files, records)
         measured = {name: Measured() for name in served}
         produce = _producer_of(pool, options.rate, options.seconds)
+        pool.submit(os.getpid).result(_DEADLINE_S)  # it runs before this process becomes nicer
+        os.nice(options.reader_nice)
         for number, name in in_turns(served, options.rounds):
             sys.stderr.write(f"round {number + 1} of {options.rounds}: {name}\n")
             _measure(served[name], measured[name], produce, options.group)
@@ -230,9 +236,13 @@ Produce = Callable[[int, Callable[[], object] | None], Waits]
 
 def _measure(served: Served, measured: Measured, produce: Produce, group: Path | None) -> None:
     with _consumer(served) as consume:
+        passes = 0
 
         def consume_cold() -> None:
-            evict(served.files)
+            nonlocal passes
+            passes += 1
+            if passes > 1:
+                raise UsageError("the consumer read the whole topic before the producer ended; give more --gib")
             consume()
 
         readers: tuple[Callable[[], None], ...] = (partial(_dd, served, group), consume)
@@ -244,6 +254,7 @@ def _measure(served: Served, measured: Measured, produce: Produce, group: Path |
             measured.mb_per_s[name].append(served.size_bytes / 1e6 / (time.perf_counter() - began_s))
         measured.disk_waits.append(states.count("D") / max(1, len(states)))
         measured.waits["no reader"].append(produce(served.port, None))
+        evict(served.files)
         measured.waits["cold consumer"].append(produce(served.port, consume_cold))
         warm(served.files)
         measured.waits["hot consumer"].append(produce(served.port, consume))
