@@ -33,6 +33,7 @@ def advice_document(directory: Path) -> Document:
         f"{meta}, {advice.created_utc}",
         [*_evidence(advice), _would_change(advice), _searched(advice)],
         [_decision(advice)],
+        kind="advice",
     )
 
 

@@ -30,13 +30,14 @@ _BEFORE_UNIT: Final = re.compile(r"(?<=\d) (?=(?:%|[nµm]?s\b|[KMGT]?i?B\b|s/))"
 
 @dataclass(frozen=True)
 class Document:
-    """A report before it is written. `lead`: the sections before the navigation, which answer."""
+    """A report before it is written. `lead`: the sections before the navigation, which answer. `kind`: what it is."""
 
     title: str
     purpose: str
     meta: str
     sections: Sequence[Section]
     lead: Sequence[Section] = ()
+    kind: str = "benchmark report"
 
 
 def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document:

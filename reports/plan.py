@@ -65,7 +65,7 @@ def plan_document(plan: Plan, load_text: str = "") -> Document:
     question = (
         "How many brokers does this load need?" if asked is None else f"Do {plural(asked, 'broker')} carry this load?"
     )
-    return Document(f"Plan: {plan.name}", question, meta, shown, [_answer(plan)])
+    return Document(f"Plan: {plan.name}", question, meta, shown, [_answer(plan)], kind="capacity plan")
 
 
 def _answer(plan: Plan) -> Section:

@@ -22,7 +22,8 @@ def test_the_first_section_says_the_decision_then_why_then_what_would_change_it(
     assert places == sorted(places)
     result = CliRunner().invoke(app, ["report", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "Decision" in (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert ("Decision" in page, "<span>advice</span>" in page) == (True, True)
 
 
 def test_a_damaged_advice_is_one_line(tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_markdown_has_the_same() -> None:
 def test_names_are_shown_as_text() -> None:
     text = html(replace(plan(), runs=(HOSTILE,), name=HOSTILE), HOSTILE)
     assert HOSTILE not in text
+    assert "<span>capacity plan</span>" in text
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 3
 
 
