@@ -1,4 +1,4 @@
-"""Waiting for a topic that was made a moment ago: the brokers of a cluster hear of it one after the other."""
+"""Waiting for a new topic: the brokers of a cluster hear of it one after the other."""
 
 from __future__ import annotations
 
