@@ -28,6 +28,7 @@ from highwater.spark_loadgen.histogram import Histogram
 Tell = Callable[[str], object]
 _TELL_EVERY_BATCHES: Final = 5
 _POLL_S: Final = 0.5
+_APPLICATION: Final = "highwater-telemetry"
 
 
 def run_live(
@@ -60,10 +61,10 @@ def run_live(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
 
+    from highwater.bench.spark_session import spark_session
     from highwater.bench.telemetry.job import start_live
-    from highwater.bench.telemetry.session import telemetry_session
 
-    with Store(state, create=True) as store, telemetry_session(master) as spark:
+    with Store(state, create=True) as store, spark_session(_APPLICATION, master) as spark:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())  # Spark has put its own in place
         store.claim(f"{topic} at {control}")
@@ -91,10 +92,10 @@ def sum_up(control: str, *, topic: str, control_config: Path | None, engine: str
     source = control_topic(control, topic, control_config)
     if engine == "local":
         return sums_in_one_process(source)
+    from highwater.bench.spark_session import spark_session
     from highwater.bench.telemetry.job import sums_of_topic
-    from highwater.bench.telemetry.session import telemetry_session
 
-    with telemetry_session(master) as spark:
+    with spark_session(_APPLICATION, master) as spark:
         try:
             return sums_of_topic(spark, source)
         except PipelineError as error:

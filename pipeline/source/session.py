@@ -45,12 +45,14 @@ _sent_to: Final[set[str]] = set()
 """Applications that have the package: Spark refuses a file of the same name from another folder."""
 
 
-def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
+def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence[str] = ()) -> None:
     """Make `format("highwater")` work in this session: with filters pushed down, and commits when a batch ends.
 
     The interpreters of executors on other hosts need LIBRARIES; this package is sent to them. `imports` names more
-    modules that must be there, such as google.protobuf for transformWithState. Raises SettingsError if Spark starts
-    another Python on this host, which has no highwater, or if an executor that is there lacks a module.
+    modules that must be there, such as google.protobuf for transformWithState. `folders` names more folders of this
+    package that tasks import from; Python finds a package in one archive alone, so that the first call decides. Raises
+    SettingsError if Spark starts another Python on this host, which has no highwater, or if an executor that is there
+    lacks a module.
     """
     if isinstance(imports, str):
         raise SettingsError(f"imports is a list of modules: write imports=[{imports!r}]")
@@ -63,7 +65,7 @@ def register(spark: SparkSession, imports: Sequence[str] = ()) -> None:
             # Executors fetch the file itself with their first task, and those that join later do so then.
             scratch = tempfile.mkdtemp(prefix="highwater-")
             atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-            context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", FOLDERS)))
+            context.addPyFile(str(write_archive(Path(scratch), "highwater_pipeline", (*FOLDERS, *folders))))
             _sent_to.add(context.applicationId)
         _check_executors(context, (*LIBRARIES, *imports))
     if spark not in _listened_to:

@@ -1,17 +1,16 @@
-"""The Spark session of the telemetry job: small, on loopback, with the source `highwater`."""
+"""Spark sessions of commands that sum up topics: small, on loopback, with the source `highwater`."""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from highwater.bench.errors import UsageError
-from highwater.common.package_archive import write_archive
 from highwater.pipeline.errors import PipelineError
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.java import find_java
@@ -32,36 +31,37 @@ _SETTINGS: Final = {
     "spark.sql.streaming.numRecentProgressUpdates": "10",
     "spark.sql.streaming.minBatchesToRetain": "10",
 }
-_SHIPPED: Final = ("bench", "common", "spark_loadgen")
+SHIPPED: Final = ("bench", "spark_loadgen")
+"""What a task imports beside what the source `highwater` does."""
 
 
 @contextmanager
-def telemetry_session(master: str = DEFAULT_MASTER) -> Iterator[SparkSession]:
-    """Raises UsageError when Spark cannot start."""
+def spark_session(
+    name: str, master: str = DEFAULT_MASTER, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session, and this package for executors on other hosts. Raises UsageError when Spark cannot start."""
     from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.sql import SparkSession
 
     from highwater.pipeline.source.session import is_in_one_process, register
 
-    with tempfile.TemporaryDirectory(prefix="highwater-telemetry-") as scratch:
+    with tempfile.TemporaryDirectory(prefix=f"{name}-") as scratch:
         try:
             os.environ["JAVA_HOME"] = str(find_java(os.environ, Path(scratch)).home)
         except LoadSetupError as error:
             raise UsageError(str(error)) from error
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings: dict[str, bool | float | int | str | None] = {**_SETTINGS, "spark.local.dir": scratch}
+        every: dict[str, bool | float | int | str | None] = {**_SETTINGS, "spark.local.dir": scratch}
         if is_in_one_process(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-            settings.update(dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1"))
-        builder = SparkSession.builder.master(master).appName("highwater-telemetry")
+            every.update(dict.fromkeys(("spark.driver.host", "spark.driver.bindAddress"), "127.0.0.1"))
+        builder = SparkSession.builder.master(master).appName(name)
         try:
-            spark = builder.config(map=settings).getOrCreate()
+            spark = builder.config(map={**every, **(settings or {})}).getOrCreate()
         except (PySparkException, PySparkRuntimeError) as error:
             raise UsageError(f"Spark does not start with master {master}: {str(error).splitlines()[0]}") from error
         try:
-            register(spark)
-            if not is_in_one_process(master):
-                spark.sparkContext.addPyFile(str(write_archive(Path(scratch), "highwater_bench", _SHIPPED)))
+            register(spark, folders=SHIPPED)
             yield spark
         except PipelineError as error:
             raise UsageError(str(error)) from error
