@@ -20,6 +20,7 @@ BATCH_MAX: Final = 0.05
 COMPRESSION_MAX: Final = 0.05
 TOP_KEYS: Final = 100
 _SHIFT_MS_MAX: Final = 1000
+_STEP_MS: Final = 10
 _Floats = NDArray[np.float64]
 
 
@@ -136,9 +137,9 @@ def _rate_error(before: Trace, after: Trace, speed: float, share: float) -> floa
     bin_ms = before.manifest.bin_ms
     instants_ms = (np.arange(len(before.arrivals)) * bin_ms / speed).astype(np.int64)
     wanted = np.bincount(instants_ms // 1000, weights=before.arrivals * share)
-    replayed = after.arrivals.astype(np.float64)
-    bins = 1000 // after.manifest.bin_ms
-    shift_max = _SHIFT_MS_MAX // after.manifest.bin_ms
+    instants_ms = np.arange(len(after.arrivals)) * after.manifest.bin_ms
+    replayed = np.bincount(instants_ms // _STEP_MS, weights=after.arrivals)
+    bins, shift_max = 1000 // _STEP_MS, _SHIFT_MS_MAX // _STEP_MS
     best = np.inf
     for shift in range(-shift_max, shift_max + 1):
         moved = np.concatenate((np.zeros(shift), replayed)) if shift >= 0 else replayed

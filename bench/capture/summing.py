@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from highwater.bench.capture import trace
-from highwater.bench.capture.counts import BIN_MS
 from highwater.bench.capture.statistics import Statistics
 from highwater.bench.errors import UsageError
 from highwater.common.units import count_text, percent_text
@@ -36,8 +35,8 @@ def parts_of(
         level=statistics.level,
         source=source,
         starts_at=datetime.fromtimestamp(starts_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-        lasts_ms=len(arrivals) * BIN_MS,
-        bin_ms=BIN_MS,
+        lasts_ms=len(arrivals) * statistics.arrivals.bin_ms,
+        bin_ms=statistics.arrivals.bin_ms,
         records=int(arrivals.sum()),
         partitions=max(statistics.partitions) + 1,
         notes=list(_notes(statistics)),

@@ -1,7 +1,7 @@
 """A trace directory: `highwater.trace/1`, its files, their digests, written and read as a whole.
 
 manifest.json        what was captured and when, notes, SHA-256 of the other files
-arrivals.npy         records in each 10 ms, from the first record to the last (NumPy's format, int32)
+arrivals.npy         records in each bin_ms of the manifest, from the first record to the last (NumPy's format, int32)
 distributions.json   sizes, popularity of keys, batches, codecs, partitions
 workload.yaml        a workload that replays the trace; to be edited, so that it has no digest
 """
