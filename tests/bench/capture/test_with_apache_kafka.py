@@ -41,5 +41,6 @@ def test_a_log_directory_of_kafka(tmp_path: Path) -> None:
         assert trace.distributions.batches == live.distributions.batches
         assert trace.distributions.partitions == live.distributions.partitions
         assert [each.name for each in distances(live, trace) if not each.within] == []
-        assert trace.distributions.codecs.keys() == {"lz4"}
+        # librdkafka sends a batch as it is where compression makes it no smaller.
+        assert {"lz4"} <= trace.distributions.codecs.keys() <= {"lz4", "none"}
         assert trace.distributions.producers.with_id == original.producers
