@@ -61,6 +61,11 @@ def _segments(folder: Path) -> list[Path]:
     return sorted(each for each in folder.iterdir() if _SEGMENT.fullmatch(each.name))
 
 
+def size_of(folder: Path) -> int:
+    """Bytes of the segments of a partition."""
+    return sum(segment.stat().st_size for segment in _segments(folder))
+
+
 def read_folders(
     topic: str,
     folders: Mapping[int, Path],

@@ -39,12 +39,16 @@ _NULL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Batches with an offset from start_offset up to end_offset, without it, and start_ms <= first time < end_ms."""
+    """Batches with an offset from start_offset up to end_offset, without it, and start_ms <= first time < end_ms.
+
+    continues: another window ends at start_offset, and has the batch that reaches over it.
+    """
 
     start_offset: int = 0
     end_offset: int = OFFSET_MAX
     start_ms: int | None = None
     end_ms: int | None = None
+    continues: bool = False
 
 
 def observe(
@@ -68,7 +72,9 @@ def observe(
     check_crcs(data, batches, of)
     following = int(batches.last_offset[-1]) + 1
     wanted = batches.base_offset < window.end_offset
-    statistics.vanished_offsets += _vanished(batches, wanted, expected_offset)
+    if window.continues:
+        wanted &= batches.base_offset >= window.start_offset
+    statistics.vanished_offsets += _vanished(batches, wanted, window, expected_offset)
     statistics.control_batches += int((batches.is_control & wanted).sum())
     wanted &= ~batches.is_control & (batches.record_count > 0)
     begins_ms = np.where(batches.is_log_append_time, batches.max_timestamp_ms, batches.base_timestamp_ms)
@@ -86,11 +92,14 @@ def observe(
     return following
 
 
-def _vanished(batches: Batches, wanted: Bools, expected_offset: int | None) -> int:
+def _vanished(batches: Batches, wanted: Bools, window: Window, expected_offset: int | None) -> int:
+    """Offsets of the window between batches, and within the wanted ones, that have no record."""
     first = int(batches.base_offset[0]) if expected_offset is None else expected_offset
-    between = np.maximum(batches.base_offset - np.append(first, batches.last_offset[:-1] + 1), 0)
+    ends = np.append(first, batches.last_offset[:-1] + 1)
+    bounds = window.start_offset, window.end_offset
+    between = np.maximum(np.clip(batches.base_offset, *bounds) - np.clip(ends, *bounds), 0)
     within = np.where(batches.is_control, 0, batches.last_offset - batches.base_offset + 1 - batches.record_count)
-    return int((between + within)[wanted].sum())
+    return int(between.sum() + within[wanted].sum())
 
 
 def _add_batches(statistics: Statistics, batches: Batches, partition: int) -> None:

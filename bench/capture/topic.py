@@ -78,37 +78,48 @@ class TopicReader:
         self._clock = clock
         self._sleep = sleep
         self._committed_before: int | None = None
+        self._next_pace_s = 0.0
 
     def read(self) -> None:
         """Raises UsageError for what cannot be read, ClientError, RecordsError and SpanError."""
+        if self._wanted.for_s is not None:
+            self._read_live(self._wanted.for_s)
+        else:
+            self.read_windows(self.windows())
+
+    def windows(self) -> dict[TopicPartition, Window]:
+        """What there is to read of each partition, as the log is now. Raises UsageError if it is nothing."""
         wanted = self._wanted
         partitions = self._partitions()
         first = self._offsets(partitions, EARLIEST)
-        positions = self._starts(partitions, first)
-        started_s = self._next_pace_s = self._clock()
-        ends = self._ends(partitions)
-        if wanted.for_s is not None:
-            self._read_live(partitions, positions, ends, started_s + wanted.for_s)
-            return
-        behind = [each for each in partitions if positions[each] < ends[each]]
-        if not behind:
+        starts, ends = self._starts(partitions, first), self._ends(partitions)
+        found = {
+            each: Window(starts[each], ends[each], wanted.start_ms, wanted.end_ms)
+            for each in partitions
+            if starts[each] < ends[each]
+        }
+        if not found:
             has = sum(offset or 0 for offset in self._offsets(partitions, LATEST).values())
             has -= sum(offset or 0 for offset in first.values())
             raise UsageError(f"topic {wanted.topic} has no record in the range; its log has {count_text(has)} offsets")
-        windows = {each: Window(positions[each], ends[each], wanted.start_ms, wanted.end_ms) for each in behind}
+        return found
+
+    def read_windows(self, windows: Mapping[TopicPartition, Window]) -> None:
+        """Read these ranges, a fetch of each partition in turn. Raises as `read`."""
+        positions = {each: window.start_offset for each, window in windows.items()}
+        behind = list(windows)
         while behind:
             for each in behind:
                 positions[each] = self._read_some(each, positions[each], windows[each])
-            behind = [each for each in behind if positions[each] < ends[each]]
+            behind = [each for each in behind if positions[each] < windows[each].end_offset]
 
-    def _read_live(
-        self,
-        partitions: list[TopicPartition],
-        positions: dict[TopicPartition, int],
-        ends: dict[TopicPartition, int],
-        ends_s: float,
-    ) -> None:
-        """Read what is written until `ends_s`: the ends of that moment are read too."""
+    def _read_live(self, for_s: float) -> None:
+        """Read what is written in the next `for_s` seconds: the ends of that moment are read too."""
+        partitions = self._partitions()
+        positions = self._starts(partitions, self._offsets(partitions, EARLIEST))
+        self._next_pace_s = self._clock()
+        ends_s = self._next_pace_s + for_s
+        ends = self._ends(partitions)
         windows = {each: Window(positions[each]) for each in partitions}
         is_over = False
         while True:

@@ -5,12 +5,15 @@ Imports are late so that --help is fast.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import secrets
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -18,11 +21,14 @@ from typer.core import TyperGroup
 from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
+
     from highwater.bench.capture.distances import Distance
-    from highwater.bench.capture.pacing import ReadLimit
-    from highwater.bench.capture.statistics import Statistics
+    from highwater.bench.capture.settings import CaptureSettings
+    from highwater.bench.capture.statistics import Level, Statistics
     from highwater.bench.capture.topic import GroupPace
 
+Engine = Literal["local", "spark"]
 _DEFAULT_RATE: Final = "10MiB/s"
 _OFFSETS: Final = re.compile(r"(\d*):(\d*)")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -87,6 +93,13 @@ def capture(
     name: Annotated[
         str, typer.Option(metavar="NAME", help="Name of the workload; the topic's is not kept.")
     ] = "captured",
+    engine: Annotated[
+        Engine, typer.Option(help="What reads: this process alone, or tasks on Spark, for a large topic.")
+    ] = "local",
+    master: Annotated[str | None, typer.Option(metavar="URL", help="Spark master; default: local[2].")] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
+    ] = None,
 ) -> None:
     """Write a trace of a load: arrivals, batches, sizes, popularity of keys, compressibility, partitions.
 
@@ -95,6 +108,7 @@ def capture(
     """
     with one_line_errors():
         from highwater.bench.capture.counts import SpanError
+        from highwater.bench.capture.settings import CaptureSettings
         from highwater.bench.capture.trace import check_new
         from highwater.bench.errors import UsageError
         from highwater.pipeline.errors import PipelineError
@@ -103,28 +117,55 @@ def capture(
         if not _NAME.fullmatch(name):
             raise UsageError(f"--name: {name!r} is no name of a workload; use letters, digits, '.', '_' and '-'")
         limits = _limits(start, end, offsets, duration, group)
+        on_disk = bootstrap_servers is None
+        _check_engine(engine, master, conf, duration)
         try:
-            if bootstrap_servers is None:
+            if on_disk:
                 _check_on_disk(sources, duration, group, command_config)
-                statistics, pace = _from_files([Path(each) for each in sources], topic, level, read_rate, limits), None
-            else:
-                if len(sources) > 1 or topic is not None:
-                    raise UsageError("name one topic as SOURCE; several sources and --topic are for log directories")
-                statistics, pace = _from_topic(
-                    sources[0], bootstrap_servers, command_config, level, read_rate or _DEFAULT_RATE, limits
-                )
-            _write(out, statistics, pace, name, on_disk=bootstrap_servers is None)
-        except PipelineError as error:
+            elif len(sources) > 1 or topic is not None:
+                raise UsageError("name one topic as SOURCE; several sources and --topic are for log directories")
+            level_wanted: Level = 1 if level else 0
+            read_rate = read_rate or (None if on_disk else _DEFAULT_RATE)
+            settings = CaptureSettings(level_wanted, secrets.token_bytes(32), _bytes_per_s(read_rate))
+            pace = None
+            with _spark(engine, master, conf) as context:
+                if bootstrap_servers is None:
+                    statistics = _from_files([Path(each) for each in sources], topic, settings, limits, context)
+                else:
+                    options = _source_options(bootstrap_servers, command_config)
+                    typer.echo(
+                        f"reading topic {sources[0]}, {read_rate} at most; Ctrl-C ends the capture without a trace",
+                        err=True,
+                    )
+                    statistics, pace = _from_topic(sources[0], options, settings, limits, context)
+            _write(out, statistics, pace, name, on_disk=on_disk)
+        except (PipelineError, SpanError) as error:
             raise UsageError(str(error)) from None
-        except SpanError as error:
-            first, last = (
-                datetime.fromtimestamp(each, UTC).isoformat(timespec="seconds")
-                for each in (error.first_s, error.last_s)
-            )
-            raise UsageError(
-                f"the times of the records reach from {first} to {last}, more than a trace can hold; name a part of it "
-                "with --from and --to"
-            ) from None
+
+
+def _check_engine(engine: Engine, master: str | None, conf: list[str] | None, duration: str | None) -> None:
+    from highwater.bench.errors import UsageError
+
+    if engine == "spark":
+        if duration is not None:
+            raise UsageError("--for reads what is written now, which one process does; leave --engine spark out")
+        return
+    for option, value in (("--master", master), ("--conf", conf)):
+        if value is not None:
+            raise UsageError(f"{option} is for --engine spark")
+
+
+@contextlib.contextmanager
+def _spark(engine: Engine, master: str | None, conf: list[str] | None) -> Iterator[SparkContext | None]:
+    """None: this process reads."""
+    if engine == "local":
+        yield None
+        return
+    from highwater.bench.commands.common import pairs_of
+    from highwater.bench.spark_session import DEFAULT_MASTER, spark_session
+
+    with spark_session("highwater-capture", master or DEFAULT_MASTER, pairs_of(conf, "--conf")) as session:
+        yield session.sparkContext
 
 
 class _Limits:
@@ -197,75 +238,71 @@ def _check_on_disk(sources: list[str], duration: str | None, group: str | None, 
             raise UsageError(f"{source} is not on this disk; to capture a topic, name its cluster: --bootstrap-servers")
 
 
-def _new_statistics(level: int) -> Statistics:
-    import secrets
-
-    from highwater.bench.capture.keys import KeyCounts
-    from highwater.bench.capture.statistics import Statistics
-
-    return Statistics(1 if level else 0, KeyCounts(secrets.token_bytes(32)))
-
-
-def _compressions() -> dict[str, Any]:
-    from highwater.spark_loadgen.wire.compression import CODECS, compression_of
-
-    return {codec: compression for codec in CODECS if (compression := compression_of(codec)) is not None}
-
-
-def _read_limit(text: str | None) -> ReadLimit:
-    from highwater.bench.capture.pacing import ReadLimit
+def _bytes_per_s(text: str | None) -> float | None:
     from highwater.bench.errors import UsageError
     from highwater.bench.units import parse_size_bytes
 
     if text is None:
-        return ReadLimit(None)
+        return None
     try:
         rate = parse_size_bytes(text.removesuffix("/s"))
     except ValueError:
         rate = 0
     if not text.endswith("/s") or not rate:
         raise UsageError(f"--read-rate: {text!r} is no size per second, for example {_DEFAULT_RATE}")
-    return ReadLimit(rate)
+    return rate
 
 
 def _from_files(
-    sources: list[Path], topic: str | None, level: int, read_rate: str | None, limits: _Limits
+    sources: list[Path], topic: str | None, settings: CaptureSettings, limits: _Limits, context: SparkContext | None
 ) -> Statistics:
     from highwater.bench.capture.log_files import partition_folders, read_folders
     from highwater.bench.capture.observing import OFFSET_MAX, Window
+    from highwater.spark_loadgen.wire.compression import compressions
 
     name, folders = partition_folders(sources, topic)
-    statistics, limit = _new_statistics(level), _read_limit(read_rate)
     window = Window(limits.start_offset or 0, limits.end_offset or OFFSET_MAX, limits.start_ms, limits.end_ms)
-    read_folders(name, folders, statistics, window, _compressions(), limit)
-    return statistics
+    if context is None:
+        statistics = settings.statistics()
+        read_folders(name, folders, statistics, window, compressions(), settings.limit_of_one(1))
+        return statistics
+    from highwater.bench.capture.on_spark import files_on_spark
+
+    return files_on_spark(context, name, folders, window, settings)
 
 
-def _from_topic(
-    topic: str, bootstrap_servers: str, command_config: Path | None, level: int, read_rate: str, limits: _Limits
-) -> tuple[Statistics, GroupPace]:
-    from highwater.bench.capture.topic import TopicRange, TopicReader
+def _source_options(bootstrap_servers: str, command_config: Path | None) -> dict[str, str]:
+    """Of the source `highwater`."""
     from highwater.bench.errors import UsageError
     from highwater.bench.workload.command_config import read_command_config
     from highwater.pipeline.drill.errors import DrillSetupError
     from highwater.pipeline.drill.reaching import source_options
-    from highwater.pipeline.kafka.client import Client
-    from highwater.pipeline.kafka.settings import settings_of
 
-    limit = _read_limit(read_rate)
     connection = {} if command_config is None else read_command_config(command_config)
     try:
-        options = source_options(
-            {"bootstrap.servers": bootstrap_servers, "client.id": "highwater-capture", **connection}
-        )
+        return source_options({"bootstrap.servers": bootstrap_servers, "client.id": "highwater-capture", **connection})
     except DrillSetupError as error:
         raise UsageError(f"--command-config: {error}") from None
+
+
+def _from_topic(
+    topic: str, options: dict[str, str], settings: CaptureSettings, limits: _Limits, context: SparkContext | None
+) -> tuple[Statistics, GroupPace | None]:
+    from highwater.bench.capture.topic import TopicRange, TopicReader
+
     wanted = TopicRange(
         topic, limits.start_ms, limits.end_ms, limits.start_offset, limits.end_offset, limits.for_s, limits.group
     )
-    typer.echo(f"reading topic {topic}, {read_rate} at most; Ctrl-C ends the capture without a trace", err=True)
+    if context is not None:
+        from highwater.bench.capture.on_spark import topic_on_spark
+
+        return topic_on_spark(context, options, wanted, settings), None
+    from highwater.pipeline.kafka.client import Client
+    from highwater.pipeline.kafka.settings import settings_of
+    from highwater.spark_loadgen.wire.compression import compressions
+
     with Client(settings_of(options)) as client:
-        reader = TopicReader(client, wanted, _new_statistics(level), _compressions(), limit)
+        reader = TopicReader(client, wanted, settings.statistics(), compressions(), settings.limit_of_one(1))
         reader.read()
     return reader.statistics, reader.pace
 

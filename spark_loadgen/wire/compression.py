@@ -45,6 +45,11 @@ def compression_of(codec: Codec, level: int = DEFAULT_LEVEL) -> Compression | No
     return Compression(CODECS.index(codec), _compressor(cramjam, codec, level))
 
 
+def compressions() -> dict[str, Compression]:
+    """Each codec that compresses, at its usual level. Raises LoadSetupError where the package is missing."""
+    return {codec: compression for codec in CODECS if (compression := compression_of(codec)) is not None}
+
+
 def _compressor(cramjam: Any, codec: Codec, level: int) -> Callable[[memoryview], bytes]:
     match codec:
         case "gzip":

@@ -13,14 +13,12 @@ from highwater.bench.capture.summing import parts_of
 from highwater.bench.capture.trace import Trace, read_trace, write_trace
 from highwater.broker.records.record import Record, encode_batch
 from highwater.pipeline.kafka.batches import Partition
-from highwater.spark_loadgen.wire.compression import CODECS, Compression, compression_of
+from highwater.spark_loadgen.wire.compression import Compression, compressions
 
 EVERYTHING: Final = Window()
 START_MS: Final = 1_790_000_000_000
 SALT: Final = bytes(32)
-COMPRESSIONS: Final[Mapping[str, Compression]] = {
-    codec: found for codec in CODECS if (found := compression_of(codec)) is not None
-}
+COMPRESSIONS: Final[Mapping[str, Compression]] = compressions()
 
 
 def record(

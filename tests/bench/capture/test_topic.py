@@ -179,6 +179,15 @@ def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
         ("empty", "--for", "10s", "--from", "1h"): "--for is of what is written from now on; leave --from, --to and "
         "--offsets out",
         ("empty", "other"): "name one topic as SOURCE; several sources and --topic are for log directories",
+        (
+            "empty",
+            "--for",
+            "10s",
+            "--engine",
+            "spark",
+        ): "--for reads what is written now, which one process does; leave --engine spark out",
+        ("empty", "--master", "local[2]"): "--master is for --engine spark",
+        ("empty", "--conf", "a=b"): "--conf is for --engine spark",
         ("empty", "--name", "a b"): "--name: 'a b' is no name of a workload; use letters, digits, '.', '_' and '-'",
     }
     for arguments, says in refusals.items():

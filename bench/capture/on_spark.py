@@ -1,0 +1,110 @@
+"""A capture as a job on Spark: each task reads a share, and executors add up their statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from highwater.bench.capture.counts import SpanError
+from highwater.bench.capture.log_files import read_folders, size_of
+from highwater.bench.capture.observing import Window
+from highwater.bench.capture.settings import CaptureSettings
+from highwater.bench.capture.shares import shares_by_size, shares_of_windows
+from highwater.bench.capture.statistics import Statistics
+from highwater.bench.capture.topic import TopicRange, TopicReader
+from highwater.bench.errors import UsageError
+from highwater.common.topic_partition import TopicPartition
+from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.kafka.client import Client
+from highwater.pipeline.kafka.settings import settings_of
+from highwater.spark_loadgen.spark_errors import reason_of
+from highwater.spark_loadgen.wire.compression import compressions
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Share = TypeVar("Share")
+_Outcome = Statistics | str
+"""What a task found, or the one line that says why it cannot be read."""
+
+
+def topic_on_spark(
+    context: SparkContext, options: Mapping[str, str], wanted: TopicRange, settings: CaptureSettings
+) -> Statistics:
+    """Read a range of a topic. options: of the source `highwater`. Raises UsageError, ClientError."""
+    with Client(settings_of(options)) as client:
+        windows = TopicReader(client, wanted, settings.statistics(), {}, settings.limit_of_one(1)).windows()
+    shares = shares_of_windows(windows, context.defaultParallelism)
+    return _added(context, shares, partial(_read_topic, dict(options), wanted, settings, len(shares)))
+
+
+def files_on_spark(
+    context: SparkContext, topic: str, folders: Mapping[int, Path], window: Window, settings: CaptureSettings
+) -> Statistics:
+    """Read folders of partitions, which executors find at the same paths. Raises UsageError, OSError."""
+    sizes = {(partition, folder): size_of(folder) for partition, folder in folders.items()}
+    shares = shares_by_size(sizes, context.defaultParallelism)
+    return _added(context, shares, partial(_read_files, topic, window, settings, len(shares)))
+
+
+def _read_topic(
+    options: dict[str, str],
+    wanted: TopicRange,
+    settings: CaptureSettings,
+    tasks: int,
+    share: Sequence[tuple[TopicPartition, Window]],
+) -> Statistics:
+    with Client(settings_of(options)) as client:
+        reader = TopicReader(client, wanted, settings.statistics(), compressions(), settings.limit_of_one(tasks))
+        for of, window in share:
+            reader.read_windows({of: window})
+        return reader.statistics
+
+
+def _read_files(
+    topic: str, window: Window, settings: CaptureSettings, tasks: int, share: Sequence[tuple[int, Path]]
+) -> Statistics:
+    statistics = settings.statistics()
+    read_folders(topic, dict(share), statistics, window, compressions(), settings.limit_of_one(tasks))
+    return statistics
+
+
+def _added(context: SparkContext, shares: Sequence[Share], read: Callable[[Share], Statistics]) -> Statistics:
+    """Raises UsageError with the line of a task that could not read its share."""
+
+    def outcomes(numbered: Iterable[Share]) -> Iterator[_Outcome]:
+        for share in numbered:
+            yield _outcome(partial(read, share))
+
+    try:
+        found = context.parallelize(shares, len(shares)).mapPartitions(outcomes).treeReduce(_sum)
+    except Exception as error:
+        raise UsageError(f"a task of the capture died: {reason_of(error)}") from error
+    if isinstance(found, str):
+        raise UsageError(found)
+    return found
+
+
+def _outcome(make: Callable[[], Statistics]) -> _Outcome:
+    # A value and no exception: Spark runs a task that failed three times more, and reports pages of stack traces.
+    try:
+        return make()
+    except (PipelineError, UsageError, SpanError) as error:
+        return str(error)
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+
+
+def _sum(one: _Outcome, other: _Outcome) -> _Outcome:
+    if isinstance(one, str):
+        return one
+    if isinstance(other, str):
+        return other
+    return _outcome(partial(_merged, one, other))
+
+
+def _merged(one: Statistics, other: Statistics) -> Statistics:
+    one.merge(other)
+    return one
