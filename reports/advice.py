@@ -11,6 +11,7 @@ from highwater.bench.results import SideEstimate
 from highwater.bench.results.advice import Advice, AdviceOutcome, AdvisedOption, Change, read_advice
 from highwater.common.units import NONE, change_span_text, change_text, plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
+from highwater.reports.moments import minute_text
 from highwater.reports.page import Document
 
 _TONES: Final[dict[AdviceOutcome, Tone]] = {"better": "good", "nothing_better": "none", "nothing_usable": "bad"}
@@ -30,7 +31,7 @@ def advice_document(directory: Path) -> Document:
     return Document(
         advice.name,
         advice.purpose,
-        f"{meta}, {advice.created_utc}",
+        f"{meta}, {minute_text(advice.created_utc)}",
         [*_evidence(advice), _would_change(advice), _searched(advice)],
         [_decision(advice)],
         kind="advice",

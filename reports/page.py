@@ -21,6 +21,7 @@ from highwater.common.units import plural
 from highwater.reports.blocks import Section
 from highwater.reports.content import sections
 from highwater.reports.facets import FacetKeys
+from highwater.reports.moments import minute_text
 from highwater.reports.svg import STYLE, readable
 
 _ASSETS: Final = Path(__file__).parent
@@ -45,7 +46,7 @@ def run_document(result: RunResult, facets: FacetKeys | None = None) -> Document
     manifest = result.manifest
     cells = len({plan.cell for plan in manifest.trials})
     trials = len([plan for plan in manifest.trials if plan.role == "measure"])
-    meta = f"{plural(cells, 'cell')}, {plural(trials, 'trial')}, started {manifest.created_utc}"
+    meta = f"{plural(cells, 'cell')}, {plural(trials, 'trial')}, started {minute_text(manifest.created_utc)}"
     lead, rest = sections(result, facets or FacetKeys())
     return Document(manifest.name, manifest.purpose, meta, rest, lead)
 

@@ -13,6 +13,7 @@ from highwater.reports.answers import answer_section, slo_blocks
 from highwater.reports.blocks import Block, Code, FactColumns, Heading, Paragraph, Section
 from highwater.reports.cells import Run
 from highwater.reports.lifetime import lifetime_blocks
+from highwater.reports.moments import minute_text
 from highwater.reports.overview import overview_blocks
 from highwater.reports.page import Document
 from highwater.reports.verdict import verdict_section
@@ -31,7 +32,8 @@ def several_document(title: str, purpose: str, results: Sequence[RunResult]) -> 
     meta = f"{plural(len(runs), 'workload')}, {plural(trials, 'trial')}"
     if manifests:
         ended = max(manifest.finished_utc or manifest.created_utc for manifest in manifests)
-        meta += f", measured from {min(manifest.created_utc for manifest in manifests)} to {ended}"
+        began = min(manifest.created_utc for manifest in manifests)
+        meta += f", measured from {minute_text(began)} to {minute_text(ended)}"
     return Document(title, purpose, meta, [section for section in sections if section.blocks])
 
 

@@ -32,6 +32,7 @@ from highwater.reports.changes import comparison_table
 from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
 from highwater.reports.intervals import MARKS_NOTE, dot_group
 from highwater.reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
+from highwater.reports.moments import minute_text
 from highwater.reports.page import Document
 from highwater.reports.plot import DotRow, dot_panel
 from highwater.reports.quantity import as_sentence, scalar_words
@@ -74,7 +75,7 @@ def comparison_document(base: RunResult, head: RunResult) -> Document:
     ]
     names = dict.fromkeys((base.manifest.name, head.manifest.name))
     meta = "; ".join(
-        f"{side}: {result.directory.name}, started {result.manifest.created_utc}"
+        f"{side}: {result.directory.name}, started {minute_text(result.manifest.created_utc)}"
         for side, result in (("base", base), ("head", head))
     )
     return Document(" against ".join(reversed(list(names))), "", meta, [s for s in sections if s.blocks], lead)

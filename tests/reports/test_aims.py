@@ -45,6 +45,6 @@ def test_a_page_of_several_runs_begins_with_how_many_aims_are_reached(tmp_path: 
     manifest = json.loads((tmp_path / "manifest.json").read_text())
     (tmp_path / "manifest.json").write_text(json.dumps({**manifest, "finished_utc": "2026-01-01T00:07:00Z"}))
     page = markdown.render(several_document("Title", "Purpose.", [RunResult(tmp_path)]))
-    assert "measured from 2026-01-01T00:00:00Z to 2026-01-01T00:07:00Z" in page
+    assert "measured from 2026-01-01 00:00 UTC to 2026-01-01 00:07 UTC" in page
     first = page.index("ours reached 1 of 1 aim, 1 of them with the whole interval.")
     assert page.index("What was aimed at") < first < page.index("| workload |")
