@@ -237,7 +237,8 @@ class Churner(Actor):
         if (exists := self._exists.get(topic, False)) is None:
             return
         try:
-            # Nothing is asked while the broker is away, for it would be asked after the restart.
+            # Nothing is asked while the broker is away, for it would be asked after the restart. What was asked is
+            # waited for: a check begins when no request is under way.
             self._admin.list_topics(timeout=0.2)
             if exists:
                 self._delete(topic)
@@ -249,8 +250,10 @@ class Churner(Actor):
     def _create(self, topic: str) -> None:
         self._exists[topic] = None
         acknowledged, asked = self._values[topic] = [], []
-        (future,) = self._admin.create_topics([NewTopic(topic, self.PARTITIONS, 1)], request_timeout=ANSWER_S).values()
-        future.result(ANSWER_S + 1)
+        (future,) = self._admin.create_topics(
+            [NewTopic(topic, self.PARTITIONS, 1)], request_timeout=DEADLINE_S
+        ).values()
+        future.result(DEADLINE_S + 1)
         self._exists[topic] = True
         self.acknowledged += 1
         value = self._value_of(topic, self._incarnation)
@@ -262,8 +265,8 @@ class Churner(Actor):
 
     def _delete(self, topic: str) -> None:
         self._exists[topic] = None
-        (future,) = self._admin.delete_topics([topic], request_timeout=ANSWER_S).values()
-        future.result(ANSWER_S + 1)
+        (future,) = self._admin.delete_topics([topic], request_timeout=DEADLINE_S).values()
+        future.result(DEADLINE_S + 1)
         self._exists[topic] = False
         self.acknowledged += 1
 
