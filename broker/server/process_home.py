@@ -9,10 +9,11 @@ DIR/process-N/        the log directory of a process, with its own lock
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from highwater.broker.cluster import znodes
 from highwater.broker.log.checkpoint import META_PROPERTIES
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import FileOperations
@@ -23,6 +24,7 @@ from highwater.broker.settings.quota_entities import Entity
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.tree.journal import Journal
 from highwater.broker.tree.tree import Tree
+from highwater.common.topic_partition import TopicPartition
 
 JOURNAL_DIRECTORY: Final = "metadata"
 _LOCK: Final = ".lock"
@@ -102,9 +104,11 @@ class ProcessHome:
         return self.journal
 
     def _refuse_to_leave_replicas(self, tree: Tree, count: int) -> None:
+        """Replicas that a partition has, and those that it is to get."""
         staying = range(self._base_id, self._base_id + count)
         left: list[str] = []
         ids: set[int] = set()
+        moving = self._asked_to_move(tree)
         for path, node in tree.nodes.items():
             parent, _, topic = path.rpartition("/")
             if parent != metadata_tree.TOPICS:
@@ -114,7 +118,8 @@ class ProcessHome:
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise MetadataError(f"the metadata of topic {topic} cannot be understood: {error}") from None
             for partition, replicas in assignment.items():
-                if leaving := [replica for replica in replicas if replica not in staying]:
+                concerned = [*replicas, *moving.get((topic, int(partition)), ())]
+                if leaving := [replica for replica in concerned if replica not in staying]:
                     ids.update(leaving)
                     left.append(f"{topic}-{partition}")
         if left:
@@ -122,10 +127,18 @@ class ProcessHome:
             more = f", … ({len(left)} in all)" if len(left) > _MOST_NAMES else ""
             options = " ".join(f"--without-broker {broker_id}" for broker_id in sorted(ids))
             raise LogDirectoryError(
-                f"{count} processes are too few: those that would go have replicas of "
+                f"{count} processes are too few: those that would go have, or are to get, replicas of "
                 f"{', '.join(left[:_MOST_NAMES])}{more}; start {self.count_before} again and move them with "
                 f"`highwater broker reassign --balance {options}`"
             )
+
+    def _asked_to_move(self, tree: Tree) -> Mapping[TopicPartition, tuple[int, ...]]:
+        """What tools of old asked for: the controller takes it up whenever there is one, and adds these replicas."""
+        node = tree.nodes.get(znodes.REASSIGN_PARTITIONS)
+        try:
+            return {} if node is None else znodes.read(node.data, znodes.parse_reassignment)
+        except ValueError:
+            return {}  # the controller ignores it too
 
     def _refuse_without_user(self, tree: Tree, mechanism: ScramMechanism, user: str) -> None:
         """Processes that cannot log in to each other would wait for each other, and never be ready."""

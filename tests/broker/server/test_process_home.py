@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from highwater.broker.cluster.znodes import reassignment_value
 from highwater.broker.cluster.zookeeper import Create
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import write_file
@@ -118,12 +119,28 @@ def test_a_broker_of_one_process_and_one_of_several_refuse_each_others_directori
 def test_fewer_processes_are_refused_while_replicas_would_be_left_behind(files: SimulatedFiles) -> None:
     with_topics(files, a={"0": [0], "1": [1]}, b={"0": [2], "1": [0, 2], "2": [2], "3": [1, 2]})
     assert refusal(files, 2) == (
-        "2 processes are too few: those that would go have replicas of b-0, b-1, b-2, … (4 in all); start 3 again and "
-        "move them with `highwater broker reassign --balance --without-broker 2`"
+        "2 processes are too few: those that would go have, or are to get, replicas of b-0, b-1, b-2, … (4 in all); "
+        "start 3 again and move them with `highwater broker reassign --balance --without-broker 2`"
     )
     assert refusal(files, 1).endswith("--without-broker 1 --without-broker 2`")
     lived(files, 4)
     assert files.open_descriptors == 0
+
+
+def test_fewer_processes_are_refused_while_tools_of_old_move_replicas_to_those_that_would_go(
+    files: SimulatedFiles,
+) -> None:
+    with_topics(files, a={"0": [0], "1": [1]})
+    with_nodes(files, {"/admin/reassign_partitions": reassignment_value({("a", 1): [2]})})
+    assert refusal(files, 2) == (
+        "2 processes are too few: those that would go have, or are to get, replicas of a-1; start 3 again and move "
+        "them with `highwater broker reassign --balance --without-broker 2`"
+    )
+    lived(files, 3)
+    files = SimulatedFiles()
+    with_topics(files, a={"0": [0], "1": [1]})
+    with_nodes(files, {"/admin/reassign_partitions": "nonsense"})
+    lived(files, 2)
 
 
 def test_fewer_processes_start_when_nothing_is_left_behind(files: SimulatedFiles) -> None:
