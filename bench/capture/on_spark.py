@@ -44,7 +44,8 @@ def files_on_spark(
     context: SparkContext, topic: str, folders: Mapping[int, Path], window: Window, settings: CaptureSettings
 ) -> Statistics:
     """Read folders of partitions, which executors find at the same paths. Raises UsageError, OSError."""
-    sizes = {(partition, folder): size_of(folder) for partition, folder in folders.items()}
+    # Executors have working directories of their own.
+    sizes = {(partition, folder.absolute()): size_of(folder) for partition, folder in folders.items()}
     shares = shares_by_size(sizes, context.defaultParallelism)
     return _added(context, shares, partial(_read_files, topic, window, settings, len(shares)))
 
