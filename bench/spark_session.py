@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from highwater.bench.errors import UsageError
+from highwater.common.spark_master import master_fault
 from highwater.pipeline.errors import PipelineError
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.java import find_java
@@ -45,6 +46,8 @@ def spark_session(
 
     from highwater.pipeline.source.session import is_in_one_process, register
 
+    if fault := master_fault(master):
+        raise UsageError(fault)
     with tempfile.TemporaryDirectory(prefix=f"{name}-") as scratch:
         try:
             os.environ["JAVA_HOME"] = str(find_java(os.environ, Path(scratch)).home)

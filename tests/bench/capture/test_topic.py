@@ -16,6 +16,7 @@ from highwater.bench.capture.pacing import ReadLimit
 from highwater.bench.capture.topic import TopicRange, TopicReader
 from highwater.bench.capture.trace import read_trace
 from highwater.bench.commands.capture import app
+from highwater.common.spark_master import master_fault
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
 from tests.bench.capture.logs import COMPRESSIONS, new_statistics
@@ -187,6 +188,7 @@ def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
             "spark",
         ): "--for reads what is written now, which one process does; leave --engine spark out",
         ("empty", "--master", "local[2]"): "--master is for --engine spark",
+        ("empty", "--engine", "spark", "--master", "nonsense"): master_fault("nonsense"),
         ("empty", "--conf", "a=b"): "--conf is for --engine spark",
         ("empty", "--name", "a b"): "--name: 'a b' is no name of a workload; use letters, digits, '.', '_' and '-'",
     }
