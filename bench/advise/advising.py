@@ -139,7 +139,7 @@ def advise(advising: Advising, out: Path, execute: Execute) -> tuple[Advice | No
     outcomes = outcomes_of(RunResult(out / SEARCH))
     found = standing(asked.space, history_of(outcomes, asked), asked.in_use)
     account = account_of(asked, outcomes, found)
-    chosen = finalists(found, asked.in_use, advising.most_finalists)
+    chosen = finalists(found, asked.in_use, advising.most_finalists, asked.allows)
     if not chosen:
         advice = nothing_found(asked, found, account, str(out), now_utc())
         write_advice(out, advice)
@@ -154,7 +154,7 @@ def advise(advising: Advising, out: Path, execute: Execute) -> tuple[Advice | No
     for option in advice.options:
         if option.better:
             folder = out / SETTINGS if len(advice.options) == 1 else out / SETTINGS / option.name
-            write_settings(asked, confirmation.options[option.name], folder)
+            write_settings(asked, confirmation.candidates[option.name], folder)
     return advice, manifest
 
 

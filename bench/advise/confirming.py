@@ -31,16 +31,19 @@ WITHOUT: Final = "without-"
 class Confirmation:
     """The run that confirms: its plan, and what each variant is.
 
-    options: variant -> finalist. without: variant -> the key that has its value in use again.
+    options: variant -> finalist. defaults: None if they are in use, a finalist, or impossible. without: variant -> the
+    key that has its value in use again.
     """
 
     plan: Plan
     options: dict[str, Candidate]
+    defaults: Candidate | None
     without: dict[str, str]
 
     @property
-    def has_defaults(self) -> bool:
-        return any(cell.factors[VARIANT] == DEFAULTS for cell in self.plan.cells)
+    def candidates(self) -> dict[str, Candidate]:
+        """What may be advised, by its variant."""
+        return self.options if self.defaults is None else {**self.options, DEFAULTS: self.defaults}
 
     @property
     def blocks(self) -> int:
@@ -72,7 +75,7 @@ def confirmation_of(asked: Asked, finalists: Sequence[Candidate], budget: Budget
     data["variants"] = {variant: _overlay(asked, candidate) for variant, candidate in cells.items()}
     data["trials"] = {**data.get("trials", {}), "n": blocks, "a_a": True}
     plan = make_plan(specify(Document(str(asked.workload_file), data), asked.workload_file), seed)
-    return Confirmation(plan, options, without)
+    return Confirmation(plan, options, defaults, without)
 
 
 def _without(asked: Asked, finalist: Candidate, cells: dict[str, Candidate]) -> dict[str, str]:

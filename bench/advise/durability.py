@@ -43,6 +43,9 @@ class _Guard:
     default: str
     cost: str
 
+    def weakness_of(self, value: Scalar | None) -> float:
+        return self.weakness(self.default if value is None else spell(value))
+
 
 def _interval(text: str) -> float:
     """Of a flush interval: longer is weaker, and one that is not set is for ever."""
@@ -108,12 +111,12 @@ class Trade:
     """Values of one setting that are weaker than the one in use."""
 
     key: str
-    values: tuple[Scalar, ...]
+    values: tuple[Scalar | None, ...]
     loss: Loss
     cost: str
 
 
-def trades_of(key: str, values: tuple[Scalar, ...], in_use: Scalar | None) -> Trade | None:
+def trades_of(key: str, values: tuple[Scalar | None, ...], in_use: Scalar | None) -> Trade | None:
     """Which values of a setting weaken durability, against the value in use (None: the system's default)."""
     name = key.split(".", 2)[2] if key.count(".") > 1 else key
     if key == "host.profile":
@@ -128,8 +131,8 @@ def trades_of(key: str, values: tuple[Scalar, ...], in_use: Scalar | None) -> Tr
         return None
     # What a host has now is not in the question: without `in_use`, each value may be weaker than that.
     known = not key.startswith(_HOST) or in_use is not None
-    present = guard.weakness(guard.default if in_use is None else spell(in_use)) if known else -_NEVER
-    weaker = tuple(value for value in values if guard.weakness(spell(value)) > present)
+    present = guard.weakness_of(in_use) if known else -_NEVER
+    weaker = tuple(value for value in values if guard.weakness_of(value) > present)
     return Trade(key, weaker, guard.loss, guard.cost) if weaker else None
 
 

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from highwater.bench.advise.durability import LOSSES, Demand, Loss, lacking, trades_of
+from highwater.bench.advise.durability import LOSSES, Demand, Loss, Trade, lacking, trades_of
 from highwater.bench.advise.space import (
     Candidate,
     Setting,
@@ -172,10 +172,21 @@ class Asked:
     def allows(self, candidate: Candidate) -> bool:
         """Whether a candidate can be run, and keeps the durability that the question demands."""
         if candidate not in self._allowed:
-            self._allowed[candidate] = self._is_possible(candidate) and not any(
-                True for _ in lacking(self.workload_of(candidate), self.question.durability.demands())
+            self._allowed[candidate] = (
+                self._is_possible(candidate)
+                and not any(True for _ in lacking(self.workload_of(candidate), self.question.durability.demands()))
+                and not any(True for _ in self.weakened_by_defaults(candidate))
             )
         return self._allowed[candidate]
+
+    def weakened_by_defaults(self, candidate: Candidate) -> Iterator[Trade]:
+        """What a candidate trades unasked by not setting what is set now: `touch` has no such value to refuse."""
+        demands = self.question.durability.demands()
+        for key, value, present in zip(self.space.keys, candidate, self.in_use, strict=True):
+            if value is None and present is not None:
+                trade = trades_of(key, (None,), present)
+                if trade is not None and demands[trade.loss] != "may_lose":
+                    yield trade
 
     def identity(self) -> dict[str, Any]:
         """What must not change while a run goes on."""

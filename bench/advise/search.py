@@ -206,15 +206,21 @@ def next_block(
     return Block(number, tuple(order), twin)
 
 
-def finalists(found: Standing, in_use: Candidate, most: int) -> list[Candidate]:
+def finalists(
+    found: Standing, in_use: Candidate, most: int, allows: Callable[[Candidate], bool] = lambda _: True
+) -> list[Candidate]:
     """The candidates to confirm, the best first: they keep all bounds and may be better than the settings in use.
 
-    With one aim it is one; with several it is a front, of which none is better than another in every aim.
+    With one aim it is one; with several it is a front, of which none is better than another in every aim. allows:
+    whether a candidate may be advised; the defaults are measured even if they may not.
     """
     able = [
         candidate
         for candidate in found.scores
-        if candidate != in_use and found.keeps_bounds(candidate) and not _surely_no_better(found, candidate, in_use)
+        if candidate != in_use
+        and allows(candidate)
+        and found.keeps_bounds(candidate)
+        and not _surely_no_better(found, candidate, in_use)
     ]
     if not able:
         return []

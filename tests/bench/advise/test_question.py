@@ -107,6 +107,18 @@ def test_only_candidates_that_keep_what_is_demanded_are_allowed(tmp_path: Path) 
     assert not asked.allows((0, "64KiB", 100))
 
 
+def test_defaults_that_are_weaker_than_what_is_in_use_are_not_allowed_unasked(tmp_path: Path) -> None:
+    """`touch` has no value to refuse: a candidate of the defaults does not set what is set now."""
+    text = QUESTION.replace("  system.config.num.io.threads: [1, 2, 4]", "  topics.config.flush.ms: [100, 1000]")
+    base = BASE.replace("2}", "2, config: {flush.ms: 1000}}", 1)
+    asked = read_question(write_question(tmp_path, text, base))
+    defaults = asked.references[1]
+    assert [trade.key for trade in asked.weakened_by_defaults(defaults)] == ["topics.config.flush.ms"]
+    assert not asked.allows(defaults)
+    accepting = read_question(write_question(tmp_path, text + "durability: {power_loss: may_lose}\n", base))
+    assert accepting.allows(defaults)
+
+
 def test_a_workload_with_cells_of_its_own_is_refused(tmp_path: Path) -> None:
     base = BASE + "matrix: {topics.partitions: [1, 2]}\n"
     with pytest.raises(UsageError, match=r"base.yaml:9: matrix: a question has cells of its own"):
