@@ -8,7 +8,7 @@ from typing import Final
 
 from highwater.bench.metrics import METRICS, value_text
 from highwater.bench.results import SideEstimate
-from highwater.bench.results.advice import Advice, AdviceOutcome, AdvisedOption, Change, read_advice
+from highwater.bench.results.advice import Advice, AdviceOutcome, AdvisedOption, Change, own_name, read_advice
 from highwater.common.units import NONE, change_span_text, change_text, plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
 from highwater.reports.moments import minute_text
@@ -43,7 +43,11 @@ def _decision(advice: Advice) -> Section:
     blocks: list[Block] = [Statements([(advice.sentence, _TONES[advice.outcome])])]
     for option in advice.options:
         if option.better:
-            rows = [[item.key, item.in_use, item.advised] for item in option.settings if item.in_use != item.advised]
+            rows: list[list[str | Field]] = [
+                [_setting(item.key), item.in_use, item.advised]
+                for item in option.settings
+                if item.in_use != item.advised
+            ]
             header = [Column(name, text=True) for name in ("setting", "in use", "advised")]
             blocks.append(table(header, rows, f"Settings of {option.name}"))
     return Section("decision", "Decision", blocks, nav="Decision")
@@ -84,7 +88,7 @@ def _figures(option: AdvisedOption) -> list[Block]:
         ]
         blocks.append(table(["bound", "at most or least", "measured", "state"], bounds, "Bounds"))
     if option.worth:
-        worth: list[list[str | Field]] = [[item.key, _change(item.change)] for item in option.worth]
+        worth: list[list[str | Field]] = [[_setting(item.key), _change(item.change)] for item in option.worth]
         note = f"{METRICS[option.worth[0].metric].title}: the advised settings without this change, against with it."
         blocks.append(table(["setting", "without it"], worth, "What each change was worth", note))
     return blocks
@@ -106,6 +110,12 @@ def _searched(advice: Advice) -> Section:
 
 def _bullets(lines: Sequence[str]) -> Bullets:
     return Bullets([Bullet(line) for line in lines])
+
+
+def _setting(key: str) -> Field:
+    """The property's own name, which fits a narrow screen, above whose it is."""
+    name = own_name(key)
+    return Field(name, key.removesuffix(name).split(".")[0])
 
 
 def _side(side: SideEstimate | None, unit: str) -> Field:

@@ -7,8 +7,17 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.advise.concluding import option_of, settings_text, short, title, trials_of
-from highwater.bench.advise.confirming import IN_USE, Confirmation, cell_name
+from highwater.bench.advise.carrying import mostly_valid
+from highwater.bench.advise.concluding import (
+    beats_defaults,
+    option_of,
+    settings_text,
+    short_names,
+    title,
+    trials_of,
+    valid_text,
+)
+from highwater.bench.advise.confirming import DEFAULTS, IN_USE, Confirmation, cell_name
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing
 from highwater.bench.advise.space import Candidate, spell
@@ -20,8 +29,11 @@ from highwater.bench.results.advice import (
     AdviceOutcome,
     AdvisedOption,
     AdvisedSetting,
+    Change,
     SearchAccount,
     SettingWorth,
+    Validity,
+    own_name,
 )
 from highwater.common.units import change_span_text, change_text, percent_text, plural
 
@@ -54,43 +66,94 @@ def concluded(
 ) -> Advice:
     """The answer from the trials of the confirmation, A/A twins included. out: the directory that is named in it."""
     trials = trials_of(summaries, confirmation.plan.seed)
-    names = list(confirmation.options)
-    options = [
-        option_of(
-            trials, name, candidate, asked.space, asked.in_use, asked.metrics, asked.bounds, names, confirmation.without
+    measured = {
+        name: option_of(
+            trials,
+            name,
+            candidate,
+            asked.space,
+            asked.in_use,
+            asked.metrics,
+            asked.bounds,
+            list(confirmation.options),
+            {} if name == DEFAULTS else confirmation.without,
         )
-        for name, candidate in confirmation.options.items()
+        for name, candidate in confirmation.candidates.items()
         if trials.by_variant.get(name)
-    ]
+    }
+    defaults = measured.pop(DEFAULTS, None)
+    options = list(measured.values())
     better = [option for option in options if option.better]
+    beside_defaults: list[str] = []
+    more_time: list[str] = []
     outcome: AdviceOutcome
-    if not options or not trials.by_variant.get(IN_USE):
+    if not options or not (trials.by_variant.get(IN_USE) or better):
         sentence = "No answer: no fresh trial of the best candidate, or of the settings in use, is a valid measurement."
         outcome = "nothing_usable"
+    elif _defaults_do(asked, confirmation, defaults, better):
+        assert defaults is not None
+        outcome = "better"
+        sentence = f"Go back to the defaults, {defaults.sentence}."
+        beside_defaults = [f"The best candidate is not surely better than the defaults: {options[0].sentence}."]
+        if any(figure.is_aim and _is_open(figure.against_defaults) for figure in options[0].figures):
+            count = plural(options[0].validity.trials, "trial")
+            more_time = [f"More time: the best candidate is not told apart from the defaults with {count}."]
+        options = [defaults]
     elif better:
         outcome = "better"
         lead = "Set" if len(better) == 1 else "Choose between"
         sentence = f"{lead} {' or '.join(option.sentence for option in better)}."
+    elif not mostly_valid(options[0].validity_in_use):
+        outcome = "nothing_better"
+        sentence = (
+            f"Nothing to advise: the settings in use do not carry the load ({valid_text(options[0].validity_in_use)}), "
+            f"and nothing was found that surely does. The best candidate, {options[0].sentence}."
+        )
     else:
         outcome = "nothing_better"
         sentence = (
             f"Keep the settings in use: nothing was found that is surely better in {_aims_text(asked)}. "
             f"The best candidate, {options[0].sentence}."
         )
+    if defaults is not None and defaults not in options:
+        beside_defaults = [f"The defaults, {defaults.sentence}.", *_kept_from_defaults(asked, confirmation)]
     return Advice(
         name=asked.question.name,
         purpose=asked.question.purpose,
         question=question_text(asked),
         outcome=outcome,
         sentence=sentence,
-        why=_why(asked, account, confirmation.blocks, options),
-        would_change=_would_change(asked, options, account),
+        why=[*beside_defaults, *_why(asked, account, confirmation.blocks, options)],
+        would_change=[*more_time, *_would_change(asked, options, account)],
         options=options,
         search=account,
         confirmation_blocks=confirmation.blocks,
         created_utc=created_utc,
-        commands=_commands(out, confirmation),
+        commands=_commands(out, options[0].name if options else next(iter(confirmation.options))),
     )
+
+
+def _defaults_do(
+    asked: Asked, confirmation: Confirmation, defaults: AdvisedOption | None, better: Sequence[AdvisedOption]
+) -> bool:
+    """Whether the defaults are better than the settings in use, and no candidate is surely better than the defaults."""
+    return (
+        defaults is not None
+        and defaults.better
+        and not _kept_from_defaults(asked, confirmation)
+        and not any(map(beats_defaults, better))
+    )
+
+
+def _kept_from_defaults(asked: Asked, confirmation: Confirmation) -> list[str]:
+    """Why the defaults are not advised, whatever their figures: what they would trade of durability."""
+    if confirmation.defaults is None or asked.allows(confirmation.defaults):
+        return []
+    trades = [
+        f"{own_name(trade.key)} by default weakens durability: {trade.cost}"
+        for trade in asked.weakened_by_defaults(confirmation.defaults)
+    ]
+    return [f"The defaults are not advised: {'; '.join(trades) or 'they do not keep the durability that is demanded'}."]
 
 
 def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[AdvisedOption]) -> list[str]:
@@ -103,33 +166,41 @@ def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[Ad
     if account.noise_ratio is not None:
         scatter = percent_text(account.noise_ratio)
         lines.append(f"From trial to trial {title(asked.metrics[0])} scattered by {scatter} in the search.")
+    lines += [_failed_text(option.validity_in_use) for option in options[:1] if option.validity_in_use.not_valid]
     for option in options:
-        lines += [_worth_text(worth) for worth in option.worth]
-        unchanged = [short(item.key) for item in option.settings if item.in_use == item.advised]
-        if unchanged:
+        names = short_names(item.key for item in option.settings)
+        lines += [_worth_text(worth, names[worth.key]) for worth in option.worth]
+        unchanged = [names[item.key] for item in option.settings if item.in_use == item.advised]
+        if unchanged and option.name != DEFAULTS:
             lines.append(f"Not worth touching: {', '.join(unchanged)} (the value in use was not beaten).")
     return lines
 
 
-def _worth_text(worth: SettingWorth) -> str:
+def _failed_text(in_use: Validity) -> str:
+    return (
+        f"With the settings in use {in_use.not_valid} of {plural(in_use.trials, 'trial')} were no valid measurement, "
+        f"most by the check {in_use.check}: {in_use.text}."
+    )
+
+
+def _worth_text(worth: SettingWorth, name: str) -> str:
     """The change is that of the advised settings without this one."""
     change = worth.change
     interval = f" (95 % interval {change_span_text(*change.ci95)})" if change.ci95 else ""
     told = change.verdict in ("better", "worse", "differs")
     end = "" if told else "; not told apart from nothing, so it is not worth touching"
-    return f"Without {short(worth.key)}: {title(worth.metric)} {change_text(change.ratio)}{interval}{end}."
+    return f"Without {name}: {title(worth.metric)} {change_text(change.ratio)}{interval}{end}."
 
 
 def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: SearchAccount) -> list[str]:
     lines = ["Another load, host, disk or version of the broker: the answer holds for what was measured."]
     for option in options:
-        for figure in option.figures:
-            change = figure.against_in_use
-            if figure.is_aim and change is not None and change.verdict in ("undecided", "no_change"):
-                lines.append(
-                    f"More time: {title(figure.metric)} of {option.name} is not told apart from the settings in use "
-                    f"with {plural(figure.advised.n_trials, 'trial')}."
-                )
+        lines += [
+            f"More time: {title(figure.metric)} of {option.name} is not told apart from the settings in use with "
+            f"{plural(figure.advised.n_trials, 'trial')}."
+            for figure in option.figures
+            if figure.is_aim and not option.carries and _is_open(figure.against_in_use)
+        ]
         lines += [
             f"A looser bound: {title(one.metric)} {one.bound} is {'in doubt' if one.state == 'in_doubt' else 'broken'}."
             for one in option.bounds
@@ -146,9 +217,14 @@ def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: Searc
     return lines
 
 
-def _commands(out: str, confirmation: Confirmation) -> list[str]:
+def _is_open(change: Change | None) -> bool:
+    """Whether more trials could tell the two apart."""
+    return change is not None and change.verdict in ("undecided", "no_change")
+
+
+def _commands(out: str, first: str) -> list[str]:
+    """first: the variant that the answer is about."""
     directory = shlex.quote(f"{out}/{CONFIRMATION}")
-    first = next(iter(confirmation.options))
     return [
         f"highwater report {shlex.quote(out)}",
         f"highwater bench compare {directory}:{cell_name(IN_USE)} {directory}:{cell_name(first)}",
@@ -157,7 +233,7 @@ def _commands(out: str, confirmation: Confirmation) -> list[str]:
 
 def nothing_found(asked: Asked, found: Standing, account: SearchAccount, out: str, created_utc: str) -> Advice:
     """The answer of a search without a finalist."""
-    others = [candidate for candidate in found.scores if candidate != asked.in_use]
+    others = [candidate for candidate in found.scores if candidate != asked.in_use and asked.allows(candidate)]
     able = [candidate for candidate in others if found.keeps_bounds(candidate)]
     outcome: AdviceOutcome
     if not found.scores:

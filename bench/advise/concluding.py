@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
+from highwater.bench.advise.carrying import Fates, fates_of, mostly_valid, surely_carries
 from highwater.bench.advise.confirming import DEFAULTS, IN_USE, cell_name
 from highwater.bench.advise.space import Candidate, Space, spell
 from highwater.bench.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
@@ -21,9 +22,11 @@ from highwater.bench.results.advice import (
     BoundState,
     Change,
     SettingWorth,
+    Validity,
+    own_name,
 )
 from highwater.bench.workload.slo import Bound
-from highwater.common.units import change_span_text, change_text
+from highwater.common.units import change_span_text, change_text, plural
 
 # Shown beside the aims, so that nobody has to find out later what an advice costs elsewhere.
 SHOWN: Final = (
@@ -41,9 +44,10 @@ SHOWN: Final = (
 
 @dataclass(frozen=True)
 class Trials:
-    """The usable trials of a confirmation, by variant."""
+    """The trials of a confirmation by variant: fates are of all of them, the rest is of the usable ones."""
 
     by_variant: Mapping[str, Sequence[TrialSummary]]
+    fates: Mapping[str, Fates]
     values: Mapping[str, Mapping[int, Values]]
     noise: Mapping[str, Sequence[AaPair]]
     seed: int
@@ -79,6 +83,7 @@ def trials_of(summaries: Sequence[TrialSummary], seed: int) -> Trials:
     prefix = cell_name("")
     return Trials(
         {cell.removeprefix(prefix): trials for cell, trials in used.items()},
+        {cell.removeprefix(prefix): fates_of(trials, cell) for cell, trials in cells.items()},
         {cell.removeprefix(prefix): values for cell, values in by_cell.items()},
         {name: [AaPair(pair.cell.removeprefix(prefix), pair.ratio) for pair in pairs] for name, pairs in noise.items()},
         seed,
@@ -108,28 +113,47 @@ def option_of(
     ]
     outcomes = [bound_outcome(trials, variant, metric, bound) for metric, bound in bounds.items()]
     present_bounds = [bound_outcome(trials, IN_USE, metric, bound) for metric, bound in bounds.items()]
-    better = _is_better(figures, outcomes, present_bounds)
+    fates, present = (trials.fates.get(name, Fates(())) for name in (variant, IN_USE))
+    validity, carries = fates.validity(), surely_carries(fates, present)
+    better = mostly_valid(validity) and _is_better(figures, outcomes, present_bounds, carries=carries)
     return AdvisedOption(
         name=variant,
         settings=settings,
         figures=figures,
         bounds=outcomes,
         worth=_worth(trials, variant, aims[0], without),
+        validity=validity,
+        validity_in_use=present.validity(),
+        carries=carries,
         better=better,
-        sentence=_sentence(settings, figures, outcomes, present_bounds),
+        sentence=_sentence(
+            settings, figures, outcomes, present_bounds, _load_text(validity, present.validity(), carries=carries)
+        ),
     )
 
 
 def _is_better(
-    figures: Sequence[AdvisedFigure], outcomes: Sequence[BoundOutcome], present: Sequence[BoundOutcome]
+    figures: Sequence[AdvisedFigure],
+    outcomes: Sequence[BoundOutcome],
+    present: Sequence[BoundOutcome],
+    *,
+    carries: bool,
 ) -> bool:
-    """Better in an aim and worse in none, with all bounds kept; or it keeps bounds that are broken now."""
+    """With all bounds kept: better in an aim and worse in none, or the repair of a load or bound that is broken now."""
     if any(outcome.state != "kept" for outcome in outcomes):
         return False
-    if any(outcome.state == "broken" for outcome in present):
+    if carries or any(outcome.state == "broken" for outcome in present):
         return True
     verdicts = [figure.against_in_use.verdict for figure in figures if figure.is_aim and figure.against_in_use]
     return "better" in verdicts and "worse" not in verdicts
+
+
+def beats_defaults(option: AdvisedOption) -> bool:
+    """Whether an option is surely better than the defaults in an aim."""
+    return any(
+        figure.is_aim and figure.against_defaults is not None and figure.against_defaults.verdict == "better"
+        for figure in option.figures
+    )
 
 
 def _figure(trials: Trials, variant: str, metric: str, is_aim: bool, options: Sequence[str]) -> AdvisedFigure | None:
@@ -145,7 +169,7 @@ def _figure(trials: Trials, variant: str, metric: str, is_aim: bool, options: Se
         is_aim=is_aim,
         advised=advised,
         in_use=_side(trials, IN_USE, metric),
-        defaults=_side(trials, DEFAULTS, metric),
+        defaults=None if variant == DEFAULTS else _side(trials, DEFAULTS, metric),
         against_in_use=_change(trials.comparisons(IN_USE, heads, metric).get(variant)),
         against_defaults=_change(trials.comparisons(DEFAULTS, [IN_USE, *options], metric).get(variant)),
     )
@@ -172,7 +196,7 @@ def _change(comparison: Comparison | None) -> Change | None:
 
 def bound_outcome(trials: Trials, variant: str, metric: str, bound: Bound) -> BoundOutcome:
     values = trials.of(variant, metric)
-    state: BoundState = "broken"
+    state: BoundState = "broken" if values else "in_doubt"
     if values and bound.met(median(values)):
         ends = bootstrap_median_ci(values, seed=trials.seed) or (min(values), max(values))
         state = "kept" if all(map(bound.met, ends)) else "in_doubt"
@@ -195,18 +219,18 @@ def _worth(trials: Trials, variant: str, metric: str, without: Mapping[str, str]
 # --- in words ---------------------------------------------------------------------------------------------------------
 
 
-def settings_text(settings: Sequence[AdvisedSetting], *, changed_only: bool = True) -> str:
+def settings_text(settings: Sequence[AdvisedSetting]) -> str:
     """`linger.ms 5 → 1, batch.size default → 64KiB`"""
-    shown = [item for item in settings if item.in_use != item.advised or not changed_only]
-    return ", ".join(f"{short(item.key)} {item.in_use} → {item.advised}" for item in shown) or "nothing changed"
+    names = short_names([item.key for item in settings])
+    shown = [item for item in settings if item.in_use != item.advised]
+    return ", ".join(f"{names[item.key]} {item.in_use} → {item.advised}" for item in shown) or "nothing changed"
 
 
-def short(key: str) -> str:
-    """A property by its own name: `producers.client.linger.ms` -> `linger.ms`."""
-    for prefix in ("producers.client.", "consumers.client.", "topics.config.", "system.config.", "host.settings."):
-        if key.startswith(prefix):
-            return key.removeprefix(prefix)
-    return key
+def short_names(keys: Iterable[str]) -> dict[str, str]:
+    """Properties by their own names, `producers.client.linger.ms` -> `linger.ms`, where no two are alike."""
+    names = {key: own_name(key) for key in keys}
+    found = list(names.values())
+    return {key: name if found.count(name) == 1 else key for key, name in names.items()}
 
 
 def title(metric: str) -> str:
@@ -224,27 +248,52 @@ def _sentence(
     figures: Sequence[AdvisedFigure],
     outcomes: Sequence[BoundOutcome],
     present: Sequence[BoundOutcome],
+    load: str,
 ) -> str:
     parts = []
     for figure in figures:
         if not figure.is_aim:
             continue
         text = f"{title(figure.metric)} {value_text(figure.advised.value, figure.unit)}"
-        if figure.in_use is not None:
+        # Few figures of settings that do not carry the load are no figures of the load.
+        if figure.in_use is not None and not load:
             text += f" instead of {value_text(figure.in_use.value, figure.unit)}"
-        if figure.against_in_use is not None:
-            text += f", {change_with_interval(figure.against_in_use)} against the settings in use"
+        changes = [] if figure.against_in_use is None or load else [(figure.against_in_use, "the settings in use")]
         if figure.against_defaults is not None:
-            text += f" and {change_with_interval(figure.against_defaults)} against the defaults"
-        parts.append(text)
+            changes.append((figure.against_defaults, "the defaults"))
+        against = " and ".join(f"{change_with_interval(change)} against {whom}" for change, whom in changes)
+        parts.append(f"{text}, {against}" if against else text)
     repaired = [
-        f"{title(one.metric)} {one.bound} is kept, which is broken now"
+        f"{title(one.metric)} {one.bound} is kept{_measured(one)}, which is broken now{_measured(other)}"
         for one, other in zip(outcomes, present, strict=True)
         if one.state == "kept" and other.state == "broken"
     ]
+    worse = {figure.metric for figure in figures if figure.against_in_use and figure.against_in_use.verdict == "worse"}
+    dearer = [
+        f"{title(one.metric)} {one.bound} is kept{_measured(one)} and worse than now{_measured(other)}"
+        for one, other in zip(outcomes, present, strict=True)
+        if one.state == other.state == "kept" and one.metric in worse and not load
+    ]
     doubtful = [
-        f"{title(one.metric)} {one.bound} is {'in doubt' if one.state == 'in_doubt' else 'broken'}"
+        f"{title(one.metric)} {one.bound} is {'in doubt' if one.state == 'in_doubt' else 'broken'}{_measured(one)}"
         for one in outcomes
         if one.state != "kept"
     ]
-    return f"{settings_text(settings)}: {'; '.join([*parts, *repaired, *doubtful])}"
+    return f"{settings_text(settings)}: {'; '.join([*([load] if load else []), *repaired, *parts, *dearer, *doubtful])}"
+
+
+def _load_text(validity: Validity, in_use: Validity, *, carries: bool) -> str:
+    if carries:
+        return (
+            f"the load is carried ({valid_text(validity)}), which the settings in use do not do ({valid_text(in_use)})"
+        )
+    return "" if mostly_valid(validity) else f"the load is not carried ({valid_text(validity)})"
+
+
+def valid_text(validity: Validity) -> str:
+    """`9 of 10 trials valid`"""
+    return f"{validity.trials - validity.not_valid} of {plural(validity.trials, 'trial')} valid"
+
+
+def _measured(outcome: BoundOutcome) -> str:
+    return "" if outcome.value is None else f" ({value_text(outcome.value, outcome.unit)})"

@@ -23,6 +23,14 @@ AdviceOutcome = Literal["better", "nothing_better", "nothing_usable"]
 BoundState = Literal["kept", "in_doubt", "broken"]
 
 
+def own_name(key: str) -> str:
+    """A property by its own name: `producers.client.linger.ms` -> `linger.ms`."""
+    for prefix in ("producers.client.", "consumers.client.", "topics.config.", "system.config.", "host.settings."):
+        if key.startswith(prefix):
+            return key.removeprefix(prefix)
+    return key
+
+
 class AdvisedSetting(Model):
     """One setting that might be touched; `default`: the system's own value."""
 
@@ -59,7 +67,16 @@ class BoundOutcome(Model):
     unit: str
     bound: str
     value: float | None = Field(description="median of the fresh trials")
-    state: BoundState = Field(description="in_doubt: the interval reaches over the bound")
+    state: BoundState = Field(description="in_doubt: the interval reaches over the bound, or there is no figure")
+
+
+class Validity(Model):
+    """How many fresh trials were valid measurements, and what most of the others failed."""
+
+    trials: int
+    not_valid: int
+    check: str = Field(default="", description="the check that most of them failed, with the text of one")
+    text: str = ""
 
 
 class SettingWorth(Model):
@@ -78,6 +95,9 @@ class AdvisedOption(Model):
     figures: list[AdvisedFigure]
     bounds: list[BoundOutcome]
     worth: list[SettingWorth] = Field(default=[], description="empty if there was no time to measure it")
+    validity: Validity
+    validity_in_use: Validity
+    carries: bool = Field(description="its trials are valid where those of the settings in use are surely not")
     better: bool = Field(description="surely better than the settings in use")
     sentence: str
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
-from highwater.bench.advise.advising import Advising, advise, begin, make_advising, seed_of
+from highwater.bench.advise.advising import Advising, MakeAgenda, advise, begin, make_advising, seed_of
 from highwater.bench.advise.question import read_question
 from highwater.bench.advise.writing import write_settings
 from highwater.bench.errors import UsageError
-from highwater.bench.results import RunResult
+from highwater.bench.results import Manifest, RunResult
 from highwater.bench.results.advice import CONFIRMATION, SEARCH, SETTINGS, Advice, read_advice
+from highwater.bench.trials.plan import Plan
+from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import load_specification
 from tests.bench.advise.questions import BASE, QUESTION, Runner, p99_of, write_question
 
@@ -150,8 +153,69 @@ def test_a_bound_that_is_broken_now_and_kept_by_the_advice_is_a_reason(tmp_path:
     question += 'constraints: {produce.p99: "<4ms"}\n'
     advice = advised(tmp_path, Runner(), question)
     assert advice.outcome == "better"
-    assert "is kept, which is broken now" in advice.sentence
+    assert re.search(r"<4ms is kept \([\d.]+ ms\), which is broken now \([\d.]+ ms\); ", advice.sentence)
     assert p99_of(load_specification(tmp_path / "out" / SETTINGS / "workload.yaml").workload) < 4e6
+
+
+def linger_of(workload: Workload) -> float:
+    """The default of librdkafka is 5 ms."""
+    return float(workload.producers.client.get("linger.ms", 5))
+
+
+@slow
+def test_defaults_that_nothing_beats_are_the_answer(tmp_path: Path) -> None:
+    """A value far from the default is in use, and costs; nothing else matters."""
+    base = BASE.replace("linger.ms: 5", "linger.ms: 30")
+    advice = advised(tmp_path, Runner(lambda workload: 2e6 if linger_of(workload) <= 5 else 9e6), base=base)
+    assert advice.outcome == "better"
+    assert advice.sentence.startswith("Go back to the defaults, linger.ms 30 → default: ")
+    assert [option.name for option in advice.options] == ["defaults"]
+    assert advice.why[0].startswith("The best candidate is not surely better than the defaults: ")
+    assert advice.would_change[0].startswith("More time: the best candidate is not told apart from the defaults with ")
+    client = (tmp_path / "out" / SETTINGS / "client.properties").read_text()
+    assert "linger.ms" not in client
+
+
+@slow
+def test_settings_that_carry_a_load_which_those_in_use_do_not_are_the_answer(tmp_path: Path) -> None:
+    """Trials of the settings in use are not valid, so that there is no figure to compare with."""
+    base = BASE.replace("linger.ms: 5", "linger.ms: 30")
+    advice = advised(tmp_path, Runner(invalid=lambda workload: linger_of(workload) == 30), base=base)
+    assert advice.outcome == "better"
+    assert re.match(r"Set linger.ms 30 → [01], ", advice.sentence)
+    assert re.search(
+        r"the load is carried \((\d+) of \1 trials valid\), which the settings in use do not do \(0 of ",
+        advice.sentence,
+    )
+    assert "instead of" not in advice.sentence
+    assert any(line.startswith("With the settings in use ") and "no valid measurement" in line for line in advice.why)
+
+
+@slow
+def test_figures_of_the_few_valid_trials_of_a_load_that_is_not_carried_are_not_advised(tmp_path: Path) -> None:
+    """Without linger latency is best in the search; nearly no fresh trial of it is valid."""
+
+    class Tired(Runner):
+        def __call__(self, plan: Plan, out: Path, resume: bool, make_agenda: MakeAgenda | None) -> Manifest:
+            if make_agenda is None:
+                self.invalid = lambda workload: linger_of(workload) < 5 and self.trials % 5 > 0
+            return super().__call__(plan, out, resume, make_agenda)
+
+    advice = advised(tmp_path, Tired())
+    assert advice.outcome == "nothing_better"
+    assert "the load is not carried (" in advice.sentence
+
+
+@slow
+def test_defaults_that_weaken_durability_are_measured_and_not_advised(tmp_path: Path) -> None:
+    question = QUESTION.replace("  system.config", "  topics.config.flush.ms: [100, 1000]\n  system.config")
+    base = BASE.replace("{partitions: 2}", "{partitions: 2, config: {flush.ms: 1000}}")
+    runner = Runner(lambda workload: 3e6 if "flush.ms" in workload.topics.config else 1e6)
+    advice = advised(tmp_path, runner, question, base)
+    assert all(
+        item.advised != "default" for option in advice.options for item in option.settings if "flush" in item.key
+    )
+    assert any(line.startswith("The defaults are not advised: flush.ms by default weakens") for line in advice.why)
 
 
 @slow
