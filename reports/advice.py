@@ -8,7 +8,15 @@ from typing import Final
 
 from highwater.bench.metrics import METRICS, value_text
 from highwater.bench.results import SideEstimate
-from highwater.bench.results.advice import Advice, AdviceOutcome, AdvisedOption, Change, own_name, read_advice
+from highwater.bench.results.advice import (
+    Advice,
+    AdviceOutcome,
+    AdvisedOption,
+    Change,
+    SettingWorth,
+    own_name,
+    read_advice,
+)
 from highwater.common.units import NONE, change_span_text, change_text, plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
 from highwater.reports.moments import minute_text
@@ -63,16 +71,18 @@ def _evidence(advice: Advice) -> list[Section]:
 
 
 def _figures(option: AdvisedOption) -> list[Block]:
+    beside_defaults = any(figure.defaults is not None for figure in option.figures)
     rows: list[list[str | Field]] = [
         [
             METRICS[figure.metric].title or figure.metric,
-            *(_side(side, figure.unit) for side in (figure.advised, figure.in_use, figure.defaults)),
+            *(_side(side, figure.unit) for side in (figure.advised, figure.in_use)),
             _change(figure.against_in_use),
-            _change(figure.against_defaults),
+            *([_side(figure.defaults, figure.unit), _change(figure.against_defaults)] if beside_defaults else []),
         ]
         for figure in option.figures
     ]
-    header = ["figure", option.name, "in use", "defaults", "against in use", "against the defaults"]
+    header = ["figure", option.name, "in use", "against in use"]
+    header += ["defaults", "against the defaults"] if beside_defaults else []
     blocks: list[Block] = [
         table(header, rows, f"Figures of {option.name}", "Medians and 95 % intervals of fresh trials.")
     ]
@@ -88,7 +98,7 @@ def _figures(option: AdvisedOption) -> list[Block]:
         ]
         blocks.append(table(["bound", "at most or least", "measured", "state"], bounds, "Bounds"))
     if option.worth:
-        worth: list[list[str | Field]] = [[_setting(item.key), _change(item.change)] for item in option.worth]
+        worth: list[list[str | Field]] = [[_setting(item.key), _worth(item)] for item in option.worth]
         note = f"{METRICS[option.worth[0].metric].title}: the advised settings without this change, against with it."
         blocks.append(table(["setting", "without it"], worth, "What each change was worth", note))
     return blocks
@@ -110,6 +120,14 @@ def _searched(advice: Advice) -> Section:
 
 def _bullets(lines: Sequence[str]) -> Bullets:
     return Bullets([Bullet(line) for line in lines])
+
+
+def _worth(item: SettingWorth) -> Field:
+    if item.change is None:
+        return Field(
+            "not carried", f"{item.without.usable} of {plural(item.without.trials, 'trial')} usable", tone="bad"
+        )
+    return _change(item.change)
 
 
 def _setting(key: str) -> Field:

@@ -153,7 +153,7 @@ def advise(advising: Advising, out: Path, execute: Execute) -> tuple[Advice | No
     write_advice(out, advice)
     for option in advice.options:
         if option.better:
-            folder = out / SETTINGS if len(advice.options) == 1 else out / SETTINGS / option.name
+            folder = out / SETTINGS if len(asked.metrics) == 1 else out / SETTINGS / option.name
             write_settings(asked, confirmation.candidates[option.name], folder)
     return advice, manifest
 

@@ -7,15 +7,17 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.advise.carrying import mostly_valid
+from highwater.bench.advise.carrying import mostly_usable
 from highwater.bench.advise.concluding import (
     beats_defaults,
+    is_open,
+    not_carried_text,
     option_of,
     settings_text,
     short_names,
     title,
     trials_of,
-    valid_text,
+    usable_text,
 )
 from highwater.bench.advise.confirming import DEFAULTS, IN_USE, Confirmation, cell_name
 from highwater.bench.advise.question import Asked
@@ -29,10 +31,9 @@ from highwater.bench.results.advice import (
     AdviceOutcome,
     AdvisedOption,
     AdvisedSetting,
-    Change,
     SearchAccount,
     SettingWorth,
-    Validity,
+    Usability,
     own_name,
 )
 from highwater.common.units import change_span_text, change_text, percent_text, plural
@@ -40,7 +41,8 @@ from highwater.common.units import change_span_text, change_text, percent_text, 
 _CONFIRMED: Final = (
     "The answer rests on fresh trials alone: {blocks} in random order, each with the settings in use, the defaults and "
     "the candidates. A difference counts if its 95 % interval lies beyond the noise of A/A pairs and a permutation "
-    "test agrees at 5 %, corrected for the number of comparisons."
+    "test agrees at 5 %, corrected for the number of comparisons. Settings whose trials can be used in more blocks are "
+    "told by a sign test at 5 %, corrected as well."
 )
 
 
@@ -65,7 +67,7 @@ def concluded(
     created_utc: str,
 ) -> Advice:
     """The answer from the trials of the confirmation, A/A twins included. out: the directory that is named in it."""
-    trials = trials_of(summaries, confirmation.plan.seed)
+    trials = trials_of(summaries, confirmation.blocks, confirmation.plan.seed)
     measured = {
         name: option_of(
             trials,
@@ -84,30 +86,26 @@ def concluded(
     defaults = measured.pop(DEFAULTS, None)
     options = list(measured.values())
     better = [option for option in options if option.better]
-    beside_defaults: list[str] = []
+    first_reasons = [] if defaults is None else [f"The defaults, {defaults.sentence}."]
     more_time: list[str] = []
-    outcome: AdviceOutcome
-    if not options or not (trials.by_variant.get(IN_USE) or better):
-        sentence = "No answer: no fresh trial of the best candidate, or of the settings in use, is a valid measurement."
-        outcome = "nothing_usable"
-    elif _defaults_do(asked, confirmation, defaults, better):
-        assert defaults is not None
-        outcome = "better"
+    outcome: AdviceOutcome = "better"
+    if defaults is not None and _defaults_do(asked, confirmation, defaults, better):
         sentence = f"Go back to the defaults, {defaults.sentence}."
-        beside_defaults = [f"The best candidate is not surely better than the defaults: {options[0].sentence}."]
-        if any(figure.is_aim and _is_open(figure.against_defaults) for figure in options[0].figures):
-            count = plural(options[0].validity.trials, "trial")
-            more_time = [f"More time: the best candidate is not told apart from the defaults with {count}."]
-        options = [defaults]
+        first_reasons = [_candidate_beside_defaults(option) for option in options[:1]]
+        more_time = [_more_time(option) for option in options[:1] if _is_open_beside_defaults(option)]
+        options = [defaults, *(option.model_copy(update={"better": False, "worth": []}) for option in options)]
+        better = [defaults]
     elif better:
-        outcome = "better"
         lead = "Set" if len(better) == 1 else "Choose between"
         sentence = f"{lead} {' or '.join(option.sentence for option in better)}."
-    elif not mostly_valid(options[0].validity_in_use):
+    elif not options:
+        outcome = "nothing_usable"
+        sentence = "No answer: no fresh trial of the best candidate can be used."
+    elif not mostly_usable(options[0].usability_in_use):
         outcome = "nothing_better"
         sentence = (
-            f"Nothing to advise: the settings in use do not carry the load ({valid_text(options[0].validity_in_use)}), "
-            f"and nothing was found that surely does. The best candidate, {options[0].sentence}."
+            f"Nothing to advise: {usable_text(options[0].usability_in_use)} with the settings in use, and nothing was "
+            f"found that is surely better. The best candidate, {options[0].sentence}."
         )
     else:
         outcome = "nothing_better"
@@ -115,34 +113,45 @@ def concluded(
             f"Keep the settings in use: nothing was found that is surely better in {_aims_text(asked)}. "
             f"The best candidate, {options[0].sentence}."
         )
-    if defaults is not None and defaults not in options:
-        beside_defaults = [f"The defaults, {defaults.sentence}.", *_kept_from_defaults(asked, confirmation)]
+    if defaults not in better:
+        first_reasons += _kept_from_defaults(asked, confirmation)
     return Advice(
         name=asked.question.name,
         purpose=asked.question.purpose,
         question=question_text(asked),
         outcome=outcome,
         sentence=sentence,
-        why=[*beside_defaults, *_why(asked, account, confirmation.blocks, options)],
-        would_change=[*more_time, *_would_change(asked, options, account)],
+        why=[*first_reasons, *_why(asked, account, confirmation.blocks, options)],
+        would_change=[*more_time, *_would_change(asked, better or options, account)],
         options=options,
         search=account,
         confirmation_blocks=confirmation.blocks,
         created_utc=created_utc,
-        commands=_commands(out, options[0].name if options else next(iter(confirmation.options))),
+        commands=_commands(out, (better or options)[0].name if options else next(iter(confirmation.options))),
+    )
+
+
+def _candidate_beside_defaults(option: AdvisedOption) -> str:
+    state = "not surely better than the defaults" if option.better else "not advised"
+    return f"The best candidate is {state}: {option.sentence}."
+
+
+def _is_open_beside_defaults(option: AdvisedOption) -> bool:
+    return any(figure.is_aim and is_open(figure.against_defaults) for figure in option.figures)
+
+
+def _more_time(option: AdvisedOption) -> str:
+    return (
+        "More time: the best candidate is not told apart from the defaults with "
+        f"{plural(option.usability.trials, 'trial')}."
     )
 
 
 def _defaults_do(
-    asked: Asked, confirmation: Confirmation, defaults: AdvisedOption | None, better: Sequence[AdvisedOption]
+    asked: Asked, confirmation: Confirmation, defaults: AdvisedOption, better: Sequence[AdvisedOption]
 ) -> bool:
     """Whether the defaults are better than the settings in use, and no candidate is surely better than the defaults."""
-    return (
-        defaults is not None
-        and defaults.better
-        and not _kept_from_defaults(asked, confirmation)
-        and not any(map(beats_defaults, better))
-    )
+    return defaults.better and not _kept_from_defaults(asked, confirmation) and not any(map(beats_defaults, better))
 
 
 def _kept_from_defaults(asked: Asked, confirmation: Confirmation) -> list[str]:
@@ -166,8 +175,9 @@ def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[Ad
     if account.noise_ratio is not None:
         scatter = percent_text(account.noise_ratio)
         lines.append(f"From trial to trial {title(asked.metrics[0])} scattered by {scatter} in the search.")
-    lines += [_failed_text(option.validity_in_use) for option in options[:1] if option.validity_in_use.not_valid]
-    for option in options:
+    lines += [_failed_text(option.usability_in_use) for option in options[:1] if option.usability_in_use.check]
+    advised = [option for option in options if option.better] or options
+    for option in advised:
         names = short_names(item.key for item in option.settings)
         lines += [_worth_text(worth, names[worth.key]) for worth in option.worth]
         unchanged = [names[item.key] for item in option.settings if item.in_use == item.advised]
@@ -176,16 +186,18 @@ def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[Ad
     return lines
 
 
-def _failed_text(in_use: Validity) -> str:
+def _failed_text(in_use: Usability) -> str:
     return (
-        f"With the settings in use {in_use.not_valid} of {plural(in_use.trials, 'trial')} were no valid measurement, "
-        f"most by the check {in_use.check}: {in_use.text}."
+        f"Of the settings in use: {usable_text(in_use)}. Most of the others failed the check {in_use.check}: "
+        f"{in_use.text}."
     )
 
 
 def _worth_text(worth: SettingWorth, name: str) -> str:
     """The change is that of the advised settings without this one."""
     change = worth.change
+    if change is None:
+        return f"Without {name}: {not_carried_text(worth.without)}."
     interval = f" (95 % interval {change_span_text(*change.ci95)})" if change.ci95 else ""
     told = change.verdict in ("better", "worse", "differs")
     end = "" if told else "; not told apart from nothing, so it is not worth touching"
@@ -199,7 +211,7 @@ def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: Searc
             f"More time: {title(figure.metric)} of {option.name} is not told apart from the settings in use with "
             f"{plural(figure.advised.n_trials, 'trial')}."
             for figure in option.figures
-            if figure.is_aim and not option.carries and _is_open(figure.against_in_use)
+            if figure.is_aim and not option.carries and is_open(figure.against_in_use)
         ]
         lines += [
             f"A looser bound: {title(one.metric)} {one.bound} is {'in doubt' if one.state == 'in_doubt' else 'broken'}."
@@ -215,11 +227,6 @@ def _would_change(asked: Asked, options: Sequence[AdvisedOption], account: Searc
     if guarded:
         lines.append(f"Durability: no setting that may lose more was touched (durability: {', '.join(guarded)}).")
     return lines
-
-
-def _is_open(change: Change | None) -> bool:
-    """Whether more trials could tell the two apart."""
-    return change is not None and change.verdict in ("undecided", "no_change")
 
 
 def _commands(out: str, first: str) -> list[str]:
@@ -239,6 +246,9 @@ def nothing_found(asked: Asked, found: Standing, account: SearchAccount, out: st
     if not found.scores:
         outcome = "nothing_usable"
         sentence = "No answer: no trial of the search is a valid measurement."
+    elif not others:
+        outcome = "nothing_usable"
+        sentence = "No answer: no trial of a candidate that may be advised is a valid measurement."
     elif not able:
         outcome = "nothing_better"
         sentence = f"No candidate kept the bounds: {question_text(asked)} cannot be had with these values."

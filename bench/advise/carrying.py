@@ -1,7 +1,7 @@
-"""Which settings carry the load at all: valid trials where others have none, by an exact sign test over blocks. Pure.
+"""Which settings carry the load at all: usable trials where others have none, by a sign test over blocks. Pure.
 
-A load that the settings in use cannot carry has no figures to compare: its trials are not valid. That the trials of a
-candidate are is then the reason to advise it.
+A load that the settings in use cannot carry has no figures to compare: its trials are invalid. That the trials of a
+candidate can be used is then the reason to advise it.
 """
 
 from __future__ import annotations
@@ -13,46 +13,50 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.results import TrialSummary
-from highwater.bench.results.advice import Validity
+from highwater.bench.results.advice import Usability
 
 _SURE: Final = 0.05
 
 
 @dataclass(frozen=True)
 class Fates:
-    """The measured trials of one variant, A/A twins excluded, also those that are not valid."""
+    """The trials of one variant, one in each block, A/A twins excluded. A block without a trial: it failed."""
 
     trials: Sequence[TrialSummary]
+    blocks: int
 
     @property
-    def valid_by_block(self) -> dict[int, bool]:
-        return {trial.block: trial.verdict.state != "invalid" for trial in self.trials}
+    def usable_blocks(self) -> set[int]:
+        return {trial.block for trial in self.trials if trial.verdict.state != "invalid"}
 
-    def validity(self) -> Validity:
+    def usability(self) -> Usability:
         reasons = [trial.verdict.reasons[0] for trial in self.trials if trial.verdict.state == "invalid"]
         most = Counter(reason.check for reason in reasons).most_common(1)
         check = most[0][0] if most else ""
         text = next((reason.text for reason in reasons if reason.check == check), "")
-        return Validity(trials=len(self.trials), not_valid=len(reasons), check=check, text=text)
+        return Usability(trials=self.blocks, usable=len(self.usable_blocks), check=check, text=text)
 
 
-def fates_of(summaries: Iterable[TrialSummary], cell: str) -> Fates:
-    return Fates([summary for summary in summaries if summary.role == "measure" and summary.cell == cell])
+def fates_of(summaries: Iterable[TrialSummary], cell: str, blocks: int) -> Fates:
+    """blocks: of the whole run."""
+    return Fates([summary for summary in summaries if summary.role == "measure" and summary.cell == cell], blocks)
 
 
-def surely_carries(candidate: Fates, reference: Fates) -> bool:
-    """Whether the candidate has valid trials in blocks where the reference has none, more often than by chance.
+def surely_carries(candidate: Fates, reference: Fates, comparisons: int) -> bool:
+    """Whether most trials of the candidate are usable, most of the reference are not, and chance does not explain it.
 
-    The sign test of McNemar, exact and two-sided at 5 %: blocks in which both are valid, or neither is, say nothing.
+    The sign test of McNemar, exact and two-sided at 5 %: blocks in which both are usable, or neither is, say nothing.
+    comparisons: how many are made with the reference (Bonferroni's correction).
     """
-    ours, theirs = candidate.valid_by_block, reference.valid_by_block
-    both = ours.keys() & theirs.keys()
-    won = sum(ours[block] and not theirs[block] for block in both)
-    lost = sum(theirs[block] and not ours[block] for block in both)
+    if not mostly_usable(candidate.usability()) or mostly_usable(reference.usability()):
+        return False
+    won = len(candidate.usable_blocks - reference.usable_blocks)
+    lost = len(reference.usable_blocks - candidate.usable_blocks)
     told = won + lost
-    return won > lost and 2 * sum(math.comb(told, k) for k in range(lost + 1)) / 2**told < _SURE
+    p_value = 2 * sum(math.comb(told, k) for k in range(lost + 1)) / 2**told
+    return won > lost and p_value * comparisons < _SURE
 
 
-def mostly_valid(validity: Validity) -> bool:
+def mostly_usable(usability: Usability) -> bool:
     """Whether figures of these trials may be advised: those of a few that went well are no figures of the load."""
-    return 2 * validity.not_valid < validity.trials
+    return 2 * usability.usable > usability.trials

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from highwater.bench.advise.carrying import Fates, fates_of, mostly_valid, surely_carries
+from highwater.bench.advise.carrying import Fates, fates_of, mostly_usable, surely_carries
 from highwater.bench.advise.confirming import DEFAULTS, IN_USE, cell_name
 from highwater.bench.advise.space import Candidate, Space, spell
 from highwater.bench.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
@@ -22,11 +22,11 @@ from highwater.bench.results.advice import (
     BoundState,
     Change,
     SettingWorth,
-    Validity,
+    Usability,
     own_name,
 )
 from highwater.bench.workload.slo import Bound
-from highwater.common.units import change_span_text, change_text, plural
+from highwater.common.units import NONE, change_span_text, change_text, plural
 
 # Shown beside the aims, so that nobody has to find out later what an advice costs elsewhere.
 SHOWN: Final = (
@@ -41,6 +41,9 @@ SHOWN: Final = (
     "writeback.dirty_max_bytes",
 )
 
+# Checks that a system fails which cannot keep up.
+_OF_LOAD: Final = ("load.", "generator.send_delay", "host.cpu_ratio")
+
 
 @dataclass(frozen=True)
 class Trials:
@@ -48,6 +51,8 @@ class Trials:
 
     by_variant: Mapping[str, Sequence[TrialSummary]]
     fates: Mapping[str, Fates]
+    no_fates: Fates
+    """Of a variant without a finished trial."""
     values: Mapping[str, Mapping[int, Values]]
     noise: Mapping[str, Sequence[AaPair]]
     seed: int
@@ -70,8 +75,8 @@ class Trials:
         return {comparison.head: comparison for comparison in found}
 
 
-def trials_of(summaries: Sequence[TrialSummary], seed: int) -> Trials:
-    """summaries: of all finished trials, A/A twins included."""
+def trials_of(summaries: Sequence[TrialSummary], blocks: int, seed: int) -> Trials:
+    """summaries: of all finished trials of a run of so many blocks, A/A twins included."""
     cells: dict[str, list[TrialSummary]] = {}
     for summary in summaries:
         if summary.role == "measure":
@@ -83,7 +88,8 @@ def trials_of(summaries: Sequence[TrialSummary], seed: int) -> Trials:
     prefix = cell_name("")
     return Trials(
         {cell.removeprefix(prefix): trials for cell, trials in used.items()},
-        {cell.removeprefix(prefix): fates_of(trials, cell) for cell, trials in cells.items()},
+        {cell.removeprefix(prefix): fates_of(trials, cell, blocks) for cell, trials in cells.items()},
+        Fates((), blocks),
         {cell.removeprefix(prefix): values for cell, values in by_cell.items()},
         {name: [AaPair(pair.cell.removeprefix(prefix), pair.ratio) for pair in pairs] for name, pairs in noise.items()},
         seed,
@@ -113,44 +119,57 @@ def option_of(
     ]
     outcomes = [bound_outcome(trials, variant, metric, bound) for metric, bound in bounds.items()]
     present_bounds = [bound_outcome(trials, IN_USE, metric, bound) for metric, bound in bounds.items()]
-    fates, present = (trials.fates.get(name, Fates(())) for name in (variant, IN_USE))
-    validity, carries = fates.validity(), surely_carries(fates, present)
-    better = mostly_valid(validity) and _is_better(figures, outcomes, present_bounds, carries=carries)
+    repairs = _repairs(figures, outcomes, present_bounds, bounds)
+    own, present, plain = (trials.fates.get(name, trials.no_fates) for name in (variant, IN_USE, DEFAULTS))
+    usability, comparisons = own.usability(), len(options) + 1
+    carries = surely_carries(own, present, comparisons)
+    kept = all(outcome.state == "kept" for outcome in outcomes)
+    better = mostly_usable(usability) and kept and (carries or bool(repairs) or _is_better(figures))
+    load = _load_text(usability, present.usability(), carries=carries)
     return AdvisedOption(
         name=variant,
         settings=settings,
         figures=figures,
         bounds=outcomes,
         worth=_worth(trials, variant, aims[0], without),
-        validity=validity,
-        validity_in_use=present.validity(),
+        usability=usability,
+        usability_in_use=present.usability(),
         carries=carries,
+        carries_beside_defaults=variant != DEFAULTS and surely_carries(own, plain, comparisons),
         better=better,
-        sentence=_sentence(
-            settings, figures, outcomes, present_bounds, _load_text(validity, present.validity(), carries=carries)
-        ),
+        sentence=_sentence(settings, figures, outcomes, present_bounds, repairs, load),
     )
 
 
-def _is_better(
+def _repairs(
     figures: Sequence[AdvisedFigure],
     outcomes: Sequence[BoundOutcome],
     present: Sequence[BoundOutcome],
-    *,
-    carries: bool,
-) -> bool:
-    """With all bounds kept: better in an aim and worse in none, or the repair of a load or bound that is broken now."""
-    if any(outcome.state != "kept" for outcome in outcomes):
-        return False
-    if carries or any(outcome.state == "broken" for outcome in present):
-        return True
+    bounds: Mapping[str, Bound],
+) -> list[tuple[BoundOutcome, BoundOutcome]]:
+    """Bounds that are kept with an option, and not with the settings in use, which are surely worse there."""
+    better = {
+        figure.metric for figure in figures if figure.against_in_use and figure.against_in_use.verdict == "better"
+    }
+    return [
+        (one, other)
+        for one, other in zip(outcomes, present, strict=True)
+        if one.state == "kept"
+        and other.value is not None
+        and not bounds[one.metric].met(other.value)
+        and (other.state == "broken" or one.metric in better)
+    ]
+
+
+def _is_better(figures: Sequence[AdvisedFigure]) -> bool:
+    """Better in an aim and worse in none."""
     verdicts = [figure.against_in_use.verdict for figure in figures if figure.is_aim and figure.against_in_use]
     return "better" in verdicts and "worse" not in verdicts
 
 
 def beats_defaults(option: AdvisedOption) -> bool:
-    """Whether an option is surely better than the defaults in an aim."""
-    return any(
+    """Whether an option is surely better than the defaults in an aim, or carries a load that they do not carry."""
+    return option.carries_beside_defaults or any(
         figure.is_aim and figure.against_defaults is not None and figure.against_defaults.verdict == "better"
         for figure in option.figures
     )
@@ -196,10 +215,11 @@ def _change(comparison: Comparison | None) -> Change | None:
 
 def bound_outcome(trials: Trials, variant: str, metric: str, bound: Bound) -> BoundOutcome:
     values = trials.of(variant, metric)
-    state: BoundState = "broken" if values else "in_doubt"
-    if values and bound.met(median(values)):
+    state: BoundState = "in_doubt"
+    if values:
         ends = bootstrap_median_ci(values, seed=trials.seed) or (min(values), max(values))
-        state = "kept" if all(map(bound.met, ends)) else "in_doubt"
+        met = set(map(bound.met, ends))
+        state = "in_doubt" if len(met) > 1 else "kept" if True in met else "broken"
     return BoundOutcome(
         metric=metric,
         unit=METRICS[metric].unit,
@@ -210,10 +230,15 @@ def bound_outcome(trials: Trials, variant: str, metric: str, bound: Bound) -> Bo
 
 
 def _worth(trials: Trials, variant: str, metric: str, without: Mapping[str, str]) -> list[SettingWorth]:
-    """The advised settings without each change ÷ with it; variants without a usable trial are left out."""
+    """The advised settings without each change ÷ with it; a change without which the load is not carried is one too."""
     found = trials.comparisons(variant, [one for one in without if trials.values.get(one)], metric)
-    changes = {without[head]: _change(comparison) for head, comparison in found.items()}
-    return [SettingWorth(key=key, metric=metric, change=change) for key, change in changes.items() if change]
+    worth = []
+    for head, key in without.items():
+        usability = trials.fates.get(head, trials.no_fates).usability()
+        change = _change(found.get(head)) if mostly_usable(usability) else None
+        if change is not None or not mostly_usable(usability):
+            worth.append(SettingWorth(key=key, metric=metric, change=change, without=usability))
+    return worth
 
 
 # --- in words ---------------------------------------------------------------------------------------------------------
@@ -237,10 +262,18 @@ def title(metric: str) -> str:
     return METRICS[metric].title or metric
 
 
-def change_with_interval(change: Change) -> str:
-    """`−48 % (95 % interval −55 to −41 %)`"""
+def is_open(change: Change | None) -> bool:
+    """Whether more trials could tell the two apart."""
+    return change is not None and change.verdict in ("undecided", "no_change")
+
+
+def _change_from(change: Change, whom: str) -> str:
+    """`−48 % (95 % interval −55 to −41 %) against the defaults`"""
+    interval = f"95 % interval {change_span_text(*change.ci95)}" if change.ci95 else "no interval"
     text = change_text(change.ratio)
-    return f"{text} (95 % interval {change_span_text(*change.ci95)})" if change.ci95 else text
+    if is_open(change):
+        return f"not told apart from {whom} ({text}, {interval})"
+    return f"{text} ({interval}) against {whom}"
 
 
 def _sentence(
@@ -248,6 +281,7 @@ def _sentence(
     figures: Sequence[AdvisedFigure],
     outcomes: Sequence[BoundOutcome],
     present: Sequence[BoundOutcome],
+    repairs: Sequence[tuple[BoundOutcome, BoundOutcome]],
     load: str,
 ) -> str:
     parts = []
@@ -261,16 +295,16 @@ def _sentence(
         changes = [] if figure.against_in_use is None or load else [(figure.against_in_use, "the settings in use")]
         if figure.against_defaults is not None:
             changes.append((figure.against_defaults, "the defaults"))
-        against = " and ".join(f"{change_with_interval(change)} against {whom}" for change, whom in changes)
+        against = ", and ".join(_change_from(change, whom) for change, whom in changes)
         parts.append(f"{text}, {against}" if against else text)
     repaired = [
-        f"{title(one.metric)} {one.bound} is kept{_measured(one)}, which is broken now{_measured(other)}"
-        for one, other in zip(outcomes, present, strict=True)
-        if one.state == "kept" and other.state == "broken"
+        f"{title(one.metric)} {one.bound} is kept{_measured(one)}, which is "
+        f"{'broken' if other.state == 'broken' else 'in doubt'} now{_measured(other)}"
+        for one, other in repairs
     ]
     worse = {figure.metric for figure in figures if figure.against_in_use and figure.against_in_use.verdict == "worse"}
     dearer = [
-        f"{title(one.metric)} {one.bound} is kept{_measured(one)} and worse than now{_measured(other)}"
+        f"{title(one.metric)} {one.bound} is kept, but worse than now: {_value(one)} instead of {_value(other)}"
         for one, other in zip(outcomes, present, strict=True)
         if one.state == other.state == "kept" and one.metric in worse and not load
     ]
@@ -282,18 +316,28 @@ def _sentence(
     return f"{settings_text(settings)}: {'; '.join([*([load] if load else []), *repaired, *parts, *dearer, *doubtful])}"
 
 
-def _load_text(validity: Validity, in_use: Validity, *, carries: bool) -> str:
+def _load_text(usability: Usability, in_use: Usability, *, carries: bool) -> str:
+    """What trials say of the load itself; nothing if they are usable with both."""
+    if carries and in_use.check.startswith(_OF_LOAD):
+        return f"the load is carried ({usable_text(usability)}), which it is not now ({usable_text(in_use)})"
     if carries:
-        return (
-            f"the load is carried ({valid_text(validity)}), which the settings in use do not do ({valid_text(in_use)})"
-        )
-    return "" if mostly_valid(validity) else f"the load is not carried ({valid_text(validity)})"
+        return f"{usable_text(usability)}, and {usable_text(in_use)} now"
+    return "" if mostly_usable(usability) else not_carried_text(usability)
 
 
-def valid_text(validity: Validity) -> str:
-    """`9 of 10 trials valid`"""
-    return f"{validity.trials - validity.not_valid} of {plural(validity.trials, 'trial')} valid"
+def not_carried_text(usability: Usability) -> str:
+    text = usable_text(usability)
+    return f"the load is not carried ({text})" if usability.check.startswith(_OF_LOAD) else text
+
+
+def usable_text(usability: Usability) -> str:
+    """`9 of 10 trials usable`"""
+    return f"{usability.usable} of {plural(usability.trials, 'trial')} usable"
 
 
 def _measured(outcome: BoundOutcome) -> str:
-    return "" if outcome.value is None else f" ({value_text(outcome.value, outcome.unit)})"
+    return "" if outcome.value is None else f" ({_value(outcome)})"
+
+
+def _value(outcome: BoundOutcome) -> str:
+    return NONE if outcome.value is None else value_text(outcome.value, outcome.unit)

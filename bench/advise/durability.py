@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from highwater.bench.advise.space import amount_of, spell
 from highwater.bench.workload.model import Workload
-from highwater.bench.workload.values import Scalar
+from highwater.bench.workload.values import NO_PROFILE, Scalar
 from highwater.tuning.catalogue import find_knob
 
 Loss = Literal["kill", "power_loss"]
@@ -26,8 +26,10 @@ LOSSES: Final[tuple[Loss, ...]] = ("kill", "power_loss")
 _NEVER: Final = float("inf")
 _ACKS: Final = {"all": 0.0, "-1": 0.0, "1": 1.0, "0": 2.0}
 _HOST: Final = "host.settings."
-# Host profiles that keep more unwritten data in memory than the kernel does by default.
-_LAX_PROFILES: Final = ("notes", "as-the-notes-say")
+# How much unwritten data host profiles leave in memory. `durable` bounds it tightly, `notes` keeps more than the kernel
+# does by default; the others do as `recommended`, which keeps less than the kernel.
+_PROFILES: Final = {"durable": 0, NO_PROFILE: 2, "notes": 3, "as-the-notes-say": 3}
+_OTHER_PROFILES: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ def trades_of(key: str, values: tuple[Scalar | None, ...], in_use: Scalar | None
     """Which values of a setting weaken durability, against the value in use (None: the system's default)."""
     name = key.split(".", 2)[2] if key.count(".") > 1 else key
     if key == "host.profile":
-        lax = tuple(value for value in values if value in _LAX_PROFILES and value != in_use)
-        cost = "it triples how long data stays unwritten in memory"
+        lax = tuple(value for value in values if _of_profile(value) > _of_profile(in_use))
+        cost = "more unwritten data stays in memory, or for longer"
         return Trade(key, lax, "power_loss", cost) if lax else None
     if key.startswith(_HOST) and find_knob(name).only_if_named.startswith("durability"):
         others = tuple(value for value in values if spell(value) != spell(in_use))
@@ -134,6 +136,10 @@ def trades_of(key: str, values: tuple[Scalar | None, ...], in_use: Scalar | None
     present = guard.weakness_of(in_use) if known else -_NEVER
     weaker = tuple(value for value in values if guard.weakness_of(value) > present)
     return Trade(key, weaker, guard.loss, guard.cost) if weaker else None
+
+
+def _of_profile(value: Scalar | None) -> int:
+    return _PROFILES.get(NO_PROFILE if value is None else spell(value), _OTHER_PROFILES)
 
 
 def lacking(workload: Workload, demands: Mapping[Loss, Demand]) -> Iterator[tuple[Loss, str]]:

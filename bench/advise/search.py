@@ -14,7 +14,7 @@ An unusable trial gives no score, and its candidate is not measured again.
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -77,6 +77,8 @@ class Standing:
     """Scores, corrected by what is known of similar candidates: a single lucky trial does not make the best one."""
     unusable: frozenset[Candidate]
     """Candidates of which no trial can be used."""
+    attempts: Mapping[Candidate, int]
+    """Trials of each candidate, A/A twins excluded."""
     surrogates: Sequence[Surrogate] = ()
     """One of each aim; none while too little is known."""
 
@@ -90,8 +92,8 @@ class Standing:
         return self.aims[aim].difference(candidate, other)[1]
 
     def surely_worse(self, candidate: Candidate, than: Candidate) -> bool:
-        """Whether it is surely worse in every aim."""
-        return all(
+        """Whether it is surely worse in every aim. Few good trials of a candidate that mostly fails prove nothing."""
+        return 2 * self.trials(than) > self.attempts[than] and all(
             self.scores[candidate][aim] - self.scores[than][aim] > _SURELY * self.error(candidate, than, aim)
             for aim in range(len(self.aims))
         )
@@ -132,10 +134,10 @@ def standing(space: Space, history: Sequence[TrialOfSearch], in_use: Candidate) 
         )
         for candidate in known
     }
-    everybody = {trial.candidate for trial in history}
+    attempts = Counter(trial.candidate for trial in history if not trial.twin)
     surrogates = _surrogates(space, fits, scores)
     promise = _promise(space, surrogates, scores)
-    return Standing(fits, means, scores, promise, frozenset(everybody - set(known)), surrogates)
+    return Standing(fits, means, scores, promise, frozenset(attempts.keys() - set(known)), attempts, surrogates)
 
 
 def _surrogates(

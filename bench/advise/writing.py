@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,17 +32,31 @@ def write_settings(asked: Asked, candidate: Candidate, folder: Path) -> list[Pat
     folder.mkdir(parents=True, exist_ok=True)
     workload = asked.workload_of(candidate)
     name = asked.question.name
+
+    def unset(section: str) -> list[str]:
+        """What is set now, and by default in the candidate."""
+        return [
+            key.removeprefix(section)
+            for key, present, value in zip(asked.space.keys, asked.in_use, candidate, strict=True)
+            if key.startswith(section) and value is None and present is not None
+        ]
+
     texts = {
         WORKLOAD: _workload_text(asked, candidate, folder),
-        CLIENT: _client_text("producer", workload.producers.client, name),
-        CONSUMER: _client_text("consumer", workload.consumers.client, name),
-        TOPIC: _properties_text(workload.topics.config, f"Topic properties, by Kafka's names: the advice of {name}."),
+        CLIENT: _client_text("producer", workload.producers.client, name, unset("producers.client.")),
+        CONSUMER: _client_text("consumer", workload.consumers.client, name, unset("consumers.client.")),
+        TOPIC: _properties_text(
+            workload.topics.config,
+            f"Topic properties, by Kafka's names: the advice of {name}.",
+            unset("topics.config."),
+        ),
         SERVER: _properties_text(
             getattr(workload.system, "config", {}),
             f"Properties of brokers, by Kafka's names: the advice of {name}. Lay them over those that a broker has.",
+            unset("system.config."),
         ),
-        HOST: _host_text(workload, name),
-        GROUP_VARS: _group_vars_text(workload, name),
+        HOST: _host_text(workload, name, unset("host.settings.")),
+        GROUP_VARS: _group_vars_text(workload, name, unset("system.config.")),
     }
     written = []
     for file, text in texts.items():
@@ -63,32 +77,40 @@ def _workload_text(asked: Asked, candidate: Candidate, folder: Path) -> str:
     return head + yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120)
 
 
-def _client_text(role: Role, client: Mapping[str, Scalar], name: str) -> str:
+def _client_text(role: Role, client: Mapping[str, Scalar], name: str, unset: Sequence[str]) -> str:
     properties = to_librdkafka(role, client)
     what = f"Properties of {role}s, by librdkafka's names: the advice of {name}."
-    return _properties_text(properties, what)
+    return _properties_text(properties, what, unset)
 
 
-def _properties_text(properties: Mapping[str, Scalar], comment: str) -> str:
-    if not properties:
+def _properties_text(properties: Mapping[str, Scalar], comment: str, unset: Sequence[str]) -> str:
+    if not properties and not unset:
         return ""
-    return f"# {comment}\n" + format_properties({key: as_text(value) for key, value in properties.items()})
+    return (
+        f"# {comment}\n"
+        + _removal_text(unset)
+        + format_properties({key: as_text(value) for key, value in properties.items()})
+    )
 
 
-def _host_text(workload: Workload, name: str) -> str:
+def _removal_text(unset: Sequence[str]) -> str:
+    return f"# Remove what is set now, as the default is advised: {', '.join(unset)}\n" if unset else ""
+
+
+def _host_text(workload: Workload, name: str, unset: Sequence[str]) -> str:
     """The section `host` of a workload, which `bench run` applies; `tune apply` applies a profile as well."""
     if workload.host.is_left_alone:
-        return ""
+        return _removal_text(unset)
     host = workload.host.model_dump(mode="json", exclude_defaults=True)
     lines = [f"# Settings of the host: the advice of {name}. A workload file takes them with include:."]
     if workload.host.profile != NO_PROFILE:
         lines.append(f"# For good: highwater tune apply --profile {workload.host.profile}")
     if workload.host.settings:
         lines.append("# Single settings are for good where the host's own configuration has them (sysctl.d, udev).")
-    return "\n".join(lines) + "\n" + yaml.safe_dump({"host": host}, sort_keys=False)
+    return "\n".join(lines) + "\n" + _removal_text(unset) + yaml.safe_dump({"host": host}, sort_keys=False)
 
 
-def _group_vars_text(workload: Workload, name: str) -> str:
+def _group_vars_text(workload: Workload, name: str, unset: Sequence[str]) -> str:
     """Variables of the playbooks' groups of brokers."""
     found: dict[str, Any] = {}
     config = getattr(workload.system, "config", {})
@@ -99,7 +121,8 @@ def _group_vars_text(workload: Workload, name: str) -> str:
         found["broker_processes"] = processes
     if workload.host.profile != NO_PROFILE:
         found["tuning_profile"] = workload.host.profile
-    if not found:
+    if not found and not unset:
         return ""
     head = f"---\n# For group_vars/brokers.yml of an inventory: the advice of {name}.\n"
-    return head + yaml.safe_dump(found, sort_keys=False)
+    removal = _removal_text([f"broker_properties.{key}" for key in unset])
+    return head + removal + (yaml.safe_dump(found, sort_keys=False) if found else "")

@@ -51,7 +51,7 @@ def advise(
     The answer, with intervals, is beside the settings in use and the defaults; "nothing is surely better" is an answer.
     A setting that weakens durability is touched only if the question accepts the loss.
 
-    Exit codes: 0 an answer; 2 a mistake in the call, the question or the set-up; 4 no trial was a valid measurement; 5
+    Exit codes: 0 an answer; 2 a mistake in the call, the question or the set-up; 4 no trial of a candidate can be used; 5
     another host than the one the advice was begun on; 11 nothing is surely better (with --strict); 130 interrupted.
     """
     with one_line_errors():
@@ -176,10 +176,12 @@ def _tell(advice: Advice, directory: Path) -> None:
     console.print(f"\n[bold {style}]{escape(advice.sentence)}[/]", soft_wrap=True)
     for option in advice.options:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-        for column in ("figure", option.name, "in use", "defaults", "against in use\n95 %"):
+        beside_defaults = any(figure.defaults is not None for figure in option.figures)
+        columns = ["figure", option.name, "in use", *(["defaults"] if beside_defaults else []), "against in use\n95 %"]
+        for column in columns:
             table.add_column(column, justify="left" if column == "figure" else "right", no_wrap=True)
         for figure in option.figures:
-            sides = (figure.advised, figure.in_use, figure.defaults)
+            sides = [figure.advised, figure.in_use, *([figure.defaults] if beside_defaults else [])]
             told = [value_text(side.value, figure.unit) if side else NONE for side in sides]
             name = f"[bold]{escape(figure.metric)}[/]" if figure.is_aim else escape(figure.metric)
             table.add_row(name, *told, _change_text(figure.against_in_use))

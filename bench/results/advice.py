@@ -70,13 +70,13 @@ class BoundOutcome(Model):
     state: BoundState = Field(description="in_doubt: the interval reaches over the bound, or there is no figure")
 
 
-class Validity(Model):
-    """How many fresh trials were valid measurements, and what most of the others failed."""
+class Usability(Model):
+    """How many fresh trials figures may come from, and the check that most of the others failed."""
 
     trials: int
-    not_valid: int
-    check: str = Field(default="", description="the check that most of them failed, with the text of one")
-    text: str = ""
+    usable: int
+    check: str = Field(default="", description="empty if none failed a check")
+    text: str = Field(default="", description="what one of them said")
 
 
 class SettingWorth(Model):
@@ -84,7 +84,8 @@ class SettingWorth(Model):
 
     key: str
     metric: str
-    change: Change
+    change: Change | None = Field(description="None if nothing can be compared")
+    without: Usability
 
 
 class AdvisedOption(Model):
@@ -95,10 +96,11 @@ class AdvisedOption(Model):
     figures: list[AdvisedFigure]
     bounds: list[BoundOutcome]
     worth: list[SettingWorth] = Field(default=[], description="empty if there was no time to measure it")
-    validity: Validity
-    validity_in_use: Validity
-    carries: bool = Field(description="its trials are valid where those of the settings in use are surely not")
-    better: bool = Field(description="surely better than the settings in use")
+    usability: Usability
+    usability_in_use: Usability
+    carries: bool = Field(description="its trials are usable where those of the settings in use surely are not")
+    carries_beside_defaults: bool = Field(description="the same, beside the defaults")
+    better: bool = Field(description="surely better than the settings in use, and advised")
     sentence: str
 
 

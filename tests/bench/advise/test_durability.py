@@ -24,6 +24,8 @@ from highwater.bench.workload.values import Scalar
         ("host.settings.vm.dirty_bytes", ("64MiB", "1GiB"), None, ("64MiB", "1GiB"), "power_loss"),
         ("host.settings.mount.data_writeback", ("true",), None, ("true",), "power_loss"),
         ("host.profile", ("recommended", "notes"), None, ("notes",), "power_loss"),
+        ("host.profile", ("durable", "recommended", "none"), "durable", ("recommended", "none"), "power_loss"),
+        ("host.profile", ("recommended", None), "recommended", (None,), "power_loss"),
         ("host.settings.vm.swappiness", (1, 60), None, None, None),
         ("producers.client.linger.ms", (0, 5), None, None, None),
     ],

@@ -168,3 +168,12 @@ def test_a_trial_that_is_disturbed_once_does_not_hide_the_best() -> None:
     history, _ = searched(disturbed)
     (best,) = finalists(standing_of(history), IN_USE, 1)
     assert truth(best) < 0.45
+
+
+def test_few_good_trials_of_settings_that_mostly_fail_do_not_beat_a_candidate() -> None:
+    """The settings in use carry the load in two of seven blocks, and are much better there."""
+    history = [TrialOfSearch(IN_USE, block, (-1.0,) if block < 3 else None) for block in range(1, 8)]
+    history += [TrialOfSearch((2, "64KiB", "lz4"), block, (1.0 + block / 100,)) for block in range(1, 8)]
+    assert finalists(standing_of(history), IN_USE, 1) == [(2, "64KiB", "lz4")]
+    history = [*(trial for trial in history if trial.costs is not None), TrialOfSearch(IN_USE, 8, (-1.0,))]
+    assert finalists(standing_of(history), IN_USE, 1) == []
