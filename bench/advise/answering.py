@@ -23,6 +23,7 @@ from highwater.bench.advise.confirming import DEFAULTS, IN_USE, Confirmation, ce
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing
 from highwater.bench.advise.space import Candidate, spell
+from highwater.bench.metrics import value_text
 from highwater.bench.results import TrialSummary
 from highwater.bench.results.advice import (
     CONFIRMATION,
@@ -86,12 +87,12 @@ def concluded(
     defaults = measured.pop(DEFAULTS, None)
     options = list(measured.values())
     better = [option for option in options if option.better]
-    first_reasons = [] if defaults is None else [f"The defaults, {defaults.sentence}."]
+    reasons = [] if defaults is None else [f"The defaults, {defaults.sentence}."]
     more_time: list[str] = []
     outcome: AdviceOutcome = "better"
     if defaults is not None and _defaults_do(asked, confirmation, defaults, better):
         sentence = f"Go back to the defaults, {defaults.sentence}."
-        first_reasons = [_candidate_beside_defaults(option) for option in options[:1]]
+        reasons = [_candidate_beside_defaults(option) for option in options[:1]]
         more_time = [_more_time(option) for option in options[:1] if _is_open_beside_defaults(option)]
         options = [defaults, *(option.model_copy(update={"better": False, "worth": []}) for option in options)]
         better = [defaults]
@@ -114,14 +115,15 @@ def concluded(
             f"The best candidate, {options[0].sentence}."
         )
     if defaults not in better:
-        first_reasons += _kept_from_defaults(asked, confirmation)
+        reasons += _kept_from_defaults(asked, confirmation)
+    reasons = [*(line for option in better for line in _price(asked, option)), *reasons]
     return Advice(
         name=asked.question.name,
         purpose=asked.question.purpose,
         question=question_text(asked),
         outcome=outcome,
         sentence=sentence,
-        why=[*first_reasons, *_why(asked, account, confirmation.blocks, options)],
+        why=[*reasons, *_why(asked, account, confirmation.blocks, options)],
         would_change=[*more_time, *_would_change(asked, better or options, account)],
         options=options,
         search=account,
@@ -129,6 +131,20 @@ def concluded(
         created_utc=created_utc,
         commands=_commands(out, (better or options)[0].name if options else next(iter(confirmation.options))),
     )
+
+
+def _price(asked: Asked, option: AdvisedOption) -> list[str]:
+    """What is surely worse than now, and neither an aim nor bounded."""
+    worse = [
+        f"{title(figure.metric)} {value_text(figure.advised.value, figure.unit)} instead of "
+        f"{value_text(figure.in_use.value, figure.unit)}"
+        for figure in option.figures
+        if figure.metric not in (*asked.metrics, *asked.bounds)
+        and figure.in_use is not None
+        and figure.against_in_use is not None
+        and figure.against_in_use.verdict == "worse"
+    ]
+    return [f"What the question does not bound gets worse with {option.name}: {', '.join(worse)}."] if worse else []
 
 
 def _candidate_beside_defaults(option: AdvisedOption) -> str:

@@ -51,8 +51,9 @@ def advise(
     The answer, with intervals, is beside the settings in use and the defaults; "nothing is surely better" is an answer.
     A setting that weakens durability is touched only if the question accepts the loss.
 
-    Exit codes: 0 an answer; 2 a mistake in the call, the question or the set-up; 4 no trial of a candidate can be used; 5
-    another host than the one the advice was begun on; 11 nothing is surely better (with --strict); 130 interrupted.
+    Exit codes: 0 an answer; 2 a mistake in the call, the question or the set-up; 4 no trial of a candidate can be
+    used; 5 another host than the one the advice was begun on; 11 nothing is surely better (with --strict); 130
+    interrupted.
     """
     with one_line_errors():
         from highwater.bench.advise.advising import advise as carry_out
