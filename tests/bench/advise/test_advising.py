@@ -74,6 +74,23 @@ def test_what_each_change_was_worth_comes_from_trials_without_it(tmp_path: Path)
 
 
 @slow
+def test_a_change_without_which_the_load_is_not_carried_is_no_change_for_nothing(tmp_path: Path) -> None:
+    """Each trial of the advised batches with the linger in use is invalid: there is no figure to compare."""
+
+    class Needed(Runner):
+        def __call__(self, plan: Plan, out: Path, resume: bool, make_agenda: MakeAgenda | None) -> Manifest:
+            if make_agenda is None:
+                self.invalid = lambda workload: linger_of(workload) == 5 and "batch.size" in workload.producers.client
+            return super().__call__(plan, out, resume, make_agenda)
+
+    advice = advised(tmp_path, Needed(), QUESTION.replace("15m", "20m"))
+    (option,) = advice.options
+    (worth,) = [item for item in option.worth if item.key == "producers.client.linger.ms"]
+    assert (worth.change, worth.without.usable) == (None, 0)
+    assert any(line.startswith("Without linger.ms: the load is not carried (0 of ") for line in advice.why)
+
+
+@slow
 def test_nothing_that_is_surely_better_is_an_answer(tmp_path: Path) -> None:
     advice = advised(tmp_path, Runner(lambda _: 2e6, noise=0.05))
     assert advice.outcome == "nothing_better"
