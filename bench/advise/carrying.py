@@ -1,4 +1,4 @@
-"""Which settings carry the load at all: usable trials where others have none, by a sign test over blocks. Pure.
+"""Which settings carry the load at all, by a sign test of usable trials over blocks. Pure.
 
 A load that the settings in use cannot carry has no figures to compare: its trials are invalid. That the trials of a
 candidate can be used is then the reason to advise it.

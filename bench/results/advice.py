@@ -17,6 +17,8 @@ ADVICE_SCHEMA: Final = "bench.advice/1"
 SEARCH: Final = "search"
 CONFIRMATION: Final = "confirmation"
 SETTINGS: Final = "settings"
+ADVISED: Final = "advised"
+"""The variant of the best candidate in the confirmation; with two aims there are `advised-2` and so on."""
 _FILE: Final = "advice.json"
 
 AdviceOutcome = Literal["better", "nothing_better", "nothing_usable"]
