@@ -24,7 +24,7 @@ def test_costs_and_ceilings_of_a_run(tmp_path: Path) -> None:
     assert costs.cpu_s == pytest.approx(TRUE_COSTS, rel=0.05)
     assert costs.wake_up_s == pytest.approx(WAKE_UP_S, rel=0.1)
     assert set(costs.batch_bytes) == {"produced", "consumed", "replicated"}
-    held_out = ["held-out-produce", "held-out-busy", "held-out-read", "held-out-copied"]
+    held_out = ["held-out-produce", "held-out-busy", "held-out-copied", "held-out-read"]
     assert [cell.name for cell in found.held_out] == held_out
     told = predictions(found, costs)
     assert [each.cell for each in told] == [*held_out, "full-4KiB", "one-partition"]
