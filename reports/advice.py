@@ -9,7 +9,6 @@ from typing import Final
 from highwater.bench.metrics import METRICS, value_text
 from highwater.bench.results import SideEstimate
 from highwater.bench.results.advice import (
-    ADVISED,
     Advice,
     AdviceOutcome,
     AdvisedOption,
@@ -65,15 +64,10 @@ def _decision(advice: Advice) -> Section:
 def _evidence(advice: Advice) -> list[Section]:
     found = [Section("why", "Why", [Facts("", [("Asked", advice.question)]), _bullets(advice.why)], nav="Why")]
     found += [
-        Section(f"figures-{option.name}", f"Figures of {_name(option)}", _figures(option), nav=_name(option))
+        Section(f"figures-{option.name}", f"Figures of {option.title}", _figures(option), nav=option.title)
         for option in advice.options
     ]
     return found
-
-
-def _name(option: AdvisedOption) -> str:
-    """Its variant, which is called `advised` before anybody knows whether it is."""
-    return option.name if option.better else option.name.replace(ADVISED, "candidate")
 
 
 def _figures(option: AdvisedOption) -> list[Block]:
@@ -87,10 +81,10 @@ def _figures(option: AdvisedOption) -> list[Block]:
         ]
         for figure in option.figures
     ]
-    header = ["figure", _name(option), "in use", "against in use"]
+    header = ["figure", option.title, "in use", "against in use"]
     header += ["defaults", "against the defaults"] if beside_defaults else []
     blocks: list[Block] = [
-        table(header, rows, f"Figures of {_name(option)}", "Medians and 95 % intervals of fresh trials.")
+        table(header, rows, f"Figures of {option.title}", "Medians and 95 % intervals of fresh trials.")
     ]
     if option.bounds:
         bounds = [

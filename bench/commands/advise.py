@@ -178,7 +178,7 @@ def _tell(advice: Advice, directory: Path) -> None:
     for option in advice.options:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         beside_defaults = any(figure.defaults is not None for figure in option.figures)
-        columns = ["figure", option.name, "in use", *(["defaults"] if beside_defaults else []), "against in use\n95 %"]
+        columns = ["figure", option.title, "in use", *(["defaults"] if beside_defaults else []), "against in use\n95 %"]
         for column in columns:
             table.add_column(column, justify="left" if column == "figure" else "right", no_wrap=True)
         for figure in option.figures:

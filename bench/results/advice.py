@@ -105,6 +105,11 @@ class AdvisedOption(Model):
     better: bool = Field(description="surely better than the settings in use, and advised")
     sentence: str
 
+    @property
+    def title(self) -> str:
+        """Its variant, which is called `advised` before anybody knows whether it is."""
+        return self.name if self.better else self.name.replace(ADVISED, "candidate")
+
 
 class SearchAccount(Model):
     """What the search did."""
