@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.bench.analysis.conclusions import usable
 from highwater.bench.results import TrialSummary
 from highwater.bench.results.advice import Usability
 
@@ -24,10 +25,11 @@ class Fates:
 
     trials: Sequence[TrialSummary]
     blocks: int
+    """Of the whole run."""
 
     @property
     def usable_blocks(self) -> set[int]:
-        return {trial.block for trial in self.trials if trial.verdict.state != "invalid"}
+        return {trial.block for trial in usable(self.trials)}
 
     def usability(self) -> Usability:
         reasons = [trial.verdict.reasons[0] for trial in self.trials if trial.verdict.state == "invalid"]
@@ -35,11 +37,6 @@ class Fates:
         check = most[0][0] if most else ""
         text = next((reason.text for reason in reasons if reason.check == check), "")
         return Usability(trials=self.blocks, usable=len(self.usable_blocks), check=check, text=text)
-
-
-def fates_of(summaries: Iterable[TrialSummary], cell: str, blocks: int) -> Fates:
-    """blocks: of the whole run."""
-    return Fates([summary for summary in summaries if summary.role == "measure" and summary.cell == cell], blocks)
 
 
 def surely_carries(candidate: Fates, reference: Fates, comparisons: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from highwater.bench.advise.carrying import Fates, fates_of, mostly_usable, surely_carries
+from highwater.bench.advise.carrying import Fates, mostly_usable, surely_carries
 from highwater.bench.advise.confirming import DEFAULTS, IN_USE, cell_name
 from highwater.bench.advise.space import Candidate, Space, spell
 from highwater.bench.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
@@ -88,7 +88,7 @@ def trials_of(summaries: Sequence[TrialSummary], blocks: int, seed: int) -> Tria
     prefix = cell_name("")
     return Trials(
         {cell.removeprefix(prefix): trials for cell, trials in used.items()},
-        {cell.removeprefix(prefix): fates_of(trials, cell, blocks) for cell, trials in cells.items()},
+        {cell.removeprefix(prefix): Fates(trials, blocks) for cell, trials in cells.items()},
         Fates((), blocks),
         {cell.removeprefix(prefix): values for cell, values in by_cell.items()},
         {name: [AaPair(pair.cell.removeprefix(prefix), pair.ratio) for pair in pairs] for name, pairs in noise.items()},
