@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Final, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from highwater.bench.results.analysis import Better, ComparisonVerdict
 from highwater.bench.results.base import Model
-from highwater.bench.results.files import dump, parse_file
+from highwater.bench.results.files import ResultDirectoryError, dump, parse_file
 from highwater.bench.results.gate import SideEstimate
 from highwater.common.atomic_files import write_atomically
 
@@ -148,5 +149,9 @@ def write_advice(directory: Path, advice: Advice) -> None:
 
 
 def read_advice(directory: Path) -> Advice:
-    """Raises ResultDirectoryError when it is missing or damaged."""
-    return parse_file(Advice, directory / _FILE)
+    """Raises ResultDirectoryError when it is missing, damaged, or of a version whose answers had other figures."""
+    try:
+        return parse_file(Advice, directory / _FILE)
+    except ResultDirectoryError as error:
+        remedy = f"highwater advise QUESTION --resume {shlex.quote(str(directory))} draws the answer anew"
+        raise ResultDirectoryError(f"{error}; {remedy}") from None

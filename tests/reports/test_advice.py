@@ -31,3 +31,4 @@ def test_a_damaged_advice_is_one_line(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert result.exit_code == 2
     assert "advice.json" in result.output
+    assert "--resume" in result.output, "the trials are there: the answer can be drawn anew"
