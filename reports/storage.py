@@ -17,6 +17,7 @@ _JOBS: Final = {
     "fsync": "append and fdatasync",
     "sequential_read": "read, in order",
     "random_read": "read, at random",
+    "parallel_append": "append to many files",
 }
 _DROPS: Final = {"dropped": "dropped", "kept": "kept", "not_permitted": "kept: dropping is not permitted"}
 
@@ -78,7 +79,7 @@ def _probe_table(probes: Sequence[TargetProbe]) -> Table:
             [
                 Field(_probed(probe)),
                 Field(probe.moment),
-                Field(_JOBS[job.name]),
+                Field(_JOBS[job.name] if job.files == 1 else f"append to {count_text(job.files)} files in turn"),
                 Field(f"{size_text(job.block_bytes)}{', direct' if job.direct else ''}"),
                 Field(f"{size_text(job.bytes_per_s)}/s", sort=job.bytes_per_s),
                 Field(count_text(job.operations_per_s), sort=job.operations_per_s),

@@ -44,15 +44,19 @@ def list_targets(as_json: AsJson = False) -> None:
 @app.command()
 def probe(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A directory on the storage to probe.")],
-    runtime: Annotated[str, typer.Option(metavar="DURATION", help="Duration of each of the four jobs.")] = "1s",
+    runtime: Annotated[str, typer.Option(metavar="DURATION", help="Duration of each job.")] = "1s",
+    files: Annotated[
+        str, typer.Option(metavar="COUNTS", help="Also append to so many files in turn, for example 8,64,512.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Measure with fio: append in order, durable appends, read in order, read at random."""
+    """Measure with fio: append in order, durable appends, read in order, read at random; appends to many files."""
     with one_line_errors():
         from highwater.bench.errors import UsageError
         from highwater.bench.storage import describe_target
         from highwater.bench.storage.probe import probe_target
         from highwater.bench.units import parse_duration_ns
+        from highwater.bench.workload.values import MOST_PROBE_FILES
         from highwater.tuning.facts import collect
 
         if not directory.is_dir():
@@ -63,8 +67,16 @@ def probe(
             raise UsageError(f"--runtime: {error}") from None
         if not 0.1 <= runtime_s <= 3600:
             raise UsageError(f"--runtime: {runtime} is not between 100ms and 1h")
+        try:
+            file_counts = [int(count) for count in files.split(",") if count]
+        except ValueError:
+            file_counts = [0]
+        if not all(2 <= count <= MOST_PROBE_FILES for count in file_counts):
+            raise UsageError(
+                f"--files: {files!r} is no list of numbers from 2 to {MOST_PROBE_FILES}, for example 8,64,512"
+            )
         target = describe_target(str(directory), directory.absolute(), collect())
-        made = probe_target(target, directory, "alone", runtime_s=runtime_s)
+        made = probe_target(target, directory, "alone", runtime_s=runtime_s, file_counts=file_counts)
         if made.problem is not None:
             raise UsageError(made.problem)
         if as_json:
@@ -187,7 +199,7 @@ def _probe_table(probe: TargetProbe) -> Table:
     for job in probe.jobs:
         latencies = (job.latency_p50_ns, job.latency_p99_ns, job.latency_max_ns)
         table.add_row(
-            job.name.replace("_", " "),
+            job.name.replace("_", " ") + (f", {job.files} files" if job.files > 1 else ""),
             size_text(job.block_bytes),
             "yes" if job.direct else "no",
             f"{size_text(job.bytes_per_s)}/s",

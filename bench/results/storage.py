@@ -10,7 +10,7 @@ from highwater.bench.results.base import Model
 
 PROBES_SCHEMA: Final = "bench.probes/1"
 
-ProbeName = Literal["sequential_append", "fsync", "sequential_read", "random_read"]
+ProbeName = Literal["sequential_append", "fsync", "sequential_read", "random_read", "parallel_append"]
 CacheDrop = Literal["dropped", "kept", "not_permitted"]
 
 
@@ -34,6 +34,7 @@ class FioProbe(Model):
     """One job of fio, in fio's own figures."""
 
     name: ProbeName
+    files: int = Field(default=1, description="written in turn, one block each")
     block_bytes: int
     direct: bool = Field(description="past the page cache (O_DIRECT)")
     moved_bytes: int

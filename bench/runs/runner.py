@@ -287,7 +287,9 @@ class Run:
 
     def _probe_storage(self, moment: Literal["before", "after"]) -> None:
         """Probe the targets with fio. A target is probed if any of its cells has storage.probe."""
-        wanted = [cell.workload.storage.probe for cell in self.plan.specification.cells]
+        storages = [cell.workload.storage for cell in self.plan.specification.cells]
+        wanted = [storage.probe for storage in storages]
+        file_counts = sorted({count for storage in storages for count in storage.probe_files})
         skipped = None
         if moment == "before" and self.earlier is None:
             self._probes += self.probes
@@ -299,7 +301,7 @@ class Run:
             self._steps.begin("probe_storage")
             quick = not self.plan.specification.workload.for_measurement
             runtime_s = QUICK_RUNTIME_S if quick else RUNTIME_S
-            self._probes += probe_targets(self.areas, self.facts, moment, runtime_s, self.observer.step)
+            self._probes += probe_targets(self.areas, self.facts, moment, runtime_s, self.observer.step, file_counts)
             self._steps.end()
         self.writer.write_probes(StorageProbes(probes=self._probes, skipped=skipped))
 

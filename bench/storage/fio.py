@@ -29,9 +29,10 @@ class FioError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One measurement on one file. It ends after `size_bytes` or `runtime_s`, whichever is first.
+    """One measurement. It ends after `size_bytes` or `runtime_s`, whichever is first.
 
     repeat: continue over the same bytes until the end of `runtime_s`. sync: fdatasync after each write.
+    files: share the bytes; the next operation is on the next file.
     """
 
     name: ProbeName
@@ -43,18 +44,18 @@ class Job:
     queue_depth: int = 1
     sync: bool = False
     repeat: bool = False
+    files: int = 1
 
     @property
     def writes(self) -> bool:
         return self.pattern in ("write", "randwrite")
 
     def command(self, file: Path, report: Path) -> list[str]:
-        """The command line for this job on `file`."""
+        """The command line for this job on `file`, or on files whose names begin with that of `file`."""
         return [
             "fio",
             f"--name={self.name}",
-            # fio separates file names by colons; a backslash escapes a colon.
-            "--filename=" + str(file).replace("\\", "\\\\").replace(":", "\\:"),
+            *self._names(file),
             f"--rw={self.pattern}",
             f"--bs={self.block_bytes}",
             f"--size={self.size_bytes}",
@@ -72,6 +73,22 @@ class Job:
             f"--output={report}",
             "--eta=never",
         ]
+
+    def _names(self, file: Path) -> list[str]:
+        if self.files == 1:
+            return [f"--filename={_escaped(file)}"]
+        return [
+            f"--directory={_escaped(file.parent)}",
+            f"--filename_format={file.name}.$filenum",
+            f"--nrfiles={self.files}",
+            f"--openfiles={self.files}",
+            "--file_service_type=roundrobin:1",
+        ]
+
+
+def _escaped(path: Path) -> str:
+    """fio separates names by colons; a backslash escapes a colon."""
+    return str(path).replace("\\", "\\\\").replace(":", "\\:")
 
 
 def version() -> str:
@@ -108,6 +125,7 @@ def parse_report(job: Job, text: str) -> FioProbe:
         percentiles = latency.get("percentile", {})
         probe = FioProbe(
             name=job.name,
+            files=job.files,
             block_bytes=job.block_bytes,
             direct=job.direct,
             moved_bytes=moved["io_bytes"],

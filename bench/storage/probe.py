@@ -1,7 +1,8 @@
 """What a storage target can do by itself, asked of fio: the ceiling that results are drawn under.
 
 Four jobs on one file, a few seconds in all: append in order, small appends each made durable, read in order, read at
-random. Reads and the large appends go past the page cache where the file system lets them.
+random. Reads and the large appends go past the page cache where the file system lets them. If asked to, a probe also
+appends to many files in turn, as a broker with many partitions does.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
@@ -42,14 +43,18 @@ def probe_target(
     *,
     runtime_s: float = RUNTIME_S,
     file_bytes: int = FILE_BYTES,
+    file_counts: Sequence[int] = (),
 ) -> TargetProbe:
-    """Probe the file system of `directory`. Errors are in the result: a probe does not stop a run."""
+    """Probe the file system of `directory`. Errors are in the result: a probe does not stop a run.
+
+    file_counts: also append to so many files in turn, one block each.
+    """
     taken_utc = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     jobs: list[FioProbe] = []
     fio_version = problem = None
     try:
         fio_version = fio.version()
-        _probe(directory, runtime_s, file_bytes, jobs)
+        _probe(directory, runtime_s, file_bytes, file_counts, jobs)
     except (fio.FioError, OSError) as error:
         problem = str(error)
     return TargetProbe(
@@ -57,7 +62,9 @@ def probe_target(
     )
 
 
-def _probe(directory: Path, runtime_s: float, file_bytes: int, jobs: list[FioProbe]) -> None:
+def _probe(
+    directory: Path, runtime_s: float, file_bytes: int, file_counts: Sequence[int], jobs: list[FioProbe]
+) -> None:
     size_bytes = min(file_bytes, shutil.disk_usage(directory).free // _FREE_SPACE_DIVISOR)
     size_bytes -= size_bytes % _LARGE_BLOCK_BYTES
     if size_bytes < _LEAST_FILE_BYTES:
@@ -94,6 +101,21 @@ def _probe(directory: Path, runtime_s: float, file_bytes: int, jobs: list[FioPro
                 file,
             )
         )
+        file.unlink()
+        for files in file_counts:
+            # Each file takes a block at least.
+            own_bytes = max(size_bytes, files * _LARGE_BLOCK_BYTES)
+            if own_bytes > shutil.disk_usage(directory).free // 2:
+                raise fio.FioError(
+                    f"too little space in {directory} for {files} files of {size_text(_LARGE_BLOCK_BYTES)}"
+                )
+            job = fio.Job(
+                "parallel_append", "write", _LARGE_BLOCK_BYTES, own_bytes, runtime_s, direct, _QUEUE_DEPTH, files=files
+            )
+            many = scratch / f"{files}-files"
+            many.mkdir()
+            jobs.append(fio.run(job, many / "file"))
+            shutil.rmtree(many)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -113,11 +135,12 @@ def probe_targets(
     moment: Literal["before", "after"],
     runtime_s: float,
     tell: Callable[[str], None],
+    file_counts: Sequence[int] = (),
 ) -> list[TargetProbe]:
     """Probe every target that a run has a folder on. `tell` is called before each probe."""
     probes = []
     for name, directory in areas.directories.items():
         tell(f"probing storage target {name} with fio")
         target = describe_target(name, directory, facts)
-        probes.append(probe_target(target, directory, moment, runtime_s=runtime_s))
+        probes.append(probe_target(target, directory, moment, runtime_s=runtime_s, file_counts=file_counts))
     return probes

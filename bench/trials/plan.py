@@ -64,7 +64,9 @@ class Plan:
             for trial in self.trials
             if trial.cell.workload.storage.probe and trial.cell.workload.system.kind != "external"
         }
-        return len(probed) * (PROBES_S if self.specification.workload.for_measurement else QUICK_PROBES_S)
+        files = {count for trial in self.trials for count in trial.cell.workload.storage.probe_files}
+        each_s = PROBES_S + 2 * len(files) if self.specification.workload.for_measurement else QUICK_PROBES_S
+        return len(probed) * each_s
 
     @property
     def durations_s(self) -> list[int]:

@@ -12,6 +12,7 @@ from highwater.bench.metrics import metric
 from highwater.bench.workload.client_properties import PropertyError, Role, to_librdkafka
 from highwater.bench.workload.traces import TraceLoad, TraceRecords
 from highwater.bench.workload.values import (
+    MOST_PROBE_FILES,
     TEMPORARY_TARGET,
     ConsumerStart,
     Count,
@@ -295,6 +296,9 @@ class Storage(Part):
     target: str = Field(default=TEMPORARY_TARGET, description="name of the target that the system's log goes to")
     targets: dict[str, Target] = Field(default={}, description="'temporary' always exists: the temporary directory")
     probe: bool = Field(default=True, description="measure the target itself with fio, before and after the trials")
+    probe_files: list[Annotated[int, Field(ge=2, le=MOST_PROBE_FILES)]] = Field(
+        default=[], description="also measure appends to so many files in turn, for example [8, 64, 512]"
+    )
     drop_caches: Literal["auto", "never"] = Field(
         default="auto", description="auto: empty the page cache before each trial when permitted"
     )

@@ -74,6 +74,9 @@ def _schema(pattern: str, form: str, example: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": plain(pattern), "description": form, "examples": [example]})
 
 
+MOST_PROBE_FILES: Final = 4096
+"""More files are more than a test of a disk needs, and take long to make."""
+
 SizeBytes = Annotated[
     int,
     BeforeValidator(units.parse_size_bytes),

@@ -65,6 +65,8 @@ def test_fio_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_file_name_may_hold_what_fio_takes_apart(tmp_path: Path) -> None:
     command = READ.command(tmp_path / "a:b", tmp_path / "report")
     assert f"--filename={tmp_path}/a\\:b" in command
+    many = Job("parallel_append", "write", 1 << 20, 8 << 20, 0.2, direct=False, files=8)
+    assert f"--directory={tmp_path}/a\\:b" in many.command(tmp_path / "a:b" / "file", tmp_path / "report")
 
 
 requires_fio = pytest.mark.skipif(shutil.which("fio") is None, reason=fio.HOW_TO_INSTALL)

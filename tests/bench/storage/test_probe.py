@@ -28,6 +28,17 @@ def test_a_probe_tells_of_all_four_and_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@requires_fio
+def test_a_probe_appends_to_as_many_files_as_it_is_asked_for(tmp_path: Path) -> None:
+    target = describe_target("here", tmp_path, collect())
+    probe = probe_target(target, tmp_path, "alone", runtime_s=0.1, file_bytes=32 << 20, file_counts=(8, 40))
+    assert probe.problem is None
+    found = [(job.files, job.moved_bytes) for job in probe.jobs if job.name == "parallel_append"]
+    assert [files for files, _ in found] == [8, 40]
+    assert all(moved > 0 for _, moved in found)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_without_fio_the_probe_says_so_and_nothing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     told: list[str] = []
