@@ -74,10 +74,7 @@ def concluded(
             trials,
             name,
             candidate,
-            asked.space,
-            asked.in_use,
-            asked.metrics,
-            asked.bounds,
+            asked,
             list(confirmation.options),
             {} if name == DEFAULTS else confirmation.without,
         )
@@ -134,17 +131,20 @@ def concluded(
 
 
 def _price(asked: Asked, option: AdvisedOption) -> list[str]:
-    """What is surely worse than now, and neither an aim nor bounded."""
-    worse = [
-        f"{title(figure.metric)} {value_text(figure.advised.value, figure.unit)} instead of "
-        f"{value_text(figure.in_use.value, figure.unit)}"
-        for figure in option.figures
-        if figure.metric not in (*asked.metrics, *asked.bounds)
-        and figure.in_use is not None
-        and figure.against_in_use is not None
-        and figure.against_in_use.verdict == "worse"
-    ]
-    return [f"What the question does not bound gets worse with {option.name}: {', '.join(worse)}."] if worse else []
+    """What is surely worse than now, and neither an aim nor bounded: the largest change first."""
+    worse: list[tuple[float, str]] = []
+    for figure in option.figures:
+        change, in_use = figure.against_in_use, figure.in_use
+        if figure.metric in (*asked.metrics, *asked.bounds) or change is None or in_use is None:
+            continue
+        if change.verdict == "worse":
+            size = abs(math.log(change.ratio)) if change.ratio > 0 else math.inf
+            values = [value_text(side.value, figure.unit) for side in (figure.advised, in_use)]
+            worse.append((size, f"{title(figure.metric)} {' instead of '.join(values)}"))
+    if not worse:
+        return []
+    told = ", ".join(text for _, text in sorted(worse, key=lambda item: -item[0]))
+    return [f"What the question does not bound gets worse with {option.name}: {told}."]
 
 
 def _candidate_beside_defaults(option: AdvisedOption) -> str:

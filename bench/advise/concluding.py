@@ -9,7 +9,8 @@ from typing import Final
 
 from highwater.bench.advise.carrying import Fates, mostly_usable, surely_carries
 from highwater.bench.advise.confirming import DEFAULTS, IN_USE, cell_name
-from highwater.bench.advise.space import Candidate, Space, spell
+from highwater.bench.advise.question import Asked
+from highwater.bench.advise.space import Candidate, spell
 from highwater.bench.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
 from highwater.bench.analysis.statistics import bootstrap_median_ci
 from highwater.bench.metrics import METRICS, value_text
@@ -100,17 +101,15 @@ def option_of(
     trials: Trials,
     variant: str,
     candidate: Candidate,
-    space: Space,
-    in_use: Candidate,
-    aims: Sequence[str],
-    bounds: Mapping[str, Bound],
+    asked: Asked,
     options: Sequence[str],
     without: Mapping[str, str],
 ) -> AdvisedOption:
     """What the confirmation says of one finalist. options: the variants of all finalists."""
+    aims, bounds = asked.metrics, asked.bounds
     settings = [
         AdvisedSetting(key=key, in_use=spell(present), advised=spell(value))
-        for key, present, value in zip(space.keys, in_use, candidate, strict=True)
+        for key, present, value in zip(asked.space.keys, asked.in_use, candidate, strict=True)
     ]
     figures = [
         figure

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 def advise(
     file: Annotated[Path, typer.Argument(metavar="QUESTION", help="Question file (YAML, schema bench.question/1).")],
     out: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory for the results; new or empty.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted advice.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Go on with an interrupted advice of QUESTION.")
+    ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what would be measured and the duration; start nothing.")
     ] = False,
@@ -87,7 +89,9 @@ def advise(
         choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
         advice, manifest = carry_out(advising, directory, _execute(choice, quiet or as_json))
         if advice is None:
-            typer.echo(f"error: the advice is not complete; go on with --resume {directory}", err=True)
+            typer.echo(
+                f"error: the advice is not complete; go on with: highwater advise {file} --resume {directory}", err=True
+            )
             raise typer.Exit(manifest.exit_code or 0)
         if as_json:
             typer.echo(json.dumps(advice.model_dump(mode="json", by_alias=True), indent=2, ensure_ascii=False))

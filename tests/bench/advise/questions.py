@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.advise.advising import MakeAgenda
-from highwater.bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus, Scalar
+from highwater.bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus, Scalar, TrialSummary
 from highwater.bench.runs.agenda import Agenda, BlockAgenda, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
@@ -63,8 +63,9 @@ class Runner:
         noise: float = 0.03,
         stop_after: int | None = None,
         invalid: Callable[[Workload], bool] = lambda _: False,
+        change: Callable[[TrialSummary, Workload], TrialSummary] = lambda made, _: made,
     ) -> None:
-        self.p99, self.noise, self.stop_after, self.invalid = p99, noise, stop_after, invalid
+        self.p99, self.noise, self.stop_after, self.invalid, self.change = p99, noise, stop_after, invalid, change
         self.trials = 0
 
     def __call__(self, plan: Plan, out: Path, resume: bool, make_agenda: MakeAgenda | None) -> Manifest:
@@ -94,6 +95,7 @@ class Runner:
                 cell=planned.plan.cell,
                 reason=LATE if self.invalid(workload) else None,
             )
+            made = self.change(made, workload)
             writer.write_trial(made, [], [])
             outcomes.append(TrialOutcome(planned.plan.model_copy(update={"status": "done"}), made))
         axes: Mapping[str, list[Scalar]] = agenda.axes

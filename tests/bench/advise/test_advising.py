@@ -12,7 +12,7 @@ from highwater.bench.advise.advising import Advising, MakeAgenda, advise, begin,
 from highwater.bench.advise.question import read_question
 from highwater.bench.advise.writing import write_settings
 from highwater.bench.errors import UsageError
-from highwater.bench.results import Manifest, RunResult
+from highwater.bench.results import Manifest, RunResult, TrialSummary
 from highwater.bench.results.advice import CONFIRMATION, SEARCH, SETTINGS, Advice, read_advice
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
@@ -172,6 +172,24 @@ def test_a_bound_that_is_broken_now_and_kept_by_the_advice_is_a_reason(tmp_path:
     assert advice.outcome == "better"
     assert re.search(r"<4ms is kept \([\d.]+ ms\), which is broken now \([\d.]+ ms\); ", advice.sentence)
     assert p99_of(load_specification(tmp_path / "out" / SETTINGS / "workload.yaml").workload) < 4e6
+
+
+@slow
+def test_what_gets_worse_without_a_bound_is_said_and_the_largest_change_first(tmp_path: Path) -> None:
+    """Less lingering, which the aim wants, costs three times the CPU and 1.5 times the memory of the broker."""
+
+    def dearer(made: TrialSummary, workload: Workload) -> TrialSummary:
+        more = linger_of(workload) < 5
+        use = {"system_cpu_ratio": 0.9 if more else 0.3, "system_rss_bytes": 150_000_000 if more else 100_000_000}
+        return made.model_copy(update={"host": made.host.model_copy(update=use)})
+
+    advice = advised(tmp_path, Runner(change=dearer))
+    assert advice.outcome == "better"
+    assert re.match(
+        r"What the question does not bound gets worse with advised: Broker CPU per GiB .* instead of .*, "
+        r"Broker memory 143 MiB instead of 95.4 MiB\.$",
+        advice.why[0],
+    )
 
 
 def linger_of(workload: Workload) -> float:
