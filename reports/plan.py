@@ -200,7 +200,7 @@ def _change(plan: Plan) -> list[Block]:
             [
                 Field(f"{choice.array.layout} of {choice.target}", tags=["chosen"] if choice.chosen else []),
                 Field(size_text(choice.array.usable_bytes)),
-                Field(rate_text(choice.array.write_bytes_per_s)),
+                Field(rate_text(choice.write_bytes_per_s)),
                 Field(rate_text(choice.array.read_bytes_per_s)),
                 Field(significant(choice.copies)),
                 Field(lost_disk_text(choice.array, choice.lost_disk_s)),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+import numpy as np
 
 from highwater.bench.capacity.costs import Costs, Observation
 from highwater.common.ceilings import HostClass
@@ -23,6 +26,22 @@ class Ceilings:
     """Memory that each partition adds; None if it was not measured."""
     partition_bytes_per_s: float | None
     """What one partition takes from producers; None if it was not measured."""
+    disk_syncs_per_s: float | None = None
+    """Small appends of one disk, each on the disk before the next; None if it was not measured."""
+    write_ratios: tuple[tuple[int, float], ...] = ()
+    """(files, rate of appends to so many files in turn over the rate of one file), fewer files first."""
+
+    def write_ratio(self, files: float) -> float:
+        """How fast a disk is that appends to `files` files in turn, over its rate with one.
+
+        Between measured numbers of files along their logarithm; beyond them as with the most.
+        """
+        counts, ratios = [0.0], [1.0]
+        for count, ratio in self.write_ratios:
+            counts.append(math.log(count))
+            # That more files are faster is noise.
+            ratios.append(min(ratio, ratios[-1]))
+        return float(np.interp(math.log(max(1.0, files)), counts, ratios))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +65,9 @@ class DiskSamples:
     """The limits of an emulated disk; empty for a real one."""
     write_bytes_per_s: tuple[float, ...]
     read_bytes_per_s: tuple[float, ...]
+    syncs_per_s: tuple[float, ...] = ()
+    many_files: tuple[tuple[int, tuple[float, ...]], ...] = ()
+    """(files, bytes per second of appends to so many files in turn), fewer files first."""
 
 
 @dataclass(frozen=True, slots=True)

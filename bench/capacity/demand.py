@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.capacity.ceilings import Ceilings
-from highwater.bench.capacity.costs import Work
+from highwater.bench.capacity.costs import REPLAYED, Work, looked_at
 from highwater.bench.capacity.disks import Array
 from highwater.bench.capacity.load import Load, Topic
 
-Unit = Literal["cores", "bytes", "bytes/s", "s"]
+Unit = Literal["cores", "bytes", "bytes/s", "/s", "s"]
 
 CPU: Final = "CPU"
 NETWORK_IN: Final = "network in"
 NETWORK_OUT: Final = "network out"
 DISK_WRITE: Final = "disk write"
 DISK_READ: Final = "disk read"
+FSYNC: Final = "fsync"
 DISK_SPACE: Final = "disk space"
 MEMORY: Final = "memory"
 RECOVERY: Final = "recovery"
@@ -60,6 +61,8 @@ class BrokerState:
     used_bytes: float
     partition_replicas: int
     open_files: int
+    files_of_a_disk: float
+    """Logs that a disk appends to in turn."""
     cache_bytes: float
     cached_s: float
     """How long writes stay in the page cache; a group that is farther behind reads from the disk."""
@@ -110,6 +113,7 @@ def work_of(topics: Sequence[Topic], factor: float = 1.0) -> Work:
             produced * groups / topic.batch_bytes,
             produced * copies,
             produced * copies / topic.batch_bytes,
+            synced_batches=produced / topic.batch_bytes * topic.replication if topic.fsync else 0.0,
         )
     return total
 
@@ -156,12 +160,24 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
         load.topics[name].peak_bytes_per_s * factor * load.topics[name].groups for name in late
     )
     disk_write = written * (1 + INDEX_RATIO)
-    work = own + replay + Work(brokers=1.0)
+    files_of_a_disk = replicas / array.disks_apart
+    write_ceiling = array.write_bytes_per_s * ceilings.write_ratio(files_of_a_disk)
+    if REPLAYED in ceilings.costs.known:
+        tailing = {
+            name: topic.model_copy(update={"groups": 0}) if name in late else topic
+            for name, topic in load.topics.items()
+        }
+        work = work_of(list(tailing.values()), factor).times(share) + Work(replayed_bytes=disk_read)
+    else:
+        tailing = load.topics
+        work = own + replay
+    looks = share * _looked_at(tailing, counts, up, factor)
+    work += Work(brokers=1.0, partitions=float(replicas), looked_at=looks)
 
     spare_out = max(0.0, hosts.network_bytes_per_s - net_out) * (brokers - 1)
     repair = min(
         max(0.0, hosts.network_bytes_per_s - written),
-        max(0.0, array.write_bytes_per_s - disk_write),
+        max(0.0, write_ceiling - disk_write),
         spare_out if brokers > 1 else 0.0,
     )
     recovery_s = used / repair if repair > 0 else math.inf
@@ -169,11 +185,13 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
         Demand(CPU, ceilings.costs.cpu_cores(work), ceilings.cpu_cores, limits.cpu, "cores"),
         Demand(NETWORK_IN, written, hosts.network_bytes_per_s, limits.network, "bytes/s", measured=False),
         Demand(NETWORK_OUT, net_out, hosts.network_bytes_per_s, limits.network, "bytes/s", measured=False),
-        Demand(DISK_WRITE, disk_write, array.write_bytes_per_s, limits.disk_rate, "bytes/s"),
+        Demand(DISK_WRITE, disk_write, write_ceiling, limits.disk_rate, "bytes/s"),
         Demand(DISK_READ, disk_read, array.read_bytes_per_s, limits.disk_rate, "bytes/s"),
         Demand(DISK_SPACE, used, array.usable_bytes, limits.disk_space, "bytes", measured=False),
         Demand(MEMORY, process + written * CACHED_S, float(hosts.memory_bytes), limits.memory, "bytes", measured=False),
     ]
+    if own.synced_batches:
+        demands.append(Demand(FSYNC, own.synced_batches, _syncs_per_s(topics, ceilings, array), limits.disk_rate, "/s"))
     if load.cluster.recovery_s is not None:
         demands.append(Demand(RECOVERY, recovery_s, load.cluster.recovery_s, 1.0, "s", measured=False))
     return BrokerState(
@@ -182,12 +200,37 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
         used_bytes=used,
         partition_replicas=replicas,
         open_files=math.ceil(_FILES_OF_A_SEGMENT * (segments + replicas) + _FILES_OF_A_PARTITION * replicas),
+        files_of_a_disk=files_of_a_disk,
         cache_bytes=cache,
         cached_s=cached_s,
         late_topics=tuple(late),
         recovery_s=recovery_s,
         repair_bytes_per_s=repair,
     )
+
+
+def _looked_at(topics: Mapping[str, Topic], partitions: Mapping[str, int], brokers: int, factor: float) -> float:
+    """Partitions that the fetches of all brokers together look at in vain, in a second.
+
+    Each follower has a session with each leader, of all topics; each member of a group has one with each leader.
+    """
+    followed = sum(partitions[name] * (topic.replication - 1) for name, topic in topics.items())
+    batches = work_of(list(topics.values()), factor).replicated_batches
+    by_readers = sum(
+        looked_at(work_of([topic], factor).consumed_batches, partitions[name], brokers * topic.consumers)
+        for name, topic in topics.items()
+    )
+    return looked_at(batches, followed, brokers * (brokers - 1)) + by_readers
+
+
+def _syncs_per_s(topics: Sequence[Topic], ceilings: Ceilings, array: Array) -> float:
+    """Batches that the disks can put down one by one: each takes a small fsync and the time of its bytes."""
+    if not ceilings.disk_syncs_per_s:
+        return 0.0
+    synced = [topic for topic in topics if topic.fsync]
+    batches = work_of(synced).synced_batches
+    batch_bytes = sum(topic.peak_bytes_per_s * topic.replication for topic in synced) / batches
+    return array.disks_apart / (1 / ceilings.disk_syncs_per_s + batch_bytes / ceilings.disk_write_bytes_per_s)
 
 
 def _kept_bytes(topic: Topic, partitions: int, factor: float) -> float:

@@ -28,6 +28,8 @@ class Array:
     """What has to be copied from other brokers when one disk fails."""
     lost_share: float
     """The share of the broker's bytes that this is."""
+    disks_apart: float = 1.0
+    """Disks with files of their own: each has its share of the partitions, and waits for its own fsyncs alone."""
 
 
 def array_of(
@@ -47,7 +49,8 @@ def array_of(
     size, write, read = count * size_bytes, count * write_bytes_per_s, count * read_bytes_per_s
     match layout:
         case "jbod":
-            return Array(layout, size / skew, write / skew, read / skew, 1.0, "its replicas", min(1.0, skew / count))
+            lost = min(1.0, skew / count)
+            return Array(layout, size / skew, write / skew, read / skew, 1.0, "its replicas", lost, count / skew)
         case "raid0":
             return Array(layout, size, write, read, 1.0, "all replicas", 1.0)
         case "raid10":

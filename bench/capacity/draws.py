@@ -53,6 +53,8 @@ def middle(measured: Measured, disk: DiskSamples) -> Ceilings:
         cpu_cores=median(measured.busiest),
         write=median(disk.write_bytes_per_s),
         read=median(disk.read_bytes_per_s),
+        syncs=median(disk.syncs_per_s) if disk.syncs_per_s else None,
+        write_ratios=_write_ratios(disk),
     )
 
 
@@ -72,7 +74,7 @@ def predictions(measured: Measured, costs: Costs) -> list[Prediction]:
 def _predicted(cells: Iterable[Cell], costs: Costs, *, in_turn: bool = False) -> Iterator[Prediction]:
     for cell in cells:
         work = _mean_work(cell)
-        if set(work.kinds()) <= set(costs.batch_bytes):
+        if costs.knows(work):
             cores = fmean(trial.cpu_cores for trial in cell.trials)
             yield Prediction(cell.name, costs.cpu_cores(work), cores, in_turn)
 
@@ -93,7 +95,7 @@ def draws(
     def drawn(values: Sequence[float]) -> float:
         return float(np.median(random.choice(values, len(values))))
 
-    found = []
+    found, ratios = [], _write_ratios(disk)
     for _ in range(count):
         trials = [
             cell.trials[index]
@@ -107,6 +109,8 @@ def draws(
             cpu_cores=most_cores,
             write=float(random.uniform(min(disk.write_bytes_per_s), max(disk.write_bytes_per_s))),
             read=float(random.uniform(min(disk.read_bytes_per_s), max(disk.read_bytes_per_s))),
+            syncs=float(random.uniform(min(disk.syncs_per_s), max(disk.syncs_per_s))) if disk.syncs_per_s else None,
+            write_ratios=ratios,
         )
         found.append(Draw(ceilings, 1 + float(random.uniform(-range_ratio, range_ratio))))
     return found
@@ -119,12 +123,28 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return ordered[outside], ordered[-1 - outside]
 
 
-def _ceilings(measured: Measured, costs: Costs, *, cpu_cores: float, write: float, read: float) -> Ceilings:
+def _write_ratios(disk: DiskSamples) -> tuple[tuple[int, float], ...]:
+    one_file = median(disk.write_bytes_per_s)
+    return tuple((files, median(rates) / one_file) for files, rates in disk.many_files)
+
+
+def _ceilings(
+    measured: Measured,
+    costs: Costs,
+    *,
+    cpu_cores: float,
+    write: float,
+    read: float,
+    syncs: float | None,
+    write_ratios: tuple[tuple[int, float], ...],
+) -> Ceilings:
     return Ceilings(
         costs=costs,
         cpu_cores=float(cpu_cores),
         disk_write_bytes_per_s=write,
         disk_read_bytes_per_s=read,
+        disk_syncs_per_s=syncs,
+        write_ratios=write_ratios,
         process_bytes=measured.process_bytes,
         partition_bytes=median(measured.partition_bytes) if measured.partition_bytes else None,
         partition_bytes_per_s=median(measured.partition_bytes_per_s) if measured.partition_bytes_per_s else None,

@@ -67,6 +67,7 @@ class Topic(Part):
     partitions: int = Field(default=1, ge=1)
     consumers: int = Field(default=1, ge=1)
     consumer_bytes_per_s: BytesPerS | None = Field(default=None, alias="consumer_rate")
+    fsync: bool = False
     hottest_key_ratio: Share = Field(default=0.0, alias="hottest_key")
 
     @model_validator(mode="after")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Final, NamedTuple
 
 from highwater.bench.capacity.ceilings import Cell, DiskSamples, Measured
-from highwater.bench.capacity.costs import Observation, Work
+from highwater.bench.capacity.costs import MANY_PARTITIONS, Observation, Work, looked_at
 from highwater.bench.ceilings import host_class_of, stored_ratio
 from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary
@@ -26,8 +27,6 @@ _BATCH_HEADER_BYTES: Final = 61
 _RECORD_HEADER_BYTES: Final = 10
 # With more of the host's CPUs taken by other work, a broker could not show what it can use.
 _MOST_OTHER_WORK_RATIO: Final = 0.1
-# Fewer partitions than this are lost in the memory that a broker has anyway.
-_MANY_PARTITIONS: Final = 100
 _HEAP: Final = re.compile(r"-Xmx(\d+)([kKmMgG]?)")
 _HEAP_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -126,16 +125,26 @@ def _used(result: RunResult, trials: Sequence[TrialSummary]) -> Iterator[_Used]:
         copies, stored = summary.system.copies, _log_ratio(summary)
         record_bytes = summary.achieved_bytes_per_s / summary.achieved_per_s
         batch_bytes = round(_records_of_a_batch(workload, record_bytes) * record_bytes * stored)
-        produced, consumed = summary.achieved_bytes_per_s * stored, summary.consumed_bytes_per_s * stored
+        produced, read = summary.achieved_bytes_per_s * stored, summary.consumed_bytes_per_s * stored
+        replayed = min(read, _replayed_bytes_per_s(summary))
+        topics, brokers = workload.topics, max(1, len(summary.system.commands))
+        own = topics.count * topics.partitions
+        is_synced = str(topics.config.get("flush.messages")) == "1"
         work = Work(
-            produced,
-            produced / batch_bytes,
-            consumed,
-            consumed / batch_bytes,
-            produced * (copies - 1),
-            produced * (copies - 1) / batch_bytes,
-            float(max(1, len(summary.system.commands))),
+            produced_bytes=produced,
+            produced_batches=produced / batch_bytes,
+            consumed_bytes=read - replayed,
+            consumed_batches=(read - replayed) / batch_bytes,
+            replicated_bytes=produced * (copies - 1),
+            replicated_batches=produced * (copies - 1) / batch_bytes,
+            brokers=float(brokers),
+            partitions=float(own * copies),
+            replayed_bytes=replayed,
+            synced_batches=produced / batch_bytes * copies if is_synced else 0.0,
         )
+        followers = looked_at(work.replicated_batches, own * (copies - 1), brokers * (brokers - 1))
+        readers = looked_at(work.consumed_batches, own, brokers * workload.consumers.per_group)
+        work = replace(work, looked_at=followers + readers)
         yield _Used(summary, workload, Observation(work, cpu_cores, batch_bytes))
 
 
@@ -146,6 +155,17 @@ def _records_of_a_batch(workload: Workload, record_bytes: float) -> int:
     batch_bytes = min(parse_size_bytes(size) if isinstance(size, str) else int(size), _LARGEST_BATCH_BYTES)
     fitting = max(1, int((batch_bytes - _BATCH_HEADER_BYTES) // (record_bytes + _RECORD_HEADER_BYTES)))
     return min(fitting, int(client.get("batch.num.messages", fitting)))
+
+
+def _replayed_bytes_per_s(summary: TrialSummary) -> float:
+    """Of the log, in the measured phase: what brokers read from the disk for readers that came late."""
+    cache, measure = summary.cache, next(phase for phase in summary.phases if phase.name == "measure")
+    # Of others, the kernel reads a little too: pages of indexes.
+    if cache is None or summary.backlog is None or not cache.system_read_bytes or cache.end_s <= cache.start_s:
+        return 0.0
+    both_s = max(0.0, min(cache.end_s, measure.end_s) - max(cache.start_s, measure.start_s))
+    in_measure = cache.system_read_bytes * both_s / (cache.end_s - cache.start_s)
+    return in_measure / (measure.end_s - measure.start_s)
 
 
 def _log_ratio(summary: TrialSummary) -> float:
@@ -168,7 +188,8 @@ def _busiest(alone: Sequence[Sequence[_Used]], cpus: int, directories: str) -> t
 
 
 def _disks(results: Sequence[RunResult]) -> Iterator[DiskSamples]:
-    rates: dict[str, tuple[list[float], list[float]]] = {}
+    rates: dict[str, tuple[list[float], list[float], list[float]]] = {}
+    many: dict[str, dict[int, list[float]]] = {}
     facts: dict[str, tuple[str, str, str]] = {}
     for result in results:
         probes = result.probes()
@@ -177,9 +198,14 @@ def _disks(results: Sequence[RunResult]) -> Iterator[DiskSamples]:
             if write is None or read is None:
                 continue
             target = probe.target
-            writes, reads = rates.setdefault(target.name, ([], []))
+            writes, reads, syncs = rates.setdefault(target.name, ([], [], []))
             writes.append(write.bytes_per_s)
             reads.append(read.bytes_per_s)
+            if (sync := probe.job("fsync")) is not None:
+                syncs.append(sync.operations_per_s)
+            for job in probe.jobs:
+                if job.name == "parallel_append":
+                    many.setdefault(target.name, {}).setdefault(job.files, []).append(job.bytes_per_s)
             emulation = target.emulation or "emulated" if target.emulated else ""
             own = (target.medium, target.filesystem or "", emulation)
             if facts.setdefault(target.name, own) != own:
@@ -187,9 +213,10 @@ def _disks(results: Sequence[RunResult]) -> Iterator[DiskSamples]:
                     f"{result.directory}: {target.name} names another kind of disk than in an earlier result "
                     f"({target.medium}, {facts[target.name][0]}); give each its own name with --storage NAME=DIRECTORY"
                 )
-    for name, (writes, reads) in rates.items():
+    for name, (writes, reads, syncs) in rates.items():
         medium, file_system, emulation = facts[name]
-        yield DiskSamples(name, medium, file_system, emulation, tuple(writes), tuple(reads))
+        many_files = tuple((files, tuple(found)) for files, found in sorted(many.get(name, {}).items()))
+        yield DiskSamples(name, medium, file_system, emulation, tuple(writes), tuple(reads), tuple(syncs), many_files)
 
 
 def _partition_bytes(alone: Sequence[Sequence[_Used]]) -> Iterator[float]:
@@ -197,7 +224,7 @@ def _partition_bytes(alone: Sequence[Sequence[_Used]]) -> Iterator[float]:
         start = one.summary.start
         if start is None or start.idle_rss_bytes is None or start.rss_bytes is None:
             continue
-        if start.partitions >= _MANY_PARTITIONS:
+        if start.partitions >= MANY_PARTITIONS:
             yield max(0.0, (start.idle_rss_bytes - start.rss_bytes) / start.partitions)
 
 

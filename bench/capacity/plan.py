@@ -8,7 +8,8 @@ from datetime import date
 from typing import Final
 
 from highwater.bench.capacity.ceilings import Ceilings, DiskSamples, Measured
-from highwater.bench.capacity.demand import BrokerState, least_brokers, partitions_of, worst_broker
+from highwater.bench.capacity.costs import SYNCED
+from highwater.bench.capacity.demand import DISK_WRITE, BrokerState, least_brokers, partitions_of, worst_broker
 from highwater.bench.capacity.disks import Array, array_of
 from highwater.bench.capacity.draws import Draw, Prediction, draws, interval, middle, predictions
 from highwater.bench.capacity.growth import Growth, month_reached
@@ -19,7 +20,7 @@ from highwater.bench.capacity.unknown import Unknown, unknown_to
 from highwater.bench.errors import UsageError
 from highwater.common.ceilings import HostClass
 
-PLAN_SCHEMA: Final = "capacity.plan/1"
+PLAN_SCHEMA: Final = "capacity.plan/2"
 AIMED_ERROR_RATIO: Final = 0.10
 REFUSED_ERROR_RATIO: Final = 0.25
 """Costs that miss a held-out cell by more than this make no plan."""
@@ -43,7 +44,9 @@ class DiskChoice:
     medium: str
     emulation: str
     disk_write_bytes_per_s: float
-    """Of one disk."""
+    """Of one disk that appends to one file."""
+    write_bytes_per_s: float
+    """Of all, with the files of the plan's partitions."""
     array: Array
     copies: float
     """Bytes on disks for each byte of the topic with the most replicas."""
@@ -104,6 +107,7 @@ def make_plan(load: Load, measured: Measured, today: date, brokers: int | None =
     disk = _disk(load, measured)
     ceilings = middle(measured, disk)
     _check_known(load, measured, ceilings)
+    _check_syncs(load, measured, ceilings)
     found = predictions(measured, ceilings.costs)
     error_ratio = max((abs(each.error_ratio) for each in found), default=0.0)
     _check_errors(found)
@@ -197,6 +201,16 @@ def _check_known(load: Load, measured: Measured, ceilings: Ceilings) -> None:
         )
 
 
+def _check_syncs(load: Load, measured: Measured, ceilings: Ceilings) -> None:
+    """Raises UsageError if a topic has fsync and nobody measured what that costs."""
+    synced = next((name for name, topic in load.topics.items() if topic.fsync), None)
+    if synced is not None and not (SYNCED in ceilings.costs.known and ceilings.disk_syncs_per_s):
+        raise UsageError(
+            f"topics.{synced}.fsync: {', '.join(measured.runs)} has no trials with flush.messages: 1, or no fsync of "
+            f"fio; highwater bench run {WORKLOAD} measures both"
+        )
+
+
 def _check_errors(found: Sequence[Prediction]) -> None:
     held_out = [each for each in found if not each.in_turn]
     worst = max(held_out, key=lambda each: abs(each.error_ratio), default=None)
@@ -244,7 +258,7 @@ def _factors(load: Load, drawn: Sequence[Draw], arrays: Sequence[Array], brokers
 def _topic_plan(name: str, topic: Topic, ceilings: Ceilings, brokers: int) -> TopicPlan:
     partitions = partitions_of(topic, ceilings.partition_bytes_per_s, brokers)
     hottest = topic.hottest_key_ratio * topic.peak_bytes_per_s
-    notes = []
+    notes = ["flush.messages=1: each batch is on the disk before it is acknowledged"] if topic.fsync else []
     for limit, whose in (
         (ceilings.partition_bytes_per_s, "one partition takes"),
         (topic.consumer_bytes_per_s, "one consumer reads"),
@@ -280,6 +294,7 @@ def _disk_choices(load: Load, measured: Measured, planned: DiskSamples, shown: i
                     disk.medium,
                     disk.emulation,
                     ceilings.disk_write_bytes_per_s,
+                    next(demand.ceiling for demand in state.demands if demand.resource == DISK_WRITE),
                     array,
                     copies * array.raw_bytes_of_a_byte,
                     state.recovery_s * array.lost_share if array.lost_share else 0.0,
@@ -318,6 +333,12 @@ def _sensitivities(load: Load, ceilings: Ceilings, array: Array) -> list[Sensiti
     ]
     if all(topic.replication - down.brokers_down >= topic.min_insync_replicas for topic in load.topics.values()):
         changes.append(("one more broker down", load.model_copy(update={"cluster": down})))
+    if (
+        SYNCED in ceilings.costs.known
+        and ceilings.disk_syncs_per_s
+        and not all(topic.fsync for topic in load.topics.values())
+    ):
+        changes.append(("fsync of each batch before it is acknowledged", with_topics(lambda _: {"fsync": True})))
     if "replicated" not in ceilings.costs.batch_bytes:
         changes = [change for change in changes if not change[0].startswith("one more copy")]
     if "consumed" not in ceilings.costs.batch_bytes:

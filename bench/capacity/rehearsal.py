@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from highwater.bench.capacity.ceilings import Measured
-from highwater.bench.capacity.costs import Work
+from highwater.bench.capacity.costs import Work, looked_at
 from highwater.bench.capacity.demand import partitions_of
 from highwater.bench.capacity.draws import costs_of
 from highwater.bench.capacity.load import Load
@@ -65,10 +65,20 @@ def rehearsal_of(load: Load, measured: Measured, system: Mapping[str, Any], shar
                 f"for a trial: give {_percent(share * _LEAST_BATCHES_PER_S / batches, upwards=True)} or more"
             )
         groups = topic.groups
+        partitions = min(partitions_of(topic, partition_bytes_per_s, topic.replication), _MOST_PARTITIONS)
         done = Work(
-            bytes_per_s, batches, bytes_per_s * groups, batches * groups, bytes_per_s * copies, batches * copies,
-            float(topic.replication),
-        )  # fmt: skip
+            produced_bytes=bytes_per_s,
+            produced_batches=batches,
+            consumed_bytes=bytes_per_s * groups,
+            consumed_batches=batches * groups,
+            replicated_bytes=bytes_per_s * copies,
+            replicated_batches=batches * copies,
+            brokers=float(topic.replication),
+            partitions=float(partitions * topic.replication),
+            synced_batches=batches * topic.replication if topic.fsync else 0.0,
+            looked_at=looked_at(batches * copies, partitions * copies, topic.replication * copies)
+            + looked_at(batches * groups, partitions, topic.replication),
+        )
         predicted = costs.cpu_cores(done)
         most = _MOST_OF_HOST * measured.host.cpu_count
         if predicted > most:
@@ -81,9 +91,10 @@ def rehearsal_of(load: Load, measured: Measured, system: Mapping[str, Any], shar
         topics.append(RehearsedTopic(name, cell, topic.replication, predicted))
         variants[cell] = {
             "topics": {
-                "partitions": min(partitions_of(topic, partition_bytes_per_s, topic.replication), _MOST_PARTITIONS),
+                "partitions": partitions,
                 "replication": topic.replication,
-                "config": {"min.insync.replicas": topic.min_insync_replicas},
+                "config": {"min.insync.replicas": topic.min_insync_replicas}
+                | ({"flush.messages": 1} if topic.fsync else {}),
             },
             "system": {"nodes": topic.replication},
             "producers": {"client": {"batch.num.messages": records}},

@@ -1,4 +1,4 @@
-"""A plan as JSON (`capacity.plan/1`), and back."""
+"""A plan as JSON (`capacity.plan/2`), and back."""
 
 from __future__ import annotations
 

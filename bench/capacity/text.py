@@ -133,6 +133,8 @@ def amount_text(value: float, unit: str) -> str:
             return size_text(value)
         case "bytes/s":
             return rate_text(value)
+        case "/s":
+            return f"{count_text(round(value))}/s"
         case "s":
             return wait_text(value)
     return f"{significant(value)} {unit}"
@@ -196,7 +198,7 @@ def _disks(choices: Sequence[DiskChoice]) -> Iterator[str]:
             (
                 f"{choice.array.layout} of {choice.target} ({choice.medium}{', emulated' if choice.emulation else ''})",
                 size_text(choice.array.usable_bytes),
-                rate_text(choice.array.write_bytes_per_s),
+                rate_text(choice.write_bytes_per_s),
                 rate_text(choice.array.read_bytes_per_s),
                 significant(choice.copies),
                 lost_disk_text(choice.array, choice.lost_disk_s),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.capacity.ceilings import Ceilings, Measured
-from highwater.bench.capacity.costs import KINDS, Work
+from highwater.bench.capacity.costs import KINDS, MANY_PARTITIONS, REPLAYED, Work
 from highwater.bench.capacity.demand import BrokerState
 from highwater.bench.capacity.load import Load
 from highwater.bench.capacity.measured import WORKLOAD
-from highwater.common.units import count_text, significant, size_text
+from highwater.bench.workload.values import MOST_PROBE_FILES
+from highwater.common.units import count_text, plural, significant, size_text
 
 # Highwater's broker is one event loop: it cannot use much more than a core.
 _ONE_LOOP: Final = "highwater "
@@ -46,6 +48,7 @@ def unknown_to(
             )
     if state is not None:
         yield from _beyond_measured(state.work, measured)
+        yield from _many_partitions(state.work, measured, ceilings)
     if ceilings.cpu_cores < _ONE_CORE or not measured.system.startswith(_ONE_LOOP):
         yield Unknown(
             f"whether a broker can use more than {significant(ceilings.cpu_cores)} cores: that is the most that was "
@@ -60,10 +63,15 @@ def unknown_to(
         "how fast the network is: its speed is what the load file says",
         "iperf3 --server on one of the hosts, iperf3 --client on another",
     )
-    yield Unknown(
-        "how much slower the disks are when many partitions are written at the same time (a hard disk is)",
-        "fio --name=many --rw=write --bs=1M --direct=1 --numjobs=64 --size=64M --group_reporting --directory=DIR",
-    )
+    most_files = max((files for files, _ in ceilings.write_ratios), default=1)
+    if state is not None and state.files_of_a_disk > _BEYOND * most_files:
+        files = math.ceil(state.files_of_a_disk)
+        yield Unknown(
+            f"how fast a disk is with the files of {plural(files, 'partition')}: appends to "
+            f"{plural(most_files, 'file')} in turn were measured, and hard disks are slower with more",
+            f"give {WORKLOAD} storage.probe_files with {min(files, MOST_PROBE_FILES)}, and run it again",
+            is_beyond_measured=True,
+        )
     if load.hosts.disks.layout in ("raid5", "raid6"):
         yield Unknown(
             f"how fast {load.hosts.disks.layout} really is: the plan counts the worst case for every write",
@@ -78,10 +86,25 @@ def unknown_to(
         "how long clients wait: a plan has no latencies",
         "highwater bench search FILE --slo 'produce.p99<20ms' --min RATE --out DIR",
     )
-    if any(topic.replay_bytes_per_s or topic.lag_s for topic in load.topics.values()):
+    if REPLAYED not in ceilings.costs.known and any(
+        topic.replay_bytes_per_s or topic.lag_s for topic in load.topics.values()
+    ):
         yield Unknown(
             "the CPU time of reads from the disk: the plan counts that of reads from memory",
-            "highwater bench run workloads/hdd-vs-ssd.yaml --out DIR, and its report",
+            again,
+        )
+
+
+def _many_partitions(work: Work, measured: Measured, ceilings: Ceilings) -> Iterator[Unknown]:
+    trials = [trial.work for cell in measured.cells for trial in cell.trials]
+    most = max((each.partitions / max(1.0, each.brokers) for each in trials), default=0.0)
+    if work.partitions > max(MANY_PARTITIONS, _BEYOND * most):
+        how = "goes on in a straight line" if "partitions" in ceilings.costs.known else "counts none of their CPU time"
+        yield Unknown(
+            f"what {plural(round(work.partitions), 'partition replica')} cost one broker: at most "
+            f"{count_text(round(most))} were measured, and the plan {how}",
+            f"give {WORKLOAD} a variant with more topics.partitions, and run it again",
+            is_beyond_measured=True,
         )
 
 

@@ -108,9 +108,9 @@ def test_a_plan_that_was_kept_is_the_same_again() -> None:
     ("text", "said"),
     [
         ("{", "plan.json is not JSON: make the plan again with highwater plan --out DIR"),
-        ("[]", "plan.json is no plan of this version (capacity.plan/1)"),
-        ('{"schema": "capacity.plan/9"}', "plan.json is no plan of this version (capacity.plan/1)"),
-        ('{"schema": "capacity.plan/1"}', "plan.json is damaged"),
+        ("[]", "plan.json is no plan of this version (capacity.plan/2)"),
+        ('{"schema": "capacity.plan/9"}', "plan.json is no plan of this version (capacity.plan/2)"),
+        ('{"schema": "capacity.plan/2"}', "plan.json is damaged"),
         (json.dumps(json.loads(plan_text(plan())) | {"fits": "perhaps"}), "plan.json is damaged"),
     ],
 )

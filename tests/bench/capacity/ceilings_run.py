@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from highwater.bench.results import (
+    Backlog,
+    CacheUse,
     FioProbe,
     Manifest,
+    ProbeName,
     ResultWriter,
     StorageProbes,
     TargetProbe,
@@ -66,8 +69,18 @@ def _trial(block: int, number: int, cell: Cell) -> TrialSummary:
     batch = int(workload.producers.client["batch.num.messages"]) * 1024
     rate = float(workload.load.rate_per_s or closed_loop(batch) / 1024)
     copies, groups = workload.topics.replication, workload.consumers.groups
-    done = work(rate * 1024, batch, groups=groups, copies=copies - 1)
-    partitions = workload.topics.partitions
+    partitions, bytes_per_s = workload.topics.partitions, rate * 1024
+    # Of what a reader that comes late reads, half is on the disk alone.
+    replayed = 0.0 if workload.consumers.start == "with_load" else bytes_per_s / 2
+    done = work(
+        bytes_per_s,
+        batch,
+        groups=groups - replayed / bytes_per_s,
+        copies=copies - 1,
+        partitions=partitions,
+        replayed=replayed,
+        is_synced="flush.messages" in workload.topics.config,
+    )
     made = summary(block, cell.factors, achieved_per_s=rate, system_cpu_ratio=cores(done) * (1 + 0.02 * (block - 2)))
     return made.model_copy(
         update={
@@ -85,30 +98,54 @@ def _trial(block: int, number: int, cell: Cell) -> TrialSummary:
                 idle_rss_bytes=60_000_000 + partitions * 20_000,
                 peak_rss_bytes=90_000_000 + partitions * 20_000,
             ),
+            "cache": _cache(made, bytes_per_s, replayed),
+            "backlog": Backlog(bytes=1 << 28, built_at_s=2.0, caught_up_at_s=6.0, drain_bytes_per_s=None)
+            if replayed
+            else None,
             "system": made.system.model_copy(update={"copies": copies, "commands": [["broker"]] * copies}),
         }
     )
 
 
+def _cache(of: TrialSummary, consumed: float, replayed: float) -> CacheUse:
+    """Of a reader that catches up in the measured phase."""
+    measure = next(phase for phase in of.phases if phase.name == "measure")
+    measured_s = measure.end_s - measure.start_s
+    return CacheUse(
+        served_ratio=1 - replayed / consumed,
+        method="system_reads",
+        start_s=measure.start_s + 1,
+        end_s=measure.end_s,
+        fetched_bytes=round(consumed * measured_s),
+        system_read_bytes=round(replayed * measured_s),
+        device_read_bytes=None,
+        log_bytes=None,
+    )
+
+
 def _probe(of: TrialSummary, moment: Any) -> TargetProbe:
-    rates = {"sequential_append": 400e6, "sequential_read": 500e6}
+    rates: dict[ProbeName, tuple[float, int]] = {
+        "sequential_append": (400e6, 1),
+        "sequential_read": (500e6, 1),
+        "fsync": (3000 * 4096, 1),
+        "parallel_append": (200e6, 64),
+    }
     jobs = [
-        FioProbe.model_validate(
-            {
-                "name": name,
-                "block_bytes": 1 << 20,
-                "direct": True,
-                "moved_bytes": 1 << 28,
-                "runtime_ns": 10**9,
-                "bytes_per_s": rate * (1.05 if moment == "after" else 1.0),
-                "operations_per_s": rate / (1 << 20),
-                "latency_p50_ns": None,
-                "latency_p99_ns": None,
-                "latency_p999_ns": None,
-                "latency_max_ns": None,
-            }
+        FioProbe(
+            name=name,
+            files=files,
+            block_bytes=4096 if name == "fsync" else 1 << 20,
+            direct=True,
+            moved_bytes=1 << 28,
+            runtime_ns=10**9,
+            bytes_per_s=rate * (1.05 if moment == "after" else 1.0),
+            operations_per_s=rate / (4096 if name == "fsync" else 1 << 20),
+            latency_p50_ns=None,
+            latency_p99_ns=None,
+            latency_p999_ns=None,
+            latency_max_ns=None,
         )
-        for name, rate in rates.items()
+        for name, (rate, files) in rates.items()
     ]
     return TargetProbe(
         target=of.storage, moment=moment, taken_utc="2026-01-01T00:00:00Z", fio_version="fio-3.33", jobs=jobs

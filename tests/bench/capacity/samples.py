@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from highwater.bench.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
-from highwater.bench.capacity.costs import Costs, Observation, Work
+from highwater.bench.capacity.costs import Costs, Observation, Work, looked_at
 from highwater.bench.capacity.load import Load, load_of
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.ceilings import HostClass
 
-# CPU seconds: 2 ms for a MB and 50 µs for a batch produced, half of that consumed, more replicated; 20 ms each second.
-TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02)
-# … and 40 µs for a batch that finds an idle broker. One that is never idle uses one core.
-WAKE_UP_S = 40e-6
+# CPU seconds: 2 ms for a MB and 50 µs for a batch produced, half of that consumed, more replicated; 20 ms each second,
+# 30 µs for a partition, 1 ms for a MB from the disk, 80 µs for a batch that is synced, 5 µs for a look.
+TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02, 30e-6, 1e-9, 80e-6, 5e-6)
+KNOWN = frozenset(field.name for field in fields(Work))
+# … and 40 µs for a batch, 0.5 ms for a MB that find an idle broker. One that is never idle uses one core.
+WAKING_BATCH_S = 40e-6
+WAKING_BYTE_S = 0.5e-9
 MOST_CORES = 1.0
 BATCHES = (4096, 65_536)
 
 
 def cores(work: Work, factor: float = 1.0) -> float:
-    return factor * Costs(TRUE_COSTS, {}, WAKE_UP_S, MOST_CORES).cpu_cores(work)
+    return factor * Costs(TRUE_COSTS, KNOWN, {}, WAKING_BATCH_S, WAKING_BYTE_S, MOST_CORES).cpu_cores(work)
 
 
 def closed_loop(batch: int) -> float:
     """Bytes per second that one broker takes when it is never idle."""
-    per_byte, per_batch, idle = TRUE_COSTS[0], TRUE_COSTS[1], TRUE_COSTS[-1]
+    per_byte, per_batch, idle = TRUE_COSTS[0], TRUE_COSTS[1], TRUE_COSTS[6]
     return (MOST_CORES - idle) / (per_byte + per_batch / batch)
 
 
-def work(produced: float, batch: int, groups: float = 0, copies: int = 0) -> Work:
+def work(
+    produced: float,
+    batch: int,
+    groups: float = 0,
+    copies: int = 0,
+    *,
+    partitions: int = 0,
+    replayed: float = 0.0,
+    is_synced: bool = False,
+) -> Work:
     return Work(
         produced,
         produced / batch,
@@ -37,6 +50,11 @@ def work(produced: float, batch: int, groups: float = 0, copies: int = 0) -> Wor
         produced * copies,
         produced * copies / batch,
         copies + 1.0,
+        partitions * (copies + 1.0),
+        replayed,
+        produced / batch * (copies + 1) if is_synced else 0.0,
+        looked_at(produced / batch * copies, partitions * copies, copies * (copies + 1))
+        + looked_at(produced / batch * groups, partitions, copies + 1),
     )
 
 
@@ -56,7 +74,12 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
         cells.append(cell(f"read-{batch}", work(8e6, batch, groups=1), batch, noise))
         cells.append(cell(f"copied-{batch}", work(4e6, batch, copies=2), batch, noise))
         cells.append(cell(f"full-{batch}", work(closed_loop(batch), batch), batch, noise, is_closed=True))
+        cells.append(cell(f"busy-{batch}", work(closed_loop(batch) / 2, batch), batch, noise))
     cells.append(cell("slowly", work(1e6, BATCHES[1]), BATCHES[1], noise))
+    cells.append(cell("partitions", work(8e6, BATCHES[1], partitions=500), BATCHES[1], noise))
+    cells.append(cell("many-copied", work(4e6, BATCHES[1], copies=2, partitions=300), BATCHES[1], noise))
+    cells.append(cell("replay", work(20e6, BATCHES[1], replayed=20e6), BATCHES[1], noise))
+    cells.append(cell("synced", work(4e6, BATCHES[1], copies=2, is_synced=True), BATCHES[1], noise))
     held_out = cell("held-out-read", work(10e6, 16_384, groups=2), 16_384, noise, held_out_factor)
     known: dict[str, Any] = {
         "host": HostClass("Example CPU", 8, 32 << 30, "6.1.0", "f" * 64),
@@ -65,7 +88,7 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
         "cells": tuple(cells),
         "held_out": (held_out,),
         "busiest": (0.98, 1.0, 1.0, 1.0, 1.02),
-        "disks": (DiskSamples("data", "ssd", "ext4", "", (400e6, 420e6), (500e6, 520e6)),),
+        "disks": (DiskSamples("data", "ssd", "ext4", "", (400e6, 420e6), (500e6, 520e6), (3000.0, 3200.0)),),
         "process_bytes": 100e6,
         "partition_bytes": (20_000.0,),
         "partition_bytes_per_s": (50e6,),
@@ -78,7 +101,12 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
 def ceilings(**changed: Any) -> Ceilings:
     known: dict[str, Any] = {
         "costs": Costs(
-            TRUE_COSTS, dict.fromkeys(("produced", "consumed", "replicated"), BATCHES), WAKE_UP_S, MOST_CORES
+            TRUE_COSTS,
+            KNOWN,
+            dict.fromkeys(("produced", "consumed", "replicated"), BATCHES),
+            WAKING_BATCH_S,
+            WAKING_BYTE_S,
+            MOST_CORES,
         ),
         "cpu_cores": 1.0,
         "disk_write_bytes_per_s": 400e6,

@@ -37,7 +37,7 @@ def test_json_has_the_same(ceilings: Path) -> None:
     done = plan(EXAMPLE, "--ceilings", ceilings, "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert found["schema"] == "capacity.plan/1"
+    assert found["schema"] == "capacity.plan/2"
     assert found["brokers_low"] <= found["brokers"] <= found["brokers_high"]
     assert {demand["resource"] for demand in found["state"]["demands"]} >= {"CPU", "disk space", "recovery"}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from highwater.bench.capacity.costs import Observation, Work, fitted, measured_kinds
 from highwater.bench.capacity.draws import predictions
-from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKE_UP_S, cores, measured, work
+from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_BATCH_S, WAKING_BYTE_S, cores, measured, work
 
 ALL = [trial for cell in measured().cells for trial in cell.trials]
 
@@ -18,7 +18,8 @@ ALL = [trial for cell in measured().cells for trial in cell.trials]
 def test_costs_without_noise_are_found_exactly() -> None:
     costs = fitted(ALL, MOST_CORES)
     assert costs.cpu_s == pytest.approx(TRUE_COSTS, rel=1e-6)
-    assert costs.wake_up_s == pytest.approx(WAKE_UP_S)
+    assert costs.waking_batch_s == pytest.approx(WAKING_BATCH_S)
+    assert costs.waking_byte_s == pytest.approx(WAKING_BYTE_S)
     assert all(costs.cpu_cores(seen.work) == pytest.approx(seen.cpu_cores) for seen in ALL)
 
 
@@ -56,7 +57,7 @@ def test_costs_are_never_negative_and_not_worse_than_none(factors: list[float]) 
         replace(seen, cpu_cores=seen.cpu_cores * factors[index % len(factors)]) for index, seen in enumerate(ALL)
     ]
     costs = fitted(disturbed, 1e9)
-    assert all(cost >= 0 for cost in (*costs.cpu_s, costs.wake_up_s))
+    assert all(cost >= 0 for cost in (*costs.cpu_s, costs.waking_batch_s, costs.waking_byte_s))
     missed = sum((costs.cpu_cores(seen.work) / seen.cpu_cores - 1) ** 2 for seen in disturbed)
     assert missed <= len(disturbed)
 

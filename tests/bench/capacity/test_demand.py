@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from highwater.bench.capacity.costs import REPLAYED
 from highwater.bench.capacity.demand import (
     CPU,
     DISK_READ,
     DISK_SPACE,
     DISK_WRITE,
+    FSYNC,
     MEMORY,
     NETWORK_IN,
     NETWORK_OUT,
@@ -25,7 +28,7 @@ from highwater.bench.capacity.demand import (
 from highwater.bench.capacity.disks import array_of
 from highwater.bench.capacity.load import Load, Retention
 from highwater.bench.capacity.sizing import largest_factor, smallest_cluster
-from tests.bench.capacity.samples import MOST_CORES, WAKE_UP_S, ceilings, load_with
+from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_BATCH_S, WAKING_BYTE_S, ceilings, load_with
 
 ARRAY = array_of("jbod", 4, 4e12, 400e6, 500e6)
 EVEN: dict[str, Any] = {"imbalance": 1.0, "brokers_down": 0}
@@ -89,9 +92,13 @@ def test_demands_of_the_worst_broker() -> None:
     assert found[NETWORK_IN] == pytest.approx(share * 40e6 * 3)
     assert found[NETWORK_OUT] == pytest.approx(share * 40e6 * 4)
     batch = 32 * 1024
-    busy = 0.02 + share * 40e6 * (2e-9 + 50e-6 / batch + 2 * (1e-9 + 25e-6 / batch) + 2 * (3e-9 + 60e-6 / batch))
+    # Three replicas of three partitions each; a session of a follower has three partitions of two leaders.
+    batches = share * 40e6 / batch
+    partitions = 3 * TRUE_COSTS[7] + 2 * batches * (3 - 1) * TRUE_COSTS[10] + 2 * batches * (3 / 2 - 1) * TRUE_COSTS[10]
+    each = 2e-9 + 50e-6 / batch + 2 * (1e-9 + 25e-6 / batch) + 2 * (3e-9 + 60e-6 / batch)
+    busy = 0.02 + partitions + share * 40e6 * each
     # Of the five batches for each produced one, those that find the broker idle cost more.
-    waking = share * 40e6 / batch * 5 * WAKE_UP_S
+    waking = share * 40e6 * 5 * (WAKING_BATCH_S / batch + WAKING_BYTE_S)
     assert found[CPU] == pytest.approx(busy + waking * (1 - found[CPU] / MOST_CORES))
     kept = 40e6 * 86_400 * 3 / 2
     assert found[DISK_SPACE] == pytest.approx(kept + 3 / 2 * 3 * (1 << 30))
@@ -175,3 +182,46 @@ def test_no_number_of_brokers_gives_a_process_less_memory() -> None:
 def test_one_broker_has_all_of_the_load_and_not_more() -> None:
     alone = load_with({"replication": 1, "min_insync_replicas": 1, "groups": 0}, cluster={"brokers_down": 0})
     assert amounts(worst_broker(alone, ceilings(), ARRAY, 1))[NETWORK_IN] == pytest.approx(40e6)
+
+
+def test_many_partitions_slow_down_disks_that_seek() -> None:
+    """A disk that falls to a quarter with the files of 300 replicas."""
+    load = load_with({"partitions": 300}, cluster=EVEN)
+    seeks = ceilings(write_ratios=((75, 0.25),))
+    fast, slow = (worst_broker(load, known, ARRAY, 3) for known in (ceilings(), seeks))
+    assert slow.files_of_a_disk == pytest.approx(300 / 4)
+    rates = [next(each.ceiling for each in state.demands if each.resource == DISK_WRITE) for state in (fast, slow)]
+    assert rates == pytest.approx([1.6e9, 0.4e9])
+    assert slow.repair_bytes_per_s < fast.repair_bytes_per_s
+
+
+def test_fsync_of_each_batch_takes_a_sync_and_the_time_of_its_bytes() -> None:
+    load = load_with({"fsync": True, "batch_bytes": 40_000}, cluster=EVEN)
+    known = ceilings(disk_syncs_per_s=1000.0)
+    found = next(each for each in worst_broker(load, known, ARRAY, 3).demands if each.resource == FSYNC)
+    assert found.amount == pytest.approx(40e6 / 40_000 * 3 / 3)
+    # 1 ms, and 0.1 ms for 40 kB at 400 MB/s, on four disks.
+    assert found.ceiling == pytest.approx(4 / 1.1e-3)
+    assert worst_broker(load, known, ARRAY, 3).work.synced_batches == pytest.approx(1000)
+    assert FSYNC not in amounts(worst_broker(load_with(), known, ARRAY, 3))
+    assert math.isinf(uses(load, 3)[FSYNC])
+
+
+def test_what_comes_from_the_disk_costs_what_reads_from_the_disk_cost() -> None:
+    load = load_with({"lag_s": 1e6, "replay_bytes_per_s": 6e6}, cluster=EVEN)
+    found = worst_broker(load, ceilings(), ARRAY, 3).work
+    assert (found.consumed_bytes, found.replayed_bytes) == pytest.approx((0.0, 2e6 + 2 * 40e6 / 3))
+    untold = ceilings()
+    untold = replace(untold, costs=replace(untold.costs, known=untold.costs.known - {REPLAYED}))
+    found = worst_broker(load, untold, ARRAY, 3).work
+    assert (found.consumed_bytes, found.replayed_bytes) == pytest.approx((2e6 + 2 * 40e6 / 3, 0.0))
+
+
+def test_a_fetch_looks_at_all_partitions_of_its_session() -> None:
+    """300 partitions on three brokers: a follower has a session of 100 with each leader, a reader one of 100."""
+    found = worst_broker(load_with({"partitions": 300}, cluster=EVEN), ceilings(), ARRAY, 3).work
+    batches = 40e6 / 32_768 / 3
+    assert found.looked_at == pytest.approx(2 * batches * 99 + 2 * batches * 99)
+    assert found.partitions == 300
+    shared = worst_broker(load_with({"partitions": 300, "consumers": 50}, cluster=EVEN), ceilings(), ARRAY, 3).work
+    assert shared.looked_at == pytest.approx(2 * batches * 99 + 2 * batches * 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.bench.capacity.disks import array_of
+from tests.bench.capacity.samples import ceilings
 
 
 def test_the_fullest_disk_limits_jbod() -> None:
@@ -27,3 +28,17 @@ def test_raid(layout: str, usable: float, write: float, raw: float, lost: str) -
     found = array_of(layout, 6, 1e12, 100e6, 120e6, imbalance=1.5)  # type: ignore[arg-type]
     assert (found.usable_bytes, found.write_bytes_per_s, found.lost_disk_loses) == (usable, write, lost)
     assert found.raw_bytes_of_a_byte == pytest.approx(raw)
+
+
+def test_partitions_share_the_disks_of_jbod_and_all_disks_of_an_array_have_them_all() -> None:
+    assert array_of("jbod", 4, 1e12, 100e6, 120e6, imbalance=1.25).disks_apart == pytest.approx(3.2)
+    assert array_of("raid10", 4, 1e12, 100e6, 120e6, imbalance=1.25).disks_apart == 1
+
+
+def test_a_disk_that_seeks_is_slower_with_more_files_and_never_faster() -> None:
+    found = ceilings(write_ratios=((8, 0.8), (64, 0.9), (512, 0.3)))
+    assert [found.write_ratio(files) for files in (0.5, 1, 8, 64, 512, 9999)] == pytest.approx(
+        [1, 1, 0.8, 0.8, 0.3, 0.3]
+    )
+    assert found.write_ratio(64 * 8**0.5) == pytest.approx((0.8 + 0.3) / 2)
+    assert ceilings().write_ratio(1000) == 1

@@ -14,7 +14,7 @@ from highwater.bench.capacity.measured import measured_of
 from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary, Verdict, WritebackUse
 from tests.bench.capacity.ceilings_run import TRIALS, write_ceilings
-from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKE_UP_S, closed_loop
+from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_BATCH_S, WAKING_BYTE_S, closed_loop
 from tests.bench.summaries import LATE
 
 
@@ -22,9 +22,19 @@ def test_costs_and_ceilings_of_a_run(tmp_path: Path) -> None:
     found = measured_of([RunResult(write_ceilings(tmp_path / "run"))])
     costs = fitted([trial for cell in found.cells for trial in cell.trials], MOST_CORES)
     assert costs.cpu_s == pytest.approx(TRUE_COSTS, rel=0.05)
-    assert costs.wake_up_s == pytest.approx(WAKE_UP_S, rel=0.1)
+    assert costs.waking_batch_s == pytest.approx(WAKING_BATCH_S, rel=0.1)
+    assert costs.waking_byte_s == pytest.approx(WAKING_BYTE_S, rel=0.1)
     assert set(costs.batch_bytes) == {"produced", "consumed", "replicated"}
-    held_out = ["held-out-produce", "held-out-busy", "held-out-copied", "held-out-read"]
+    held_out = [
+        "held-out-produce",
+        "held-out-busy",
+        "held-out-copied",
+        "held-out-read",
+        "held-out-acks-1",
+        "held-out-partitions",
+        "held-out-zstd",
+        "held-out-small-records",
+    ]
     assert [cell.name for cell in found.held_out] == held_out
     told = predictions(found, costs)
     assert [each.cell for each in told] == [*held_out, "full-4KiB", "one-partition"]
@@ -34,9 +44,10 @@ def test_costs_and_ceilings_of_a_run(tmp_path: Path) -> None:
     assert found.partition_bytes_per_s == pytest.approx((closed_loop(65_536),) * TRIALS)
     (disk,) = found.disks
     assert (disk.write_bytes_per_s, disk.medium) == ((400e6, 420e6), "ssd")
-    assert found.busiest == pytest.approx((0.98, 1.0, 1.02))
+    assert (disk.syncs_per_s, disk.many_files) == ((3000.0, 3000.0), ((64, (200e6, 210e6)),))
+    assert found.busiest == pytest.approx((0.98, 1.0, 1.02), rel=1e-3)
     assert {cell.name for cell in found.cells if cell.is_closed} == {"full-4KiB", "one-partition"}
-    assert (found.trials_used, found.trials_left_out) == (15 * TRIALS, 0)
+    assert (found.trials_used, found.trials_left_out) == (25 * TRIALS, 0)
 
 
 def test_bytes_are_those_of_the_log_and_not_of_all_its_copies(tmp_path: Path) -> None:
@@ -115,9 +126,8 @@ def test_several_runs_of_a_class_are_one_measurement(tmp_path: Path) -> None:
     one, other = (RunResult(write_ceilings(tmp_path / name)) for name in ("one", "other"))
     both, alone = measured_of([one, other]), measured_of([one])
     assert both.trials_used == 2 * alone.trials_used
-    assert replace(both.disks[0], write_bytes_per_s=(), read_bytes_per_s=()) == replace(
-        alone.disks[0], write_bytes_per_s=(), read_bytes_per_s=()
-    )
+    samples: dict[str, Any] = {"write_bytes_per_s": (), "read_bytes_per_s": (), "syncs_per_s": (), "many_files": ()}
+    assert replace(both.disks[0], **samples) == replace(alone.disks[0], **samples)
     assert len(both.disks[0].write_bytes_per_s) == 2 * len(alone.disks[0].write_bytes_per_s)
 
 

@@ -16,7 +16,7 @@ from highwater.bench.capacity.load import Growth, Load
 from highwater.bench.capacity.plan import Plan, make_plan
 from highwater.bench.capacity.text import answer, lines
 from highwater.bench.errors import UsageError
-from tests.bench.capacity.samples import WAKE_UP_S, load, load_with, measured
+from tests.bench.capacity.samples import WAKING_BATCH_S, WAKING_BYTE_S, load, load_with, measured
 
 TODAY = date(2026, 11, 27)
 
@@ -51,7 +51,7 @@ def test_a_load_of_small_batches_that_cpu_binds() -> None:
     busy for seven tenths of the time.
     """
     found = plan(load_with({"peak_bytes_per_s": 20e6, "batch_bytes": 1024}))
-    cores = 1.1 * (19_531.25 * (220e-6 + 0.3 * 5 * WAKE_UP_S) + 20e6 * 10e-9)
+    cores = 1.1 * (19_531.25 * (220e-6 + 0.3 * 5 * WAKING_BATCH_S) + 20e6 * (10e-9 + 0.3 * 5 * WAKING_BYTE_S))
     assert found.brokers is not None
     assert found.brokers == pytest.approx(cores / (0.7 - 0.02) + 1, abs=1.01)
     assert found.state is not None
@@ -159,7 +159,7 @@ def test_hard_disks_beside_ssds() -> None:
             {"disks": (DiskSamples("temporary", "memory", "tmpfs", "", (1e9,), (1e9,)),)},
             "temporary is in memory and no disk; run workloads/ceilings.yaml with --storage data=DIRECTORY",
         ),
-        ({"held_out_factor": 2.0}, "the costs say 0.18 cores for the held-out cell held-out-read, and it used 0.36"),
+        ({"held_out_factor": 2.0}, "the costs say 0.19 cores for the held-out cell held-out-read, and it used 0.38"),
     ],
 )
 def test_what_makes_no_plan(known: dict[str, Any], said: str) -> None:
@@ -181,12 +181,12 @@ def test_a_kind_of_work_that_nobody_measured() -> None:
 def test_what_is_not_known_comes_with_what_finds_it_out() -> None:
     found = plan(known=measured(held_out=(), partition_bytes=(), partition_bytes_per_s=()))
     assert all(each.find_out for each in found.unknown)
-    told = " ".join(each.what for each in found.unknown)
-    assert "can use more than" not in told
+    said = told(found)
+    assert "can use more than" not in said
     idle = plan(known=measured(busiest=(0.5,)))
     assert "whether a broker can use more than 0.5 cores" in " ".join(each.what for each in idle.unknown)
     for what in ("not fitted to", "memory a partition", "one partition takes"):
-        assert what in told
+        assert what in said
 
 
 def on_hosts(**fields: Any) -> Load:
@@ -215,8 +215,46 @@ def test_other_memory_is_named() -> None:
 
 def test_more_batches_than_were_measured_are_named() -> None:
     found = plan(load_with({"peak_bytes_per_s": 20e6, "batch_bytes": 1024}))
-    told = [each.what for each in found.unknown if "batches a second cost one broker" in each.what]
-    assert [what.split()[2] for what in told] == ["consumed", "replicated"]
+    named = [each.what for each in found.unknown if "batches a second cost one broker" in each.what]
+    assert [what.split()[2] for what in named] == ["consumed", "replicated"]
+
+
+def told(found: Plan) -> str:
+    return "\n".join(each.what for each in found.unknown)
+
+
+def test_more_partitions_than_were_measured_are_named() -> None:
+    many = load_with({"partitions": 3000})
+    assert "what 819 partition replicas cost one broker: at most 500 were measured" in told(plan(many))
+    assert "appends to 1 file in turn were measured" in told(plan(many))
+    assert "partition replicas" not in told(plan())
+    disk = replace(measured().disks[0], many_files=((1024, (400e6, 400e6)),))
+    assert "in turn were measured" not in told(plan(many, measured(disks=(disk,))))
+
+
+def test_fsync_is_a_resource_and_what_it_would_cost_is_said() -> None:
+    wanted = load_with({"fsync": True, "batch_bytes": 4096})
+    found = plan(wanted)
+    assert found.state is not None
+    (fsync,) = (demand for demand in found.state.demands if demand.resource == "fsync")
+    assert f"{fsync.amount:,.0f}/s" in "\n".join(lines(found))
+    assert found.topics[0].notes == ("flush.messages=1: each batch is on the disk before it is acknowledged",)
+    without = {each.change: each.brokers for each in plan(load_with({"batch_bytes": 4096})).sensitivities}
+    assert without["fsync of each batch before it is acknowledged"] == found.brokers
+    assert not any("fsync" in each.change for each in found.sensitivities)
+
+
+def test_fsync_that_nobody_measured_makes_no_plan() -> None:
+    whole, wanted = measured(), load_with({"fsync": True})
+    for known in (
+        replace(whole, cells=tuple(cell for cell in whole.cells if cell.name != "synced")),
+        replace(whole, disks=(replace(whole.disks[0], syncs_per_s=()),)),
+    ):
+        with pytest.raises(
+            UsageError, match=r"topics.orders.fsync: results/ceilings has no trials with flush.messages"
+        ):
+            plan(wanted, known)
+        assert plan(known=known).fits
 
 
 def test_closed_loops_that_are_missed_widen_the_interval_and_refuse_nothing() -> None:

@@ -34,7 +34,7 @@ def test_each_topic_is_a_held_out_cell_of_a_workload_that_can_run(tmp_path: Path
     assert cell.workload.producers.client["batch.num.messages"] == 32
     assert (cell.workload.topics.replication, cell.workload.consumers.groups) == (3, 2)
     assert made.workload["variants"][made.topics[0].cell]["system"] == {"nodes": 3}
-    done = work(0.02 * 40e6, 32 * 1024, groups=2, copies=2)
+    done = work(0.02 * 40e6, 32 * 1024, groups=2, copies=2, partitions=3)
     assert made.topics[0].predicted_cores == pytest.approx(costs_of(measured()).cpu_cores(done))
 
 
