@@ -41,6 +41,13 @@ def write_settings(asked: Asked, candidate: Candidate, folder: Path) -> list[Pat
             if key.startswith(section) and value is None and present is not None
         ]
 
+    before = asked.workload_of(asked.in_use)
+    dropped_profile = before.host.profile if workload.host.profile == NO_PROFILE else NO_PROFILE
+    unset_variables = [f"broker_properties.{key}" for key in unset("system.config.")]
+    if _processes_of(before) is not None and _processes_of(workload) is None:
+        unset_variables.append("broker_processes")
+    if dropped_profile != NO_PROFILE:
+        unset_variables.append("tuning_profile")
     texts = {
         WORKLOAD: _workload_text(asked, candidate, folder),
         CLIENT: _client_text("producer", workload.producers.client, name, unset("producers.client.")),
@@ -55,8 +62,8 @@ def write_settings(asked: Asked, candidate: Candidate, folder: Path) -> list[Pat
             f"Properties of brokers, by Kafka's names: the advice of {name}. Lay them over those that a broker has.",
             unset("system.config."),
         ),
-        HOST: _host_text(workload, name, unset("host.settings.")),
-        GROUP_VARS: _group_vars_text(workload, name, unset("system.config.")),
+        HOST: _host_text(workload, name, unset("host.settings."), dropped_profile),
+        GROUP_VARS: _group_vars_text(workload, name, unset_variables),
     }
     written = []
     for file, text in texts.items():
@@ -97,17 +104,28 @@ def _removal_text(unset: Sequence[str]) -> str:
     return f"# Remove what is set now, as the default is advised: {', '.join(unset)}\n" if unset else ""
 
 
-def _host_text(workload: Workload, name: str, unset: Sequence[str]) -> str:
-    """The section `host` of a workload, which `bench run` applies; `tune apply` applies a profile as well."""
+def _processes_of(workload: Workload) -> int | None:
+    found: int | None = getattr(workload.system, "processes", None)
+    return found
+
+
+def _host_text(workload: Workload, name: str, unset: Sequence[str], dropped_profile: str) -> str:
+    """The section `host` of a workload, which `bench run` applies; `tune apply` applies a profile as well.
+
+    dropped_profile: that is in use, and none is advised; NO_PROFILE if there is no such one.
+    """
+    removal = _removal_text(unset)
+    if dropped_profile != NO_PROFILE:
+        removal += f"# Take back the profile {dropped_profile}, as none is advised: highwater tune rollback\n"
     if workload.host.is_left_alone:
-        return _removal_text(unset)
+        return removal
     host = workload.host.model_dump(mode="json", exclude_defaults=True)
     lines = [f"# Settings of the host: the advice of {name}. A workload file takes them with include:."]
     if workload.host.profile != NO_PROFILE:
         lines.append(f"# For good: highwater tune apply --profile {workload.host.profile}")
     if workload.host.settings:
         lines.append("# Single settings are for good where the host's own configuration has them (sysctl.d, udev).")
-    return "\n".join(lines) + "\n" + _removal_text(unset) + yaml.safe_dump({"host": host}, sort_keys=False)
+    return "\n".join(lines) + "\n" + removal + yaml.safe_dump({"host": host}, sort_keys=False)
 
 
 def _group_vars_text(workload: Workload, name: str, unset: Sequence[str]) -> str:
@@ -116,13 +134,11 @@ def _group_vars_text(workload: Workload, name: str, unset: Sequence[str]) -> str
     config = getattr(workload.system, "config", {})
     if config:
         found["broker_properties"] = {key: as_text(value) for key, value in config.items()}
-    processes = getattr(workload.system, "processes", None)
-    if processes is not None:
+    if (processes := _processes_of(workload)) is not None:
         found["broker_processes"] = processes
     if workload.host.profile != NO_PROFILE:
         found["tuning_profile"] = workload.host.profile
     if not found and not unset:
         return ""
     head = f"---\n# For group_vars/brokers.yml of an inventory: the advice of {name}.\n"
-    removal = _removal_text([f"broker_properties.{key}" for key in unset])
-    return head + removal + (yaml.safe_dump(found, sort_keys=False) if found else "")
+    return head + _removal_text(unset) + (yaml.safe_dump(found, sort_keys=False) if found else "")

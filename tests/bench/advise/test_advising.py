@@ -280,6 +280,20 @@ def test_files_say_what_is_to_be_removed(tmp_path: Path) -> None:
     assert yaml.safe_load(files["group_vars.yml"]) is None
 
 
+def test_files_say_that_a_profile_and_processes_are_to_be_taken_back(tmp_path: Path) -> None:
+    question = QUESTION.replace(
+        "  system.config.num.io.threads: [1, 2, 4]", "  host.profile: [none, recommended]\n  system.processes: [1, 2]"
+    )
+    question += "durability: {power_loss: may_lose}\n"
+    base = BASE + "system: {processes: 2}\nhost: {profile: recommended}\n"
+    asked = read_question(write_question(tmp_path, question, base))
+    candidate = (0, "64KiB", "none", None)
+    files = {path.name: path.read_text() for path in write_settings(asked, candidate, tmp_path / "settings")}
+    take_back = "# Take back the profile recommended, as none is advised: highwater tune rollback\n"
+    assert files["tune-profile.yaml"] == take_back
+    assert "default is advised: broker_processes, tuning_profile\n" in files["group_vars.yml"]
+
+
 def test_files_for_brokers_topics_hosts_and_playbooks(tmp_path: Path) -> None:
     question = QUESTION.replace(
         "  system.config.num.io.threads: [1, 2, 4]",
