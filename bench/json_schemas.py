@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
+from highwater.bench.advise.question import QUESTION_SCHEMA, Question
 from highwater.bench.errors import UsageError
 from highwater.bench.gate.policy import POLICY_SCHEMA, Policy
 from highwater.bench.results import (
@@ -30,6 +31,7 @@ from highwater.bench.results import (
     Verdict,
     Window,
 )
+from highwater.bench.results.advice import ADVICE_SCHEMA, Advice
 from highwater.bench.results.storage import PROBES_SCHEMA
 from highwater.bench.workload.layers import INCLUDE
 from highwater.bench.workload.model import WORKLOAD_SCHEMA, Workload
@@ -72,6 +74,8 @@ SCHEMAS: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "host": lambda: _of(HostSample, "a line of host.jsonl"),
     "partitions": lambda: _of(PartitionLine, "a line of partitions.jsonl"),
     "events": lambda: _of(EventLine, "a line of events.jsonl"),
+    "question": lambda: _of(Question, QUESTION_SCHEMA),
+    "advice": lambda: _of(Advice, ADVICE_SCHEMA),
     "gate-policy": lambda: _of(Policy, POLICY_SCHEMA),
 }
 

@@ -111,7 +111,11 @@ class Question(Part):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="letters, digits, '.', '_', '-'")
     purpose: str = Field(default="", pattern=r"^[^\x00-\x1f\x7f]*$")
     workload: str = Field(min_length=1, description="workload file with the system and the load, relative to this file")
-    objective: Annotated[list[Aim], BeforeValidator(_as_list), Field(min_length=1, max_length=_MOST_AIMS)]
+    objective: Annotated[
+        list[Aim],
+        Field(min_length=1, max_length=_MOST_AIMS),
+        BeforeValidator(_as_list, json_schema_input_type=Aim | list[Aim]),
+    ]
     constraints: MetricBounds = Field(default={}, description="metric -> bound that the answer must keep")
     durability: Durability = Durability()
     touch: dict[str, Any] = Field(min_length=1, max_length=MOST_SETTINGS, description="key -> values, or from and to")

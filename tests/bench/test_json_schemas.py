@@ -16,7 +16,16 @@ from highwater.bench.gate.policy import default_policy
 from highwater.bench.json_schemas import FOLDER, SCHEMAS, json_schema
 from highwater.bench.workload.specification import load_specification
 
-WORKLOADS = sorted((Path(__file__).parent.parent.parent / "workloads").glob("*.yaml"))
+ROOT = Path(__file__).parent.parent.parent
+WORKLOADS = sorted((ROOT / "workloads").glob("*.yaml"))
+QUESTIONS = [
+    ROOT / "examples/advise/question.yaml",
+    *(
+        path
+        for path in sorted((ROOT / "workloads/advise").glob("*.yaml"))
+        if "bench.question/" in path.read_text("utf-8")
+    ),
+]
 SMALLEST: dict[str, Any] = {
     "schema": "bench.workload/1",
     "name": "t",
@@ -52,6 +61,26 @@ def test_every_shipped_workload_is_accepted_as_written_and_as_dumped(path: Path)
     assert faults("workload", yaml.safe_load(path.read_text("utf-8"))) == []
     for cell in load_specification(path).cells:
         assert faults("workload", cell.workload.as_document()) == []
+
+
+@pytest.mark.parametrize("path", QUESTIONS, ids=lambda path: path.name)
+def test_every_shipped_question_is_accepted(path: Path) -> None:
+    assert faults("question", yaml.safe_load(path.read_text("utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "is_accepted"),
+    [
+        ({"objective": [{"least": "produce.p99"}, {"most": "produce.achieved_per_s"}]}, True),
+        ({"objective": "produce.p99"}, False),
+        ({"budget": 600}, False),
+        ({"constraints": {"errors": 0}}, False),
+        ({"durability": {"kill": "perhaps"}}, False),
+    ],
+)
+def test_what_a_question_may_be(changed: dict[str, Any], is_accepted: bool) -> None:
+    question = yaml.safe_load(QUESTIONS[0].read_text("utf-8"))
+    assert (faults("question", question | changed) == []) is is_accepted
 
 
 def test_the_default_policy_is_accepted() -> None:
