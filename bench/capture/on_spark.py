@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from highwater.bench.capture.counts import SpanError
 from highwater.bench.capture.log_files import read_folders, size_of
@@ -30,24 +31,30 @@ _Outcome = Statistics | str
 """What a task found, or the one line that says why it cannot be read."""
 
 
+StartSpark: TypeAlias = Callable[[], "AbstractContextManager[SparkContext]"]
+"""Starts Java, which takes seconds: called once it is known that there is something to read."""
+
+
 def topic_on_spark(
-    context: SparkContext, options: Mapping[str, str], wanted: TopicRange, settings: CaptureSettings
+    start: StartSpark, options: Mapping[str, str], wanted: TopicRange, settings: CaptureSettings
 ) -> Statistics:
     """Read a range of a topic. options: of the source `highwater`. Raises UsageError, ClientError."""
     with Client(settings_of(options)) as client:
         windows = TopicReader(client, wanted, settings.statistics(), {}, settings.limit_of_one(1)).windows()
-    shares = shares_of_windows(windows, context.defaultParallelism)
-    return _added(context, shares, partial(_read_topic, dict(options), wanted, settings, len(shares)))
+    with start() as context:
+        shares = shares_of_windows(windows, context.defaultParallelism)
+        return _added(context, shares, partial(_read_topic, dict(options), wanted, settings, len(shares)))
 
 
 def files_on_spark(
-    context: SparkContext, topic: str, folders: Mapping[int, Path], window: Window, settings: CaptureSettings
+    start: StartSpark, topic: str, folders: Mapping[int, Path], window: Window, settings: CaptureSettings
 ) -> Statistics:
     """Read folders of partitions, which executors find at the same paths. Raises UsageError, OSError."""
     # Executors have working directories of their own.
     sizes = {(partition, folder.absolute()): size_of(folder) for partition, folder in folders.items()}
-    shares = shares_by_size(sizes, context.defaultParallelism)
-    return _added(context, shares, partial(_read_files, topic, window, settings, len(shares)))
+    with start() as context:
+        shares = shares_by_size(sizes, context.defaultParallelism)
+        return _added(context, shares, partial(_read_files, topic, window, settings, len(shares)))
 
 
 def _read_topic(

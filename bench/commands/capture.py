@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from highwater.bench.capture.distances import Distance
+    from highwater.bench.capture.on_spark import StartSpark
     from highwater.bench.capture.settings import CaptureSettings
     from highwater.bench.capture.statistics import Level, Statistics
     from highwater.bench.capture.topic import GroupPace
@@ -128,16 +130,16 @@ def capture(
             read_rate = read_rate or (None if on_disk else _DEFAULT_RATE)
             settings = CaptureSettings(level_wanted, secrets.token_bytes(32), _bytes_per_s(read_rate))
             pace = None
-            with _spark(engine, master, conf) as context:
-                if bootstrap_servers is None:
-                    statistics = _from_files([Path(each) for each in sources], topic, settings, limits, context)
-                else:
-                    options = _source_options(bootstrap_servers, command_config)
-                    typer.echo(
-                        f"reading topic {sources[0]}, {read_rate} at most; Ctrl-C ends the capture without a trace",
-                        err=True,
-                    )
-                    statistics, pace = _from_topic(sources[0], options, settings, limits, context)
+            start_spark = _spark(engine, master, conf)
+            if bootstrap_servers is None:
+                statistics = _from_files([Path(each) for each in sources], topic, settings, limits, start_spark)
+            else:
+                options = _source_options(bootstrap_servers, command_config)
+                typer.echo(
+                    f"reading topic {sources[0]}, {read_rate} at most; Ctrl-C ends the capture without a trace",
+                    err=True,
+                )
+                statistics, pace = _from_topic(sources[0], options, settings, limits, start_spark)
             _write(out, statistics, pace, name, on_disk=on_disk)
         except (PipelineError, SpanError) as error:
             raise UsageError(str(error)) from None
@@ -145,26 +147,34 @@ def capture(
 
 def _check_engine(engine: Engine, master: str | None, conf: list[str] | None, duration: str | None) -> None:
     from highwater.bench.errors import UsageError
+    from highwater.common.spark_master import master_fault
 
     if engine == "spark":
         if duration is not None:
             raise UsageError("--for reads what is written now, which one process does; leave --engine spark out")
+        if master is not None and (fault := master_fault(master)):
+            raise UsageError(fault)
         return
     for option, value in (("--master", master), ("--conf", conf)):
         if value is not None:
             raise UsageError(f"{option} is for --engine spark")
 
 
-@contextlib.contextmanager
-def _spark(engine: Engine, master: str | None, conf: list[str] | None) -> Iterator[SparkContext | None]:
+def _spark(engine: Engine, master: str | None, conf: list[str] | None) -> StartSpark | None:
     """None: this process reads."""
     if engine == "local":
-        yield None
-        return
+        return None
     from highwater.bench.commands.common import pairs_of
-    from highwater.bench.spark_session import DEFAULT_MASTER, spark_session
+    from highwater.bench.spark_session import DEFAULT_MASTER
 
-    with spark_session("highwater-capture", master or DEFAULT_MASTER, pairs_of(conf, "--conf")) as session:
+    return partial(_context, master or DEFAULT_MASTER, pairs_of(conf, "--conf"))
+
+
+@contextlib.contextmanager
+def _context(master: str, conf: dict[str, str]) -> Iterator[SparkContext]:
+    from highwater.bench.spark_session import spark_session
+
+    with spark_session("highwater-capture", master, conf) as session:
         yield session.sparkContext
 
 
@@ -254,7 +264,7 @@ def _bytes_per_s(text: str | None) -> float | None:
 
 
 def _from_files(
-    sources: list[Path], topic: str | None, settings: CaptureSettings, limits: _Limits, context: SparkContext | None
+    sources: list[Path], topic: str | None, settings: CaptureSettings, limits: _Limits, start_spark: StartSpark | None
 ) -> Statistics:
     from highwater.bench.capture.log_files import partition_folders, read_folders
     from highwater.bench.capture.observing import OFFSET_MAX, Window
@@ -262,13 +272,13 @@ def _from_files(
 
     name, folders = partition_folders(sources, topic)
     window = Window(limits.start_offset or 0, limits.end_offset or OFFSET_MAX, limits.start_ms, limits.end_ms)
-    if context is None:
+    if start_spark is None:
         statistics = settings.statistics()
         read_folders(name, folders, statistics, window, compressions(), settings.limit_of_one(1))
         return statistics
     from highwater.bench.capture.on_spark import files_on_spark
 
-    return files_on_spark(context, name, folders, window, settings)
+    return files_on_spark(start_spark, name, folders, window, settings)
 
 
 def _source_options(bootstrap_servers: str, command_config: Path | None) -> dict[str, str]:
@@ -286,17 +296,17 @@ def _source_options(bootstrap_servers: str, command_config: Path | None) -> dict
 
 
 def _from_topic(
-    topic: str, options: dict[str, str], settings: CaptureSettings, limits: _Limits, context: SparkContext | None
+    topic: str, options: dict[str, str], settings: CaptureSettings, limits: _Limits, start_spark: StartSpark | None
 ) -> tuple[Statistics, GroupPace | None]:
     from highwater.bench.capture.topic import TopicRange, TopicReader
 
     wanted = TopicRange(
         topic, limits.start_ms, limits.end_ms, limits.start_offset, limits.end_offset, limits.for_s, limits.group
     )
-    if context is not None:
+    if start_spark is not None:
         from highwater.bench.capture.on_spark import topic_on_spark
 
-        return topic_on_spark(context, options, wanted, settings), None
+        return topic_on_spark(start_spark, options, wanted, settings), None
     from highwater.pipeline.kafka.client import Client
     from highwater.pipeline.kafka.settings import settings_of
     from highwater.spark_loadgen.wire.compression import compressions

@@ -202,6 +202,15 @@ def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_java_does_not_start_for_a_topic_without_records(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(broker, "hollow", 1)
+    monkeypatch.setattr("highwater.bench.spark_session.spark_session", None)
+    refused = call("hollow", "--bootstrap-servers", broker.address, "--out", tmp_path / "out", "--engine", "spark")
+    assert told(refused) == "error: topic hollow has no record in the range; its log has 0 offsets"
+
+
 def test_a_user_without_authority(tmp_path: Path) -> None:
     with running_broker(tmp_path / "log") as broker:
         create(broker, "secret", 1)
