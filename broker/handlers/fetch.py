@@ -89,11 +89,10 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     )
     if isinstance(session, ErrorCode):
         return _refuse(node, version, session)
-    read_now = read if request.replica_id < 0 else read_as_follower
     if request.replica_id >= 0 and not _may_follow(node, context):
         return _answer(node, context, session, [denied(*topic) for topic in session.topics], 0)
     cold = _none_cold(node)
-    fetched, byte_count, must_answer = read_now(node, context, request, session.topics, cold)
+    fetched, byte_count, must_answer = _read(node, context, request, session, cold)
     missing = 0
     if cold:
         if not _is_enough(request, byte_count, must_answer):
@@ -109,6 +108,14 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     late = _LateAnswer(node, context, request, session)
     late.park(missing, request.max_wait_ms)
     return late.deferred
+
+
+def _read(
+    node: Node, context: RequestContext, request: FetchRequest, session: FetchContext, cold: Cold | None
+) -> tuple[Fetched, int, bool]:
+    if request.replica_id < 0:
+        return read(node, context, request, session.topics, cold)
+    return read_as_follower(node, request, session, cold)
 
 
 def _refuse(node: Node, version: int, error_code: ErrorCode) -> Reply:
@@ -239,8 +246,7 @@ class _LateAnswer:
         node, request, session = self._node, self._request, self._session
         is_follower = request.replica_id >= 0
         cold = _none_cold(node) if self._disk_reads < MOST_DISK_READS else None
-        read_now = read_as_follower if is_follower else read
-        fetched, byte_count, must_answer = read_now(node, self._context, request, session.topics, cold)
+        fetched, byte_count, must_answer = _read(node, self._context, request, session, cold)
         if cold:
             if not _is_enough(request, byte_count, must_answer):
                 self.wait_for_disk(cold)

@@ -28,10 +28,11 @@ from highwater.broker.protocol.frame import Part
 from highwater.broker.quota.replication_throttle import ReplicationThrottle
 from highwater.broker.records.batch import Codec
 from highwater.broker.replica.alone import Alone
-from highwater.broker.replica.fetch_sessions import Fetched
+from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
+from highwater.broker.replica.settled import Settled
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
 
@@ -107,13 +108,14 @@ def read(
 
 
 def read_as_follower(
-    node: Node, context: RequestContext, request: FetchRequest, topics: Sequence[FetchTopic], cold: Cold | None
+    node: Node, request: FetchRequest, session: FetchContext, cold: Cold | None
 ) -> tuple[Fetched, int, bool]:
-    """Note the follower's fetch offsets, then return what it can read now.
+    """Note the follower's fetch offsets, then return what it can read now, of partitions that are not settled.
 
     The offsets of all partitions come first: a high watermark that advances lets coordinators append, maybe to a
     partition of this request.
     """
+    topics = session.due(now_ms(node))
     noted = [
         [_note_follower(node, topic, wanted, request.replica_id) for wanted in partitions]
         for topic, partitions in topics
@@ -121,7 +123,7 @@ def read_as_follower(
     throttle = exceeded_throttle(node)
     left_bytes = request.max_bytes
     total_bytes = 0
-    must_answer = not topics
+    must_answer = not session.has_partitions
     answers: Fetched = []
     for (topic, partitions), found in zip(topics, noted, strict=True):
         fetched: list[PartitionFetched] = []
@@ -138,10 +140,20 @@ def read_as_follower(
                 size = len(answer.records)
                 total_bytes += size
                 left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
+                if not answer.error_code and wanted.fetch_offset == partition.log.log_end_offset:
+                    _settle(session, topic, wanted, partition, request.replica_id)
             fetched.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
+
+
+def _settle(
+    session: FetchContext, topic: str | UUID, wanted: FetchPartition, partition: Partition, replica_id: int
+) -> None:
+    leader = partition.role
+    if isinstance(leader, Leader) and (progress := leader.followers.get(replica_id)) is not None:
+        session.settle((topic, wanted.partition), Settled(partition, leader, progress))
 
 
 def missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopic], byte_count: int) -> int:

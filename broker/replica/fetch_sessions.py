@@ -31,6 +31,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
+from highwater.broker.replica.settled import Settled
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCH: Final = 0
@@ -57,6 +58,15 @@ class FetchContext(Protocol):
     @property
     def topics(self) -> Sequence[FetchTopic]: ...
 
+    @property
+    def has_partitions(self) -> bool: ...
+
+    def due(self, now_ms: int) -> Sequence[FetchTopic]:
+        """Of a follower's fetch: the partitions to look at. The others are settled."""
+
+    def settle(self, key: PartitionKey, settled: Settled) -> None:
+        """Keep of a partition that its follower has all of it, until the follower or the partition moves."""
+
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer: ...
 
     def answer_nothing(self) -> SessionAnswer:
@@ -65,6 +75,16 @@ class FetchContext(Protocol):
 
 class Sessionless(NamedTuple):
     topics: Sequence[FetchTopic]
+
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self.topics)
+
+    def due(self, now_ms: int) -> Sequence[FetchTopic]:
+        return self.topics
+
+    def settle(self, key: PartitionKey, settled: Settled) -> None:
+        """The next fetch names all of its partitions."""
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
         return SessionAnswer(ErrorCode.none, NO_SESSION, fetched)
@@ -79,6 +99,16 @@ class _FullFetch(NamedTuple):
     uses_topic_ids: bool
     is_follower: bool
 
+    @property
+    def has_partitions(self) -> bool:
+        return bool(self.topics)
+
+    def due(self, now_ms: int) -> Sequence[FetchTopic]:
+        return self.topics
+
+    def settle(self, key: PartitionKey, settled: Settled) -> None:
+        """There is no session yet."""
+
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
         session_id = self.sessions.create(
             self.topics, fetched, self.uses_topic_ids, now_ms, is_follower=self.is_follower
@@ -89,16 +119,36 @@ class _FullFetch(NamedTuple):
         return SessionAnswer(ErrorCode.none, NO_SESSION, [])
 
 
-class _IncrementalFetch(NamedTuple):
-    session: FetchSession
-    topics: Sequence[FetchTopic]
-    next_epoch: int
+class _IncrementalFetch:
+    __slots__ = ("_next_epoch", "_session", "_topics")
+
+    def __init__(self, session: FetchSession, next_epoch: int) -> None:
+        self._session = session
+        self._next_epoch = next_epoch
+        self._topics: Sequence[FetchTopic] | None = None
+
+    @property
+    def topics(self) -> Sequence[FetchTopic]:
+        """Those of the first call: a fetch that waits reads the same partitions again."""
+        if self._topics is None:
+            self._topics = self._session.topics()
+        return self._topics
+
+    @property
+    def has_partitions(self) -> bool:
+        return True
+
+    def due(self, now_ms: int) -> Sequence[FetchTopic]:
+        return self._session.due(now_ms)
+
+    def settle(self, key: PartitionKey, settled: Settled) -> None:
+        self._session.settle(key, settled)
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
-        if self.session.next_epoch != self.next_epoch:
+        if self._session.next_epoch != self._next_epoch:
             # While this fetch waited, another one continued the session.
             return SessionAnswer(ErrorCode.invalid_fetch_session_epoch, NO_SESSION, [])
-        return SessionAnswer(ErrorCode.none, self.session.session_id, self.session.changes(fetched))
+        return SessionAnswer(ErrorCode.none, self._session.session_id, self._session.changes(fetched))
 
     def answer_nothing(self) -> SessionAnswer:
         return self.answer([], 0)
@@ -107,10 +157,11 @@ class _IncrementalFetch(NamedTuple):
 class _Followed:
     """A partition of a session: what the client wants of it, and what the last answer said of it."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "wanted")
+    __slots__ = ("high_watermark", "log_start_offset", "settled", "wanted")
 
     def __init__(self, wanted: FetchPartition, high_watermark: int = -1, log_start_offset: int = -1) -> None:
         self.wanted = wanted
+        self.settled: Settled | None = None
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
@@ -126,6 +177,13 @@ class _Followed:
         self.high_watermark = -1 if fetched.error_code else fetched.high_watermark
         self.log_start_offset = fetched.log_start_offset
         return is_changed
+
+
+def _by_topic(partitions: Iterable[tuple[PartitionKey, _Followed]]) -> list[FetchTopic]:
+    return [
+        FetchTopic(topic, [followed.wanted for _, followed in group])
+        for topic, group in groupby(partitions, lambda item: item[0][0])
+    ]
 
 
 class FetchSession:
@@ -174,14 +232,26 @@ class FetchSession:
                     # The client may have ignored the last answer, for a new epoch or a truncation: repeat it.
                     followed.high_watermark = -1
                 followed.wanted = wanted
+                followed.settled = None
         for key in forgotten:
             self._partitions.pop(key, None)
 
     def topics(self) -> list[FetchTopic]:
-        return [
-            FetchTopic(topic, [followed.wanted for _, followed in group])
-            for topic, group in groupby(self._partitions.items(), lambda item: item[0][0])
-        ]
+        return _by_topic(self._partitions.items())
+
+    def due(self, now_ms: int) -> list[FetchTopic]:
+        """The partitions that may have something to tell."""
+        return _by_topic(
+            item
+            for item in self._partitions.items()
+            if (followed := item[1]).settled is None
+            or not followed.settled.fetched_again(followed.high_watermark, followed.log_start_offset, now_ms)
+        )
+
+    def settle(self, key: PartitionKey, settled: Settled) -> None:
+        followed = self._partitions.get(key)
+        if followed is not None:
+            followed.settled = settled
 
     def changes(self, fetched: Fetched) -> Fetched:
         """The part of `fetched` that the client does not know yet."""
@@ -250,7 +320,7 @@ class FetchSessions:
         session.last_used_ms = now_ms
         self._sessions.move_to_end(session_id)
         session.next_epoch = 1 if epoch == _MAX_EPOCH else epoch + 1
-        return _IncrementalFetch(session, session.topics(), session.next_epoch)
+        return _IncrementalFetch(session, session.next_epoch)
 
     def create(
         self,

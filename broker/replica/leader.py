@@ -25,7 +25,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.replica.followers import Followers
+from highwater.broker.replica.followers import FollowerProgress, Followers
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.waiters import Acknowledge
 
@@ -154,6 +154,12 @@ class Leader:
             self.recompute_high_watermark()
         if self._when_low:
             self._look_at_low_watermark()
+
+    def awaits_fetch_of(self, follower: FollowerProgress) -> bool:
+        """Whether the next fetch of this follower may do more than to show that it lives: it may join the ISR, or let
+        the low watermark be seen to have moved.
+        """
+        return bool(self._when_low) or follower.broker_id not in self.followers.maximal
 
     # In-sync replicas
 
