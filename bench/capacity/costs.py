@@ -52,8 +52,9 @@ class Work:
     """Read from the disk for readers that are far behind: their requests are large, whatever the batches are."""
     synced_batches: float = 0.0
     """Batches of all copies that were on the disk before they were acknowledged (flush.messages=1)."""
-    looked_at: float = 0.0
+    looked_at_for_followers: float = 0.0
     """Partitions that fetches looked at beside those that had a batch for them: see `looked_at`."""
+    looked_at_for_readers: float = 0.0
 
     @property
     def amounts(self) -> tuple[float, ...]:
@@ -69,7 +70,8 @@ class Work:
             self.partitions,
             self.replayed_bytes,
             self.synced_batches,
-            self.looked_at,
+            self.looked_at_for_followers,
+            self.looked_at_for_readers,
         )
 
     @property
@@ -171,7 +173,7 @@ def fitted(observations: Sequence[Observation], most_cores: float) -> Costs:
     told = {"brokers", *(f"{kind}_{what}" for kind in known for what in ("bytes", "batches"))}
     told |= {name for name in OF_SOME if any(getattr(seen.work, name) > 0 for seen in used)}
     if any(seen.work.partitions >= MANY_PARTITIONS * seen.work.brokers for seen in used):
-        told |= {"partitions", "looked_at"}
+        told |= {"partitions", "looked_at_for_followers", "looked_at_for_readers"}
     columns = [index for index, name in enumerate(names) if name in told]
     cpu_s, waking_batch_s, waking_byte_s = [0.0] * len(names), 0.0, 0.0
     if used and known:

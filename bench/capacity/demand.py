@@ -171,8 +171,7 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
     else:
         tailing = load.topics
         work = own + replay
-    looks = share * _looked_at(tailing, counts, up, factor)
-    work += Work(brokers=1.0, partitions=float(replicas), looked_at=looks)
+    work += Work(brokers=1.0, partitions=float(replicas)) + _looked_at(tailing, counts, up, factor).times(share)
 
     spare_out = max(0.0, hosts.network_bytes_per_s - net_out) * (brokers - 1)
     repair = min(
@@ -209,18 +208,20 @@ def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, fac
     )
 
 
-def _looked_at(topics: Mapping[str, Topic], partitions: Mapping[str, int], brokers: int, factor: float) -> float:
+def _looked_at(topics: Mapping[str, Topic], partitions: Mapping[str, int], brokers: int, factor: float) -> Work:
     """Partitions that the fetches of all brokers together look at in vain, in a second.
 
     Each follower has a session with each leader, of all topics; each member of a group has one with each leader.
     """
     followed = sum(partitions[name] * (topic.replication - 1) for name, topic in topics.items())
     batches = work_of(list(topics.values()), factor).replicated_batches
-    by_readers = sum(
-        looked_at(work_of([topic], factor).consumed_batches, partitions[name], brokers * topic.consumers)
-        for name, topic in topics.items()
+    return Work(
+        looked_at_for_followers=looked_at(batches, followed, brokers * (brokers - 1)),
+        looked_at_for_readers=sum(
+            looked_at(work_of([topic], factor).consumed_batches, partitions[name], brokers * topic.consumers)
+            for name, topic in topics.items()
+        ),
     )
-    return looked_at(batches, followed, brokers * (brokers - 1)) + by_readers
 
 
 def _syncs_per_s(topics: Sequence[Topic], ceilings: Ceilings, array: Array) -> float:

@@ -142,9 +142,11 @@ def _used(result: RunResult, trials: Sequence[TrialSummary]) -> Iterator[_Used]:
             replayed_bytes=replayed,
             synced_batches=produced / batch_bytes * copies if is_synced else 0.0,
         )
-        followers = looked_at(work.replicated_batches, own * (copies - 1), brokers * (brokers - 1))
-        readers = looked_at(work.consumed_batches, own, brokers * workload.consumers.per_group)
-        work = replace(work, looked_at=followers + readers)
+        work = replace(
+            work,
+            looked_at_for_followers=looked_at(work.replicated_batches, own * (copies - 1), brokers * (brokers - 1)),
+            looked_at_for_readers=looked_at(work.consumed_batches, own, brokers * workload.consumers.per_group),
+        )
         yield _Used(summary, workload, Observation(work, cpu_cores, batch_bytes))
 
 

@@ -76,8 +76,8 @@ def rehearsal_of(load: Load, measured: Measured, system: Mapping[str, Any], shar
             brokers=float(topic.replication),
             partitions=float(partitions * topic.replication),
             synced_batches=batches * topic.replication if topic.fsync else 0.0,
-            looked_at=looked_at(batches * copies, partitions * copies, topic.replication * copies)
-            + looked_at(batches * groups, partitions, topic.replication),
+            looked_at_for_followers=looked_at(batches * copies, partitions * copies, topic.replication * copies),
+            looked_at_for_readers=looked_at(batches * groups, partitions, topic.replication),
         )
         predicted = costs.cpu_cores(done)
         most = _MOST_OF_HOST * measured.host.cpu_count

@@ -12,8 +12,9 @@ from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.ceilings import HostClass
 
 # CPU seconds: 2 ms for a MB and 50 µs for a batch produced, half of that consumed, more replicated; 20 ms each second,
-# 30 µs for a partition, 1 ms for a MB from the disk, 80 µs for a batch that is synced, 5 µs for a look.
-TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02, 30e-6, 1e-9, 80e-6, 5e-6)
+# 30 µs for a partition, 1 ms for a MB from the disk, 80 µs for a batch that is synced; 5 µs for a look for a follower,
+# 7 µs for one for a reader.
+TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02, 30e-6, 1e-9, 80e-6, 5e-6, 7e-6)
 KNOWN = frozenset(field.name for field in fields(Work))
 # … and 40 µs for a batch, 0.5 ms for a MB that find an idle broker. One that is never idle uses one core.
 WAKING_BATCH_S = 40e-6
@@ -53,8 +54,8 @@ def work(
         partitions * (copies + 1.0),
         replayed,
         produced / batch * (copies + 1) if is_synced else 0.0,
-        looked_at(produced / batch * copies, partitions * copies, copies * (copies + 1))
-        + looked_at(produced / batch * groups, partitions, copies + 1),
+        looked_at(produced / batch * copies, partitions * copies, copies * (copies + 1)),
+        looked_at(produced / batch * groups, partitions, copies + 1),
     )
 
 
@@ -78,6 +79,7 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
     cells.append(cell("slowly", work(1e6, BATCHES[1]), BATCHES[1], noise))
     cells.append(cell("partitions", work(8e6, BATCHES[1], partitions=500), BATCHES[1], noise))
     cells.append(cell("many-copied", work(4e6, BATCHES[1], copies=2, partitions=300), BATCHES[1], noise))
+    cells.append(cell("many-read", work(4e6, BATCHES[1], groups=1, copies=2, partitions=200), BATCHES[1], noise))
     cells.append(cell("replay", work(20e6, BATCHES[1], replayed=20e6), BATCHES[1], noise))
     cells.append(cell("synced", work(4e6, BATCHES[1], copies=2, is_synced=True), BATCHES[1], noise))
     held_out = cell("held-out-read", work(10e6, 16_384, groups=2), 16_384, noise, held_out_factor)

@@ -94,7 +94,7 @@ def test_demands_of_the_worst_broker() -> None:
     batch = 32 * 1024
     # Three replicas of three partitions each; a session of a follower has three partitions of two leaders.
     batches = share * 40e6 / batch
-    partitions = 3 * TRUE_COSTS[7] + 2 * batches * (3 - 1) * TRUE_COSTS[10] + 2 * batches * (3 / 2 - 1) * TRUE_COSTS[10]
+    partitions = 3 * TRUE_COSTS[7] + 2 * batches * (3 - 1) * TRUE_COSTS[10] + 2 * batches * (3 / 2 - 1) * TRUE_COSTS[11]
     each = 2e-9 + 50e-6 / batch + 2 * (1e-9 + 25e-6 / batch) + 2 * (3e-9 + 60e-6 / batch)
     busy = 0.02 + partitions + share * 40e6 * each
     # Of the five batches for each produced one, those that find the broker idle cost more.
@@ -221,7 +221,8 @@ def test_a_fetch_looks_at_all_partitions_of_its_session() -> None:
     """300 partitions on three brokers: a follower has a session of 100 with each leader, a reader one of 100."""
     found = worst_broker(load_with({"partitions": 300}, cluster=EVEN), ceilings(), ARRAY, 3).work
     batches = 40e6 / 32_768 / 3
-    assert found.looked_at == pytest.approx(2 * batches * 99 + 2 * batches * 99)
+    assert (found.looked_at_for_followers, found.looked_at_for_readers) == pytest.approx((2 * batches * 99,) * 2)
     assert found.partitions == 300
     shared = worst_broker(load_with({"partitions": 300, "consumers": 50}, cluster=EVEN), ceilings(), ARRAY, 3).work
-    assert shared.looked_at == pytest.approx(2 * batches * 99 + 2 * batches * 1)
+    assert shared.looked_at_for_followers == pytest.approx(2 * batches * 99)
+    assert shared.looked_at_for_readers == pytest.approx(2 * batches * 1)
