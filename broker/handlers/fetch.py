@@ -101,7 +101,7 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
             return late.deferred
         _bring_into_cache(node, cold)
     elif not must_answer and request.max_wait_ms > 0:
-        missing = missing_bytes(node, request, session.topics, byte_count)
+        missing = missing_bytes(node, request, session, byte_count)
     if missing <= 0:
         answer = _answer if request.replica_id < 0 else _answer_follower
         return answer(node, context, session, fetched, byte_count)
@@ -254,7 +254,7 @@ class _LateAnswer:
             _bring_into_cache(node, cold)
         elif may_park and not must_answer:
             left_ms = self._since_ms + request.max_wait_ms - now_ms(node)
-            missing = missing_bytes(node, request, session.topics, byte_count) if left_ms > 0 else 0
+            missing = missing_bytes(node, request, session, byte_count) if left_ms > 0 else 0
             if missing > 0:
                 self.park(missing, left_ms)
                 return

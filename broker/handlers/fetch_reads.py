@@ -32,7 +32,6 @@ from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
-from highwater.broker.replica.settled import Settled
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
 
@@ -112,51 +111,51 @@ def read_as_follower(
 ) -> tuple[Fetched, int, bool]:
     """Note the follower's fetch offsets, then return what it can read now, of partitions that are not settled.
 
-    The offsets of all partitions come first: a high watermark that advances lets coordinators append, maybe to a
-    partition of this request.
+    The offsets come first, and of them those that the request names: a high watermark that advances lets coordinators
+    append, maybe to a settled partition.
     """
-    topics = session.due(now_ms(node))
-    noted = [
-        [_note_follower(node, topic, wanted, request.replica_id) for wanted in partitions]
-        for topic, partitions in topics
-    ]
+    find, replica_id = node.partitions.find, request.replica_id
+    noted = {
+        (topic, wanted.partition): _note_follower(node, topic, wanted, replica_id)
+        for topic, partitions in request.topics
+        for wanted in partitions
+    }
+    topics = session.due(replica_id, find, now_ms(node))
+    for topic, partitions in topics:
+        for wanted in partitions:
+            if (topic, wanted.partition) not in noted:
+                noted[topic, wanted.partition] = _note_follower(node, topic, wanted, replica_id)
     throttle = exceeded_throttle(node)
     left_bytes = request.max_bytes
     total_bytes = 0
     must_answer = not session.has_partitions
     answers: Fetched = []
-    for (topic, partitions), found in zip(topics, noted, strict=True):
+    for topic, partitions in topics:
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
-        for wanted, partition in zip(partitions, found, strict=True):
+        for wanted in partitions:
+            partition = noted[topic, wanted.partition]
             if isinstance(partition, PartitionFetched):
                 answer = partition
             else:
                 max_bytes = max(min(wanted.partition_max_bytes, left_bytes), 0)
                 is_first = total_bytes == 0 and not cold
-                if throttle is not None and is_held_back(throttle, partition, request.replica_id):
+                if throttle is not None and is_held_back(throttle, partition, replica_id):
                     max_bytes, is_first = 0, False
-                answer = _read_partition(partition, wanted, max_bytes, partition.log.log_end_offset, is_first, cold)
+                end_offset = partition.log.log_end_offset
+                answer = _read_partition(partition, wanted, max_bytes, end_offset, is_first, cold)
                 size = len(answer.records)
                 total_bytes += size
                 left_bytes -= wanted.partition_max_bytes if cold and partition in cold else size
-                if not answer.error_code and wanted.fetch_offset == partition.log.log_end_offset:
-                    _settle(session, topic, wanted, partition, request.replica_id)
+                if wanted.fetch_offset == end_offset:
+                    session.settle((topic, wanted.partition))
             fetched.append(answer)
             if answer.error_code or answer.diverging_epoch is not None:
                 must_answer = True
     return answers, total_bytes, must_answer
 
 
-def _settle(
-    session: FetchContext, topic: str | UUID, wanted: FetchPartition, partition: Partition, replica_id: int
-) -> None:
-    leader = partition.role
-    if isinstance(leader, Leader) and (progress := leader.followers.get(replica_id)) is not None:
-        session.settle((topic, wanted.partition), Settled(partition, leader, progress))
-
-
-def missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopic], byte_count: int) -> int:
+def missing_bytes(node: Node, request: FetchRequest, session: FetchContext, byte_count: int) -> int:
     """Return how many bytes the fetch still waits for; 0 or less when it must be answered now.
 
     Readable bytes count up to each partition's limit, whole batches or not. At the end of a segment waiting brings no
@@ -167,7 +166,7 @@ def missing_bytes(node: Node, request: FetchRequest, topics: Sequence[FetchTopic
     there_bytes = 0
     find = node.partitions.find
     throttle = exceeded_throttle(node) if request.replica_id >= 0 else None
-    for topic, partitions in topics:
+    for topic, partitions in session.topics:
         for wanted in partitions:
             partition = find(topic, wanted.partition)
             if partition is None or (throttle and is_held_back(throttle, partition, request.replica_id)):

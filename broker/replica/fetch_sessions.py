@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import random
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol, TypeAlias
 from uuid import UUID
@@ -31,7 +31,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
-from highwater.broker.replica.settled import Settled
+from highwater.broker.replica.settled import SessionPartition, fetched_again
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCH: Final = 0
@@ -44,6 +44,7 @@ _MAX_SESSION_ID: Final = 2**31 - 1
 TopicKey: TypeAlias = str | UUID
 PartitionKey: TypeAlias = tuple[TopicKey, int]
 Fetched: TypeAlias = list[tuple[TopicKey, list[PartitionFetched]]]
+FindPartition: TypeAlias = Callable[[TopicKey, int], SessionPartition | None]
 
 
 class SessionAnswer(NamedTuple):
@@ -61,11 +62,11 @@ class FetchContext(Protocol):
     @property
     def has_partitions(self) -> bool: ...
 
-    def due(self, now_ms: int) -> Sequence[FetchTopic]:
-        """Of a follower's fetch: the partitions to look at. The others are settled."""
+    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
+        """Of a follower's fetch: note it in the partitions that are settled, and return the others."""
 
-    def settle(self, key: PartitionKey, settled: Settled) -> None:
-        """Keep of a partition that its follower has all of it, until the follower or the partition moves."""
+    def settle(self, key: PartitionKey) -> None:
+        """The follower has all of a partition, and its log does not diverge, until a request names it again."""
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer: ...
 
@@ -80,10 +81,10 @@ class Sessionless(NamedTuple):
     def has_partitions(self) -> bool:
         return bool(self.topics)
 
-    def due(self, now_ms: int) -> Sequence[FetchTopic]:
+    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
         return self.topics
 
-    def settle(self, key: PartitionKey, settled: Settled) -> None:
+    def settle(self, key: PartitionKey) -> None:
         """The next fetch names all of its partitions."""
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
@@ -103,10 +104,10 @@ class _FullFetch(NamedTuple):
     def has_partitions(self) -> bool:
         return bool(self.topics)
 
-    def due(self, now_ms: int) -> Sequence[FetchTopic]:
+    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
         return self.topics
 
-    def settle(self, key: PartitionKey, settled: Settled) -> None:
+    def settle(self, key: PartitionKey) -> None:
         """There is no session yet."""
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
@@ -138,11 +139,11 @@ class _IncrementalFetch:
     def has_partitions(self) -> bool:
         return True
 
-    def due(self, now_ms: int) -> Sequence[FetchTopic]:
-        return self._session.due(now_ms)
+    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
+        return self._session.due(replica_id, find, now_ms)
 
-    def settle(self, key: PartitionKey, settled: Settled) -> None:
-        self._session.settle(key, settled)
+    def settle(self, key: PartitionKey) -> None:
+        self._session.settle(key)
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
         if self._session.next_epoch != self._next_epoch:
@@ -157,11 +158,11 @@ class _IncrementalFetch:
 class _Followed:
     """A partition of a session: what the client wants of it, and what the last answer said of it."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "settled", "wanted")
+    __slots__ = ("high_watermark", "is_settled", "log_start_offset", "wanted")
 
     def __init__(self, wanted: FetchPartition, high_watermark: int = -1, log_start_offset: int = -1) -> None:
         self.wanted = wanted
-        self.settled: Settled | None = None
+        self.is_settled = False
         self.high_watermark = high_watermark
         self.log_start_offset = log_start_offset
 
@@ -232,26 +233,34 @@ class FetchSession:
                     # The client may have ignored the last answer, for a new epoch or a truncation: repeat it.
                     followed.high_watermark = -1
                 followed.wanted = wanted
-                followed.settled = None
+                followed.is_settled = False
         for key in forgotten:
             self._partitions.pop(key, None)
 
     def topics(self) -> list[FetchTopic]:
         return _by_topic(self._partitions.items())
 
-    def due(self, now_ms: int) -> list[FetchTopic]:
-        """The partitions that may have something to tell."""
+    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> list[FetchTopic]:
+        """The partitions that may have something to tell; of the others the fetch is noted."""
         return _by_topic(
-            item
-            for item in self._partitions.items()
-            if (followed := item[1]).settled is None
-            or not followed.settled.fetched_again(followed.high_watermark, followed.log_start_offset, now_ms)
+            (key, followed)
+            for key, followed in self._partitions.items()
+            if not followed.is_settled
+            or (partition := find(*key)) is None
+            or not fetched_again(
+                partition,
+                replica_id,
+                followed.wanted.fetch_offset,
+                followed.high_watermark,
+                followed.log_start_offset,
+                now_ms,
+            )
         )
 
-    def settle(self, key: PartitionKey, settled: Settled) -> None:
+    def settle(self, key: PartitionKey) -> None:
         followed = self._partitions.get(key)
         if followed is not None:
-            followed.settled = settled
+            followed.is_settled = True
 
     def changes(self, fetched: Fetched) -> Fetched:
         """The part of `fetched` that the client does not know yet."""

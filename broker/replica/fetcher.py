@@ -67,7 +67,15 @@ class _State(Enum):
 class _Followed:
     """One partition, while it follows the same leader in the same epoch."""
 
-    __slots__ = ("failures", "fetch_offset", "leader_epoch", "leader_high_watermark", "replica", "state")
+    __slots__ = (
+        "failures",
+        "fetch_offset",
+        "leader_epoch",
+        "leader_high_watermark",
+        "log_start_offset",
+        "replica",
+        "state",
+    )
 
     def __init__(self, replica: FollowerReplica) -> None:
         self.replica = replica
@@ -75,6 +83,8 @@ class _Followed:
         self.state = _State.FETCHING
         self.fetch_offset = -1
         """The offset of the last request to the leader."""
+        self.log_start_offset = -1
+        """The start of the log in that request."""
         self.leader_high_watermark = -1
         self.failures = 0
         """Failures in a row."""
@@ -274,7 +284,7 @@ class Fetcher:
         topics: dict[UUID, list[FetchPartition]] = {}
         for followed in named:
             replica = followed.replica
-            followed.fetch_offset = replica.log_end_offset
+            followed.fetch_offset, followed.log_start_offset = replica.log_end_offset, replica.log_start_offset
             self._session.name(followed.key)
             topics.setdefault(replica.topic_id, []).append(
                 FetchPartition(
@@ -283,7 +293,7 @@ class Fetcher:
                     followed.fetch_offset,
                     replica.latest_epoch,
                     settings.partition_max_bytes,
-                    replica.log_start_offset,
+                    followed.log_start_offset,
                 )
             )
         if not self._session.is_asking:
@@ -401,6 +411,9 @@ class Fetcher:
             return
         followed.failures = 0
         followed.leader_high_watermark = entry.high_watermark
+        if replica.log_start_offset != followed.log_start_offset:
+            # Whoever deleted records waits until the leader knows that no replica has them.
+            self._changed[followed.key] = followed
         if entry.records:
             self._changed[followed.key] = followed
             if not replica.call_when_flushed(partial(self._flushed, followed)):

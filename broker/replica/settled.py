@@ -1,8 +1,8 @@
-"""A partition of a fetch session with nothing to say to its follower, until something changes.
+"""Tells the partitions of a follower's fetch session with nothing to say to it, by a few comparisons.
 
-A session names all partitions that a follower has of a leader, hundreds of them, and a fetch is mostly about one. The
-others are told apart by a few comparisons: the follower had the whole log, and knew the high watermark and the start
-of the log; if all three are as they were, an answer would leave the partition out (KIP-227).
+A session names all partitions that a follower has of a leader, hundreds of them, and a fetch is mostly about one. If
+the follower had the whole log at its last fetch, and knows the high watermark and the start of the log, an answer
+leaves the partition out (KIP-227), as long as none of these changes.
 """
 
 from __future__ import annotations
@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.replica.followers import FollowerProgress
 from highwater.broker.replica.leader import Leader
 
 
-class SettledPartition(Protocol):
+class SessionPartition(Protocol):
     """The part of `broker.replica.partition.Partition` that this needs."""
 
     log: PartitionLog
@@ -24,32 +23,25 @@ class SettledPartition(Protocol):
     def role(self) -> object: ...
 
 
-class Settled:
-    """What a partition was when its follower had all of it. A role has one leader epoch: the epoch is the same too."""
+def fetched_again(
+    partition: SessionPartition, replica_id: int, offset: int, high_watermark: int, log_start_offset: int, now_ms: int
+) -> bool:
+    """A follower fetches from `offset` once more: note it, and return whether there is nothing to tell the follower.
 
-    __slots__ = ("_end_offset", "_leader", "_partition", "_progress")
-
-    def __init__(self, partition: SettledPartition, leader: Leader, progress: FollowerProgress) -> None:
-        self._partition = partition
-        self._leader = leader
-        self._progress = progress
-        self._end_offset = partition.log.log_end_offset
-
-    def fetched_again(self, high_watermark: int, log_start_offset: int, now_ms: int) -> bool:
-        """The follower fetches from the same offset as before; whether there is nothing to tell it.
-
-        high_watermark, log_start_offset: the last that it was told. If there is something, the fetch is not noted: the
-        partition must be looked at.
-        """
-        partition, leader = self._partition, self._leader
-        log = partition.log
-        if (
-            partition.role is not leader
-            or log.log_end_offset != self._end_offset
-            or partition.high_watermark != high_watermark
-            or log.log_start_offset != log_start_offset
-            or leader.awaits_fetch_of(self._progress)
-        ):
-            return False
-        self._progress.fetched_end_again(now_ms)
-        return True
+    high_watermark, log_start_offset: the last that it was told. The follower's own records did not diverge when it
+    first fetched from `offset`. If there is something to tell, nothing is noted: the partition must be looked at. A
+    leader of a later epoch knows nothing of its followers at first, so the epoch is the same.
+    """
+    leader, log = partition.role, partition.log
+    if (
+        not isinstance(leader, Leader)
+        or log.log_end_offset != offset
+        or partition.high_watermark != high_watermark
+        or log.log_start_offset != log_start_offset
+    ):
+        return False
+    follower = leader.followers.get(replica_id)
+    if follower is None or follower.log_end_offset != offset or leader.awaits_fetch_of(follower):
+        return False
+    follower.fetched_end_again(now_ms)
+    return True

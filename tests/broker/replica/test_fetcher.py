@@ -74,6 +74,9 @@ class Replica:
             raise self.fails_with
         self.log += records
         self.high_watermark = min(high_watermark, self.log_end_offset)
+        if log_start_offset > self.log_start_offset:
+            del self.log[: log_start_offset - self.log_start_offset]
+            self.log_start_offset = log_start_offset
 
     def call_when_flushed(self, then: Callable[[], None]) -> bool:
         if not self.is_kept:
@@ -259,6 +262,17 @@ def test_what_comes_is_appended_and_the_next_fetch_names_only_what_moved(scene: 
     assert (scene.fetch().session_epoch, scene.asked()) == (2, {})
     scene.answer(records("", 0, high_watermark=2))
     assert (first.high_watermark, scene.asked()) == (2, {})
+
+
+def test_the_next_fetch_tells_that_the_log_starts_later(scene: Scene) -> None:
+    """Whoever deletes records waits until the leader knows it of all replicas (DeleteRecords)."""
+    scene.add(Replica(0, "555"))
+    scene.answer(records("", high_watermark=3))
+    assert scene.asked() == {}
+    scene.answer(PartitionFetched(0, high_watermark=3, log_start_offset=2))
+    assert scene.asked() == {0: FetchPartition(0, 5, 3, 5, 1_048_576, 2)}
+    scene.answer()
+    assert scene.asked() == {}
 
 
 def test_without_a_session_every_fetch_is_full(scene: Scene) -> None:

@@ -171,6 +171,21 @@ def test_a_settled_fetch_shows_that_the_log_starts_later_on_all_that_live(tmp_pa
     broker.close(clean=False)
 
 
+def test_what_a_coordinator_appends_during_a_fetch_is_in_its_answer(tmp_path: Path) -> None:
+    """The fetch advances a high watermark that a coordinator waits for, and the partition it appends to is settled."""
+    broker = leading(tmp_path)
+    followers = [SessionFollower(broker, broker_id) for broker_id in (1, 2)]
+    for _ in range(3):
+        assert [follower.fetch() for follower in followers]
+    broker.produce("t", b"x")
+    broker.replica().call_when_safe(0, lambda _: broker.produce("t", b"marker", partition=1))
+    followers[1].fetch()
+    followers[1].fetch()
+    followers[0].fetch()
+    assert [index for index, *_ in followers[0].fetch()] == [1, 0]
+    broker.close(clean=False)
+
+
 Act = Callable[[ReplicaHarness, list[SessionFollower]], Any]
 
 
