@@ -1,12 +1,13 @@
 """What work costs a broker in CPU time: fitted to trials, without negative costs.
 
-cpu = Σ cost · amount + (w · batches + v · bytes) · (1 − cpu / most), where the amounts are the fields of Work, each in
-a second, and most is the CPU time of a broker that is never idle.
+cpu = Σ cost · amount + Σ w · batches of a size · (1 − cpu / most), where the amounts are those of Work, each in a
+second, and most is the CPU time of a broker that is never idle.
 
 Batches are what a request costs: a broker of small batches is busy with requests and not with bytes. A request that
 arrives while the broker works waits for its turn; one that finds it idle must wake it up, and a large one does so with
-each of its pieces. 1 − cpu / most is the share of the time in which a broker is idle. Without w, trials by the clock
-say that a batch costs twice as much as it does in a busy broker; without v, that a byte does.
+each of its pieces, of which the kernel joins more the more there are. So w is told for batches of three sizes, and lies
+along the logarithm of the size between them. 1 − cpu / most is the share of the time in which a broker is idle. Without
+w, trials by the clock say that a batch costs twice as much as it does in a busy broker.
 
 A fetch of a session looks at all partitions of the session, whether they have records or not.
 
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final
 
 import numpy as np
@@ -28,6 +29,8 @@ REPLAYED: Final = "replayed_bytes"
 SYNCED: Final = "synced_batches"
 OF_SOME: Final = (REPLAYED, SYNCED)
 """Fields of Work that only some loads have any of."""
+SIZES: Final = (4096, 16_384, 65_536)
+"""Bytes of the batches that the cost of waking up is told for."""
 # How many times as large the largest batches must be as the smallest.
 _APART: Final = 2
 # Of one broker. Fewer partitions than this are lost in what a broker costs anyway, and in the memory that it has.
@@ -55,10 +58,12 @@ class Work:
     looked_at_for_followers: float = 0.0
     """Partitions that fetches looked at beside those that had a batch for them: see `looked_at`."""
     looked_at_for_readers: float = 0.0
+    by_size: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0), kw_only=True)
+    """The batches of all kinds by SIZES: one between two sizes counts to both."""
 
     @property
     def amounts(self) -> tuple[float, ...]:
-        """In the order of the fields."""
+        """In the order of AMOUNTS."""
         return (
             self.produced_bytes,
             self.produced_batches,
@@ -74,21 +79,14 @@ class Work:
             self.looked_at_for_readers,
         )
 
-    @property
-    def batches(self) -> float:
-        """Produced, consumed and replicated ones."""
-        return self.produced_batches + self.consumed_batches + self.replicated_batches
-
-    @property
-    def bytes(self) -> float:
-        """Of those batches."""
-        return self.produced_bytes + self.consumed_bytes + self.replicated_bytes
-
     def __add__(self, other: Work) -> Work:
-        return Work(*(one + another for one, another in zip(self.amounts, other.amounts, strict=True)))
+        small, medium, large = (one + another for one, another in zip(self.by_size, other.by_size, strict=True))
+        amounts = (one + another for one, another in zip(self.amounts, other.amounts, strict=True))
+        return Work(*amounts, by_size=(small, medium, large))
 
     def times(self, factor: float) -> Work:
-        return Work(*(amount * factor for amount in self.amounts))
+        small, medium, large = (batches * factor for batches in self.by_size)
+        return Work(*(amount * factor for amount in self.amounts), by_size=(small, medium, large))
 
     def batches_of(self, kind: str) -> float:
         """kind: one of KINDS."""
@@ -97,6 +95,25 @@ class Work:
     def kinds(self) -> list[str]:
         """Those of KINDS that there was any of."""
         return [kind for kind in KINDS if getattr(self, f"{kind}_bytes") > 0]
+
+
+AMOUNTS: Final = tuple(each.name for each in fields(Work) if not each.kw_only)
+
+
+def traffic(batch_bytes: float, produced: float, consumed: float, replicated: float) -> Work:
+    """Batches of one size, from bytes of each kind in a second."""
+    batches = (produced + consumed + replicated) / batch_bytes
+    place = float(np.interp(math.log(batch_bytes), [math.log(size) for size in SIZES], range(len(SIZES))))
+    small, medium, large = (batches * max(0.0, 1 - abs(place - index)) for index in range(len(SIZES)))
+    return Work(
+        produced_bytes=produced,
+        produced_batches=produced / batch_bytes,
+        consumed_bytes=consumed,
+        consumed_batches=consumed / batch_bytes,
+        replicated_bytes=replicated,
+        replicated_batches=replicated / batch_bytes,
+        by_size=(small, medium, large),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,24 +127,22 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """CPU seconds for each byte, batch and broker, in the order of the fields of Work; 0 where none is known."""
+    """CPU seconds for each of the AMOUNTS of Work; 0 where none is known."""
 
     cpu_s: tuple[float, ...]
     known: frozenset[str]
-    """The fields of Work that trials tell a cost of."""
+    """The AMOUNTS that trials tell a cost of."""
     batch_bytes: dict[str, tuple[int, int]]
     """Kind -> the smallest and the largest batches that it was measured with. A kind that is not here is unknown."""
-    waking_batch_s: float = 0.0
-    """CPU seconds that a batch costs more if it finds its broker idle."""
-    waking_byte_s: float = 0.0
-    """CPU seconds that a byte of it costs more then."""
+    waking_s: tuple[float, ...] = (0.0, 0.0, 0.0)
+    """CPU seconds that a batch of each of SIZES costs more if it finds its broker idle."""
     most_cores: float = math.inf
     """CPU time of a broker that is never idle, in CPU seconds per second."""
 
     def cpu_cores(self, work: Work) -> float:
         """Of brokers that share the work evenly. Solves cpu = busy + waking · (1 − cpu / most)."""
         busy = sum(cost * amount for cost, amount in zip(self.cpu_s, work.amounts, strict=True))
-        waking = self.waking_batch_s * work.batches + self.waking_byte_s * work.bytes
+        waking = sum(cost * batches for cost, batches in zip(self.waking_s, work.by_size, strict=True))
         return (busy + waking) / (1 + waking / (max(1.0, work.brokers) * self.most_cores))
 
     def knows(self, work: Work) -> bool:
@@ -140,8 +155,7 @@ class Costs:
         return replace(
             self,
             cpu_s=tuple(cost * factor for cost in self.cpu_s),
-            waking_batch_s=self.waking_batch_s * factor,
-            waking_byte_s=self.waking_byte_s * factor,
+            waking_s=tuple(cost * factor for cost in self.waking_s),
         )
 
 
@@ -169,22 +183,22 @@ def fitted(observations: Sequence[Observation], most_cores: float) -> Costs:
     """
     known = measured_kinds(observations)
     used = [seen for seen in observations if set(seen.work.kinds()) <= set(known) and seen.cpu_cores > 0]
-    names = [field.name for field in fields(Work)]
     told = {"brokers", *(f"{kind}_{what}" for kind in known for what in ("bytes", "batches"))}
     told |= {name for name in OF_SOME if any(getattr(seen.work, name) > 0 for seen in used)}
     if any(seen.work.partitions >= MANY_PARTITIONS * seen.work.brokers for seen in used):
         told |= {"partitions", "looked_at_for_followers", "looked_at_for_readers"}
-    columns = [index for index, name in enumerate(names) if name in told]
-    cpu_s, waking_batch_s, waking_byte_s = [0.0] * len(names), 0.0, 0.0
+    columns = [index for index, name in enumerate(AMOUNTS) if name in told]
+    cpu_s, waking_s = [0.0] * len(AMOUNTS), [0.0] * len(SIZES)
     if used and known:
         amounts = np.array([seen.work.amounts for seen in used])[:, columns]
         idle = np.array([_idle_share(seen, most_cores) for seen in used])
-        waking = np.array([(seen.work.batches, seen.work.bytes) for seen in used]) * idle[:, None]
+        waking = np.array([seen.work.by_size for seen in used]) * idle[:, None]
         rows = np.hstack([amounts, waking]) / np.array([[seen.cpu_cores] for seen in used])
-        *of_amounts, waking_batch_s, waking_byte_s = _non_negative(rows)
-        for index, cost in zip(columns, of_amounts, strict=True):
+        found = _non_negative(rows)
+        waking_s = found[len(columns) :]
+        for index, cost in zip(columns, found, strict=False):
             cpu_s[index] = cost
-    return Costs(tuple(cpu_s), frozenset(told), known, waking_batch_s, waking_byte_s, most_cores)
+    return Costs(tuple(cpu_s), frozenset(told), known, tuple(waking_s), most_cores)
 
 
 def _idle_share(seen: Observation, most_cores: float) -> float:

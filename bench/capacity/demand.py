@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.capacity.ceilings import Ceilings
-from highwater.bench.capacity.costs import REPLAYED, Work, looked_at
+from highwater.bench.capacity.costs import REPLAYED, Work, looked_at, traffic
 from highwater.bench.capacity.disks import Array
 from highwater.bench.capacity.load import Load, Topic
 
@@ -106,23 +106,14 @@ def work_of(topics: Sequence[Topic], factor: float = 1.0) -> Work:
     for topic in topics:
         produced = topic.peak_bytes_per_s * factor
         copies, groups = topic.replication - 1, topic.groups
-        total += Work(
-            produced,
-            produced / topic.batch_bytes,
-            produced * groups,
-            produced * groups / topic.batch_bytes,
-            produced * copies,
-            produced * copies / topic.batch_bytes,
-            synced_batches=produced / topic.batch_bytes * topic.replication if topic.fsync else 0.0,
-        )
+        moved = traffic(topic.batch_bytes, produced, produced * groups, produced * copies)
+        total += moved + Work(synced_batches=moved.produced_batches * topic.replication if topic.fsync else 0.0)
     return total
 
 
 def replay_of(topics: Sequence[Topic], factor: float = 1.0) -> Work:
-    return Work(
-        consumed_bytes=sum(topic.replay_bytes_per_s for topic in topics) * factor,
-        consumed_batches=sum(topic.replay_bytes_per_s / topic.batch_bytes for topic in topics) * factor,
-    )
+    replayed = (traffic(topic.batch_bytes, 0.0, topic.replay_bytes_per_s * factor, 0.0) for topic in topics)
+    return sum(replayed, Work())
 
 
 def worst_broker(load: Load, ceilings: Ceilings, array: Array, brokers: int, factor: float = 1.0) -> BrokerState:

@@ -152,5 +152,4 @@ def _ceilings(
 
 
 def _mean_work(cell: Cell) -> Work:
-    rows = [trial.work.amounts for trial in cell.trials]
-    return Work(*(fmean(column) for column in zip(*rows, strict=True)))
+    return sum((trial.work for trial in cell.trials), Work()).times(1 / len(cell.trials))

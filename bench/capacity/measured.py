@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from statistics import median
 from typing import Final, NamedTuple
 
 from highwater.bench.capacity.ceilings import Cell, DiskSamples, Measured
-from highwater.bench.capacity.costs import MANY_PARTITIONS, Observation, Work, looked_at
+from highwater.bench.capacity.costs import MANY_PARTITIONS, Observation, Work, looked_at, traffic
 from highwater.bench.ceilings import host_class_of, stored_ratio
 from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary
@@ -130,22 +129,14 @@ def _used(result: RunResult, trials: Sequence[TrialSummary]) -> Iterator[_Used]:
         topics, brokers = workload.topics, max(1, len(summary.system.commands))
         own = topics.count * topics.partitions
         is_synced = str(topics.config.get("flush.messages")) == "1"
-        work = Work(
-            produced_bytes=produced,
-            produced_batches=produced / batch_bytes,
-            consumed_bytes=read - replayed,
-            consumed_batches=(read - replayed) / batch_bytes,
-            replicated_bytes=produced * (copies - 1),
-            replicated_batches=produced * (copies - 1) / batch_bytes,
+        moved = traffic(batch_bytes, produced, read - replayed, produced * (copies - 1))
+        work = moved + Work(
             brokers=float(brokers),
             partitions=float(own * copies),
             replayed_bytes=replayed,
-            synced_batches=produced / batch_bytes * copies if is_synced else 0.0,
-        )
-        work = replace(
-            work,
-            looked_at_for_followers=looked_at(work.replicated_batches, own * (copies - 1), brokers * (brokers - 1)),
-            looked_at_for_readers=looked_at(work.consumed_batches, own, brokers * workload.consumers.per_group),
+            synced_batches=moved.produced_batches * copies if is_synced else 0.0,
+            looked_at_for_followers=looked_at(moved.replicated_batches, own * (copies - 1), brokers * (brokers - 1)),
+            looked_at_for_readers=looked_at(moved.consumed_batches, own, brokers * workload.consumers.per_group),
         )
         yield _Used(summary, workload, Observation(work, cpu_cores, batch_bytes))
 

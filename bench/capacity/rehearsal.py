@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any, Final
 
 from highwater.bench.capacity.ceilings import Measured
-from highwater.bench.capacity.costs import Work, looked_at
+from highwater.bench.capacity.costs import Work, looked_at, traffic
 from highwater.bench.capacity.demand import partitions_of
 from highwater.bench.capacity.draws import costs_of
 from highwater.bench.capacity.load import Load
@@ -66,13 +66,7 @@ def rehearsal_of(load: Load, measured: Measured, system: Mapping[str, Any], shar
             )
         groups = topic.groups
         partitions = min(partitions_of(topic, partition_bytes_per_s, topic.replication), _MOST_PARTITIONS)
-        done = Work(
-            produced_bytes=bytes_per_s,
-            produced_batches=batches,
-            consumed_bytes=bytes_per_s * groups,
-            consumed_batches=batches * groups,
-            replicated_bytes=bytes_per_s * copies,
-            replicated_batches=batches * copies,
+        done = traffic(batch_bytes, bytes_per_s, bytes_per_s * groups, bytes_per_s * copies) + Work(
             brokers=float(topic.replication),
             partitions=float(partitions * topic.replication),
             synced_batches=batches * topic.replication if topic.fsync else 0.0,

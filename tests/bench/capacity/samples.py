@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from highwater.bench.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
-from highwater.bench.capacity.costs import Costs, Observation, Work, looked_at
+from highwater.bench.capacity.costs import AMOUNTS, Costs, Observation, Work, looked_at, traffic
 from highwater.bench.capacity.load import Load, load_of
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.ceilings import HostClass
@@ -15,16 +14,16 @@ from highwater.common.ceilings import HostClass
 # 30 µs for a partition, 1 ms for a MB from the disk, 80 µs for a batch that is synced; 5 µs for a look for a follower,
 # 7 µs for one for a reader.
 TRUE_COSTS = (2e-9, 50e-6, 1e-9, 25e-6, 3e-9, 60e-6, 0.02, 30e-6, 1e-9, 80e-6, 5e-6, 7e-6)
-KNOWN = frozenset(field.name for field in fields(Work))
-# … and 40 µs for a batch, 0.5 ms for a MB that find an idle broker. One that is never idle uses one core.
-WAKING_BATCH_S = 40e-6
-WAKING_BYTE_S = 0.5e-9
+KNOWN = frozenset(AMOUNTS)
+# … and more for a batch that finds an idle broker, by its size. One that is never idle uses one core.
+WAKING_S = (40e-6, 50e-6, 80e-6)
 MOST_CORES = 1.0
 BATCHES = (4096, 65_536)
+MEDIUM = 16_384
 
 
 def cores(work: Work, factor: float = 1.0) -> float:
-    return factor * Costs(TRUE_COSTS, KNOWN, {}, WAKING_BATCH_S, WAKING_BYTE_S, MOST_CORES).cpu_cores(work)
+    return factor * Costs(TRUE_COSTS, KNOWN, {}, WAKING_S, MOST_CORES).cpu_cores(work)
 
 
 def closed_loop(batch: int) -> float:
@@ -43,19 +42,13 @@ def work(
     replayed: float = 0.0,
     is_synced: bool = False,
 ) -> Work:
-    return Work(
-        produced,
-        produced / batch,
-        produced * groups,
-        produced * groups / batch,
-        produced * copies,
-        produced * copies / batch,
-        copies + 1.0,
-        partitions * (copies + 1.0),
-        replayed,
-        produced / batch * (copies + 1) if is_synced else 0.0,
-        looked_at(produced / batch * copies, partitions * copies, copies * (copies + 1)),
-        looked_at(produced / batch * groups, partitions, copies + 1),
+    return traffic(batch, produced, produced * groups, produced * copies) + Work(
+        brokers=copies + 1.0,
+        partitions=partitions * (copies + 1.0),
+        replayed_bytes=replayed,
+        synced_batches=produced / batch * (copies + 1) if is_synced else 0.0,
+        looked_at_for_followers=looked_at(produced / batch * copies, partitions * copies, copies * (copies + 1)),
+        looked_at_for_readers=looked_at(produced / batch * groups, partitions, copies + 1),
     )
 
 
@@ -76,6 +69,7 @@ def measured(noise: float = 0.0, held_out_factor: float = 1.0, **changed: Any) -
         cells.append(cell(f"copied-{batch}", work(4e6, batch, copies=2), batch, noise))
         cells.append(cell(f"full-{batch}", work(closed_loop(batch), batch), batch, noise, is_closed=True))
         cells.append(cell(f"busy-{batch}", work(closed_loop(batch) / 2, batch), batch, noise))
+    cells.append(cell("medium", work(8e6, MEDIUM), MEDIUM, noise))
     cells.append(cell("slowly", work(1e6, BATCHES[1]), BATCHES[1], noise))
     cells.append(cell("partitions", work(8e6, BATCHES[1], partitions=500), BATCHES[1], noise))
     cells.append(cell("many-copied", work(4e6, BATCHES[1], copies=2, partitions=300), BATCHES[1], noise))
@@ -106,8 +100,7 @@ def ceilings(**changed: Any) -> Ceilings:
             TRUE_COSTS,
             KNOWN,
             dict.fromkeys(("produced", "consumed", "replicated"), BATCHES),
-            WAKING_BATCH_S,
-            WAKING_BYTE_S,
+            WAKING_S,
             MOST_CORES,
         ),
         "cpu_cores": 1.0,

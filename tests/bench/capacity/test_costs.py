@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.bench.capacity.costs import Observation, Work, fitted, measured_kinds
+from highwater.bench.capacity.costs import Observation, Work, fitted, measured_kinds, traffic
 from highwater.bench.capacity.draws import predictions
-from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_BATCH_S, WAKING_BYTE_S, cores, measured, work
+from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_S, cores, measured, work
 
 ALL = [trial for cell in measured().cells for trial in cell.trials]
 
@@ -18,8 +18,7 @@ ALL = [trial for cell in measured().cells for trial in cell.trials]
 def test_costs_without_noise_are_found_exactly() -> None:
     costs = fitted(ALL, MOST_CORES)
     assert costs.cpu_s == pytest.approx(TRUE_COSTS, rel=1e-6)
-    assert costs.waking_batch_s == pytest.approx(WAKING_BATCH_S)
-    assert costs.waking_byte_s == pytest.approx(WAKING_BYTE_S)
+    assert costs.waking_s == pytest.approx(WAKING_S)
     assert all(costs.cpu_cores(seen.work) == pytest.approx(seen.cpu_cores) for seen in ALL)
 
 
@@ -47,7 +46,7 @@ def test_more_work_never_takes_less_time() -> None:
     done = work(20e6, 4096, groups=1)
     times = [costs.cpu_cores(done.times(factor)) for factor in (0, 0.1, 0.5, 1, 2, 5, 100)]
     assert times == sorted(times)
-    twice = Work(*(2 * amount for amount in done.amounts))
+    twice = done + done
     assert costs.cpu_cores(twice) == pytest.approx(2 * costs.cpu_cores(done))
 
 
@@ -57,7 +56,7 @@ def test_costs_are_never_negative_and_not_worse_than_none(factors: list[float]) 
         replace(seen, cpu_cores=seen.cpu_cores * factors[index % len(factors)]) for index, seen in enumerate(ALL)
     ]
     costs = fitted(disturbed, 1e9)
-    assert all(cost >= 0 for cost in (*costs.cpu_s, costs.waking_batch_s, costs.waking_byte_s))
+    assert all(cost >= 0 for cost in (*costs.cpu_s, *costs.waking_s))
     missed = sum((costs.cpu_cores(seen.work) / seen.cpu_cores - 1) ** 2 for seen in disturbed)
     assert missed <= len(disturbed)
 
@@ -74,6 +73,12 @@ def test_a_kind_that_is_not_known_spoils_no_other() -> None:
     costs = fitted([*produced, Observation(strange, 100 * cores(strange), 4096)], MOST_CORES)
     assert list(costs.batch_bytes) == ["produced"]
     assert costs.cpu_s[:2] == pytest.approx(TRUE_COSTS[:2], rel=1e-6)
+
+
+def test_a_batch_between_two_sizes_counts_to_both() -> None:
+    assert traffic(1024, 1024.0, 0.0, 0.0).by_size == (1.0, 0.0, 0.0)
+    assert traffic(32_768, 32_768.0, 0.0, 32_768.0).by_size == pytest.approx((0.0, 1.0, 1.0))
+    assert traffic(1 << 20, 0.0, 1 << 20, 0.0).by_size == (0.0, 0.0, 1.0)
 
 
 def test_works_add_up() -> None:

@@ -28,7 +28,7 @@ from highwater.bench.capacity.demand import (
 from highwater.bench.capacity.disks import array_of
 from highwater.bench.capacity.load import Load, Retention
 from highwater.bench.capacity.sizing import largest_factor, smallest_cluster
-from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_BATCH_S, WAKING_BYTE_S, ceilings, load_with
+from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_S, ceilings, load_with
 
 ARRAY = array_of("jbod", 4, 4e12, 400e6, 500e6)
 EVEN: dict[str, Any] = {"imbalance": 1.0, "brokers_down": 0}
@@ -98,7 +98,7 @@ def test_demands_of_the_worst_broker() -> None:
     each = 2e-9 + 50e-6 / batch + 2 * (1e-9 + 25e-6 / batch) + 2 * (3e-9 + 60e-6 / batch)
     busy = 0.02 + partitions + share * 40e6 * each
     # Of the five batches for each produced one, those that find the broker idle cost more.
-    waking = share * 40e6 * 5 * (WAKING_BATCH_S / batch + WAKING_BYTE_S)
+    waking = share * 40e6 / batch * 5 * (WAKING_S[1] + WAKING_S[2]) / 2
     assert found[CPU] == pytest.approx(busy + waking * (1 - found[CPU] / MOST_CORES))
     kept = 40e6 * 86_400 * 3 / 2
     assert found[DISK_SPACE] == pytest.approx(kept + 3 / 2 * 3 * (1 << 30))
