@@ -59,7 +59,7 @@ class Work:
     """Partitions that fetches looked at beside those that had a batch for them: see `looked_at`."""
     looked_at_for_readers: float = 0.0
     by_size: tuple[float, float, float] = field(default=(0.0, 0.0, 0.0), kw_only=True)
-    """The batches of all kinds by SIZES: one between two sizes counts to both."""
+    """The batches that can find a broker idle, by SIZES: one between two sizes counts to both."""
 
     @property
     def amounts(self) -> tuple[float, ...]:
@@ -100,9 +100,12 @@ class Work:
 AMOUNTS: Final = tuple(each.name for each in fields(Work) if not each.kw_only)
 
 
-def traffic(batch_bytes: float, produced: float, consumed: float, replicated: float) -> Work:
-    """Batches of one size, from bytes of each kind in a second."""
-    batches = (produced + consumed + replicated) / batch_bytes
+def traffic(batch_bytes: float, produced: float, consumed: float, replicated: float, groups: int = 1) -> Work:
+    """Batches of one size, from bytes of each kind in a second. consumed: by so many groups.
+
+    Readers of several groups get a batch in the same turn of the broker, so that only the first wakes it up.
+    """
+    batches = (produced + consumed / max(1, groups) + replicated) / batch_bytes
     place = float(np.interp(math.log(batch_bytes), [math.log(size) for size in SIZES], range(len(SIZES))))
     small, medium, large = (batches * max(0.0, 1 - abs(place - index)) for index in range(len(SIZES)))
     return Work(

@@ -106,7 +106,7 @@ def work_of(topics: Sequence[Topic], factor: float = 1.0) -> Work:
     for topic in topics:
         produced = topic.peak_bytes_per_s * factor
         copies, groups = topic.replication - 1, topic.groups
-        moved = traffic(topic.batch_bytes, produced, produced * groups, produced * copies)
+        moved = traffic(topic.batch_bytes, produced, produced * groups, produced * copies, groups)
         total += moved + Work(synced_batches=moved.produced_batches * topic.replication if topic.fsync else 0.0)
     return total
 

@@ -129,7 +129,7 @@ def _used(result: RunResult, trials: Sequence[TrialSummary]) -> Iterator[_Used]:
         topics, brokers = workload.topics, max(1, len(summary.system.commands))
         own = topics.count * topics.partitions
         is_synced = str(topics.config.get("flush.messages")) == "1"
-        moved = traffic(batch_bytes, produced, read - replayed, produced * (copies - 1))
+        moved = traffic(batch_bytes, produced, read - replayed, produced * (copies - 1), workload.consumers.groups)
         work = moved + Work(
             brokers=float(brokers),
             partitions=float(own * copies),

@@ -66,7 +66,7 @@ def rehearsal_of(load: Load, measured: Measured, system: Mapping[str, Any], shar
             )
         groups = topic.groups
         partitions = min(partitions_of(topic, partition_bytes_per_s, topic.replication), _MOST_PARTITIONS)
-        done = traffic(batch_bytes, bytes_per_s, bytes_per_s * groups, bytes_per_s * copies) + Work(
+        done = traffic(batch_bytes, bytes_per_s, bytes_per_s * groups, bytes_per_s * copies, groups) + Work(
             brokers=float(topic.replication),
             partitions=float(partitions * topic.replication),
             synced_batches=batches * topic.replication if topic.fsync else 0.0,

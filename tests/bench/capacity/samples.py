@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from highwater.bench.capacity.ceilings import Ceilings, Cell, DiskSamples, Measured
@@ -42,7 +43,7 @@ def work(
     replayed: float = 0.0,
     is_synced: bool = False,
 ) -> Work:
-    return traffic(batch, produced, produced * groups, produced * copies) + Work(
+    return traffic(batch, produced, produced * groups, produced * copies, math.ceil(groups)) + Work(
         brokers=copies + 1.0,
         partitions=partitions * (copies + 1.0),
         replayed_bytes=replayed,

@@ -81,6 +81,10 @@ def test_a_batch_between_two_sizes_counts_to_both() -> None:
     assert traffic(1 << 20, 0.0, 1 << 20, 0.0).by_size == (0.0, 0.0, 1.0)
 
 
+def test_a_batch_for_several_groups_wakes_the_broker_once() -> None:
+    assert traffic(4096, 4096.0, 3 * 4096.0, 0.0, groups=3).by_size == (2.0, 0.0, 0.0)
+
+
 def test_works_add_up() -> None:
     assert Work(1, 2) + Work(3, 4, 5, brokers=1).times(2) == Work(7, 10, 10, brokers=2)
     assert Work(consumed_bytes=1).kinds() == ["consumed"]
