@@ -113,7 +113,7 @@ def concluded(
         )
     if defaults not in better:
         reasons += _kept_from_defaults(asked, confirmation)
-    reasons = [*(line for option in better for line in _price(asked, option)), *reasons]
+    reasons = [*(line for option in better for line in (*_worth(option), *_price(asked, option))), *reasons]
     return Advice(
         name=asked.question.name,
         purpose=asked.question.purpose,
@@ -128,6 +128,30 @@ def concluded(
         created_utc=created_utc,
         commands=_commands(out, (better or options)[0].name if options else next(iter(confirmation.options))),
     )
+
+
+def _worth(option: AdvisedOption) -> list[str]:
+    """Which changes make the difference, the largest first, and which may be left out."""
+    names = short_names(item.key for item in option.settings)
+    ordered = sorted(option.worth, key=_size, reverse=True)
+    found: dict[str, list[str]] = {"worth most": [], "better left as now": [], "not worth touching, each by itself": []}
+    needed, harmful, idle = found.values()
+    for worth in ordered:
+        is_better_without = worth.change is not None and worth.change.verdict == "better"
+        kind = harmful if is_better_without else needed if _is_told(worth) else idle
+        kind.append(names[worth.key])
+    parts = [f"{what}: {', '.join(keys)}" for what, keys in found.items() if keys]
+    return [f"Of the changes, {'; '.join(parts)}."] if parts else []
+
+
+def _size(worth: SettingWorth) -> float:
+    """How much leaving it out matters; without an end if the load is not carried then."""
+    change = worth.change
+    return math.inf if change is None or change.ratio <= 0 else abs(math.log(change.ratio))
+
+
+def _is_told(worth: SettingWorth) -> bool:
+    return worth.change is None or worth.change.verdict in ("better", "worse", "differs")
 
 
 def _price(asked: Asked, option: AdvisedOption) -> list[str]:
@@ -195,7 +219,7 @@ def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[Ad
     advised = [option for option in options if option.better] or options
     for option in advised:
         names = short_names(item.key for item in option.settings)
-        lines += [_worth_text(worth, names[worth.key]) for worth in option.worth]
+        lines += [_worth_text(worth, names[worth.key]) for worth in sorted(option.worth, key=_size, reverse=True)]
         unchanged = [names[item.key] for item in option.settings if item.in_use == item.advised]
         if unchanged and option.name != DEFAULTS:
             lines.append(f"Not worth touching: {', '.join(unchanged)} (the value in use was not beaten).")
@@ -215,8 +239,7 @@ def _worth_text(worth: SettingWorth, name: str) -> str:
     if change is None:
         return f"Without {name}: {not_carried_text(worth.without)}."
     interval = f" (95 % interval {change_span_text(*change.ci95)})" if change.ci95 else ""
-    told = change.verdict in ("better", "worse", "differs")
-    end = "" if told else "; not told apart from nothing, so it is not worth touching"
+    end = "" if _is_told(worth) else "; not told apart from nothing, so it is not worth touching"
     return f"Without {name}: {title(worth.metric)} {change_text(change.ratio)}{interval}{end}."
 
 

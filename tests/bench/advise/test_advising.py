@@ -66,6 +66,7 @@ def test_what_each_change_was_worth_comes_from_trials_without_it(tmp_path: Path)
     (option,) = advice.options
     worth = {item.key: item.change.verdict for item in option.worth if item.change is not None}
     assert worth["producers.client.linger.ms"] == "worse", "without it, latency is worse"
+    assert advice.why[0].startswith("Of the changes, worth most: linger.ms")
     if "system.config.num.io.threads" in worth:
         assert worth["system.config.num.io.threads"] == "no_change"
         assert any("not worth touching" in line and "num.io.threads" in line for line in advice.why)
