@@ -63,7 +63,7 @@ GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]]
 # pydantic is no sign of one, as typer brings that too.
 EXTRAS: Final = {
     "advise": frozenset({"optuna"}),
-    "bench": frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "yaml"}),
+    "bench": frozenset({"hdrh", "jinja2", "markupsafe", "numpy", "pyspark", "scipy", "yaml"}),
     "monitor": frozenset({"jinja2", "markupsafe", "sqlalchemy", "starlette", "uvicorn", "yaml"}),
     "pipeline": frozenset({"google", "numpy", "pandas", "pyarrow", "pyspark", "yaml"}),
 }

@@ -48,7 +48,8 @@ def advice_document(directory: Path) -> Document:
 
 def _decision(advice: Advice) -> Section:
     """The first screen: what to do, and the settings to set."""
-    blocks: list[Block] = [Statements([(advice.sentence, _TONES[advice.outcome])])]
+    notes: list[tuple[str, Tone]] = [(line, "none") for line in advice.notes]
+    blocks: list[Block] = [Statements([(advice.sentence, _TONES[advice.outcome]), *notes])]
     for option in advice.options:
         if option.better:
             rows: list[list[str | Field]] = [

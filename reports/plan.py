@@ -11,8 +11,10 @@ from highwater.bench.capacity.text import (
     answer,
     brokers_text,
     growth_text,
+    how_sure,
     lost_disk_text,
     measured_on,
+    misses_aim,
     rate_text,
 )
 from highwater.common.units import change_text, count_text, percent_text, plural, significant, size_text, wait_text
@@ -82,26 +84,7 @@ def _answer(plan: Plan) -> Section:
 
 
 def _how_sure(plan: Plan) -> tuple[str, Tone]:
-    sure = f"How sure: 95 of 100 plans, for which measurements and load were drawn again, say {_span(plan)}"
-    if not plan.predictions:
-        return f"{sure}; how far the costs are from cells that they were not fitted to is not known.", "warn"
-    worst = max(abs(each.error_ratio) for each in plan.predictions)
-    missed = f"{sure}. Costs miss cells that they were not fitted to by up to {percent_text(worst)}"
-    if worst > AIMED_ERROR_RATIO:
-        return f"{missed} (the aim is {percent_text(AIMED_ERROR_RATIO)}), which these plans count in.", "warn"
-    return f"{missed}, which these plans count in.", "good"
-
-
-def _span(plan: Plan) -> str:
-    if plan.asked_brokers is not None and plan.factor_low is not None and plan.factor_high is not None:
-        return f"{significant(plan.factor_low, 2)} to {significant(plan.factor_high, 2)} times this load"
-    if plan.brokers_low is None:
-        return "that no number is enough"
-    if plan.brokers_high is None:
-        return f"{plan.brokers_low} brokers or more"
-    if plan.brokers_low == plan.brokers_high:
-        return plural(plan.brokers_low, "broker")
-    return f"{plan.brokers_low} to {plural(plan.brokers_high, 'broker')}"
+    return as_sentence(how_sure(plan)), "warn" if misses_aim(plan) or not plan.predictions else "good"
 
 
 def _why(plan: Plan) -> list[Block]:

@@ -41,9 +41,9 @@ from highwater.common.units import change_span_text, change_text, percent_text, 
 
 _CONFIRMED: Final = (
     "The answer rests on fresh trials alone: {blocks} in random order, each with the settings in use, the defaults and "
-    "the candidates. A difference counts if its 95 % interval lies beyond the noise of A/A pairs and a permutation "
-    "test agrees at 5 %, corrected for the number of comparisons. Settings whose trials can be used in more blocks are "
-    "told by a sign test at 5 %, corrected as well."
+    "the candidates. A ratio is the median of those of the blocks. A difference counts if its 95 % interval lies "
+    "beyond the noise of A/A pairs and a permutation test agrees at 5 %, corrected for the number of comparisons. "
+    "Settings whose trials can be used in more blocks are told by a sign test at 5 %, corrected as well."
 )
 
 
@@ -113,13 +113,13 @@ def concluded(
         )
     if defaults not in better:
         reasons += _kept_from_defaults(asked, confirmation)
-    reasons = [*(line for option in better for line in (*_worth(option), *_price(asked, option))), *reasons]
     return Advice(
         name=asked.question.name,
         purpose=asked.question.purpose,
         question=question_text(asked),
         outcome=outcome,
         sentence=sentence,
+        notes=[line for option in better for line in (*_price(asked, option), *_worth(option))],
         why=[*reasons, *_why(asked, account, confirmation.blocks, options)],
         would_change=[*more_time, *_would_change(asked, better or options, account)],
         options=options,
@@ -168,7 +168,7 @@ def _price(asked: Asked, option: AdvisedOption) -> list[str]:
     if not worse:
         return []
     told = ", ".join(text for _, text in sorted(worse, key=lambda item: -item[0]))
-    return [f"What the question does not bound gets worse with {option.name}: {told}."]
+    return [f"The price of {option.title}, which the question does not bound: {told}."]
 
 
 def _candidate_beside_defaults(option: AdvisedOption) -> str:

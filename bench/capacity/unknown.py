@@ -116,8 +116,8 @@ def _beyond_measured(work: Work, measured: Measured) -> Iterator[Unknown]:
         if planned > _BEYOND * most > 0:
             yield Unknown(
                 f"what {count_text(round(planned))} {kind} batches a second cost one broker: at most "
-                f"{count_text(round(most))} were measured. One request takes several of many, so the plan rather has "
-                "too many brokers",
+                f"{count_text(round(most))} were measured. The plan probably has too many brokers, as one request "
+                "takes several batches if there are many; nobody tested that",
                 f"give {WORKLOAD} variants with a higher load.rate, and run it again",
                 is_beyond_measured=True,
             )

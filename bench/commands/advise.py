@@ -179,6 +179,8 @@ def _tell(advice: Advice, directory: Path) -> None:
     console = Console(highlight=False)
     style = {"better": "green", "nothing_better": "cyan", "nothing_usable": "red"}[advice.outcome]
     console.print(f"\n[bold {style}]{escape(advice.sentence)}[/]", soft_wrap=True)
+    for line in advice.notes:
+        console.print(escape(line), soft_wrap=True)
     for option in advice.options:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         beside_defaults = any(figure.defaults is not None for figure in option.figures)

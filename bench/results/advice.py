@@ -131,6 +131,7 @@ class Advice(Model):
     question: str = Field(description="the aim and the bounds, in words")
     outcome: AdviceOutcome
     sentence: str = Field(description="the decision")
+    notes: list[str] = Field(default=[], description="what stands beside the decision: its price, what matters of it")
     why: list[str]
     would_change: list[str] = Field(description="what would change the decision")
     options: list[AdvisedOption]

@@ -66,7 +66,7 @@ def test_what_each_change_was_worth_comes_from_trials_without_it(tmp_path: Path)
     (option,) = advice.options
     worth = {item.key: item.change.verdict for item in option.worth if item.change is not None}
     assert worth["producers.client.linger.ms"] == "worse", "without it, latency is worse"
-    assert advice.why[0].startswith("Of the changes, worth most: linger.ms")
+    assert advice.notes[-1].startswith("Of the changes, worth most: linger.ms")
     if "system.config.num.io.threads" in worth:
         assert worth["system.config.num.io.threads"] == "no_change"
         assert any("not worth touching" in line and "num.io.threads" in line for line in advice.why)
@@ -187,9 +187,9 @@ def test_what_gets_worse_without_a_bound_is_said_and_the_largest_change_first(tm
     advice = advised(tmp_path, Runner(change=dearer))
     assert advice.outcome == "better"
     assert re.match(
-        r"What the question does not bound gets worse with advised: Broker CPU per GiB .* instead of .*, "
+        r"The price of advised, which the question does not bound: Broker CPU per GiB .* instead of .*, "
         r"Broker memory 143 MiB instead of 95.4 MiB\.$",
-        advice.why[0],
+        advice.notes[0],
     )
 
 
