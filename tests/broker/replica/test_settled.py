@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers import fetch_reads
 from highwater.broker.replica.fetch_sessions import FetchSession
 from highwater.broker.replica.leader import Leader
 from tests.broker.replica.replicating import LAG_MS, ReplicaHarness
@@ -82,15 +81,16 @@ def leading(folder: Path) -> ReplicaHarness:
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The partitions that fetches of followers look at."""
+    """The partitions that fetches of followers look at. A session runs as Python in a compiled broker too."""
     found: list[int] = []
-    note = fetch_reads._note_follower
+    due = FetchSession.due
 
-    def noted(*arguments: Any) -> Any:
-        found.append(arguments[2].partition)
-        return note(*arguments)
+    def noted(self: FetchSession, *arguments: Any) -> Any:
+        topics = due(self, *arguments)
+        found.extend(wanted.partition for topic in topics for wanted in topic.partitions)
+        return topics
 
-    monkeypatch.setattr(fetch_reads, "_note_follower", noted)
+    monkeypatch.setattr(FetchSession, "due", noted)
     return found
 
 
