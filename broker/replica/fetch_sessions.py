@@ -74,8 +74,13 @@ class FetchContext(Protocol):
         """The answer to a client that is throttled: it has no data, and the client will ask for the same again."""
 
 
-class Sessionless(NamedTuple):
-    topics: Sequence[FetchTopic]
+class _Whole:
+    """A fetch that names all of its partitions, so that none is settled."""
+
+    __slots__ = ("topics",)
+
+    def __init__(self, topics: Sequence[FetchTopic]) -> None:
+        self.topics = topics
 
     @property
     def has_partitions(self) -> bool:
@@ -85,39 +90,35 @@ class Sessionless(NamedTuple):
         return self.topics
 
     def settle(self, key: PartitionKey) -> None:
-        """The next fetch names all of its partitions."""
+        """No session keeps it for the next fetch."""
+
+    def answer_nothing(self) -> SessionAnswer:
+        return SessionAnswer(ErrorCode.none, NO_SESSION, [])
+
+
+class Sessionless(_Whole):
+    __slots__ = ()
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
         return SessionAnswer(ErrorCode.none, NO_SESSION, fetched)
 
-    def answer_nothing(self) -> SessionAnswer:
-        return SessionAnswer(ErrorCode.none, NO_SESSION, [])
 
+class _FullFetch(_Whole):
+    __slots__ = ("_is_follower", "_sessions", "_uses_topic_ids")
 
-class _FullFetch(NamedTuple):
-    sessions: FetchSessions
-    topics: Sequence[FetchTopic]
-    uses_topic_ids: bool
-    is_follower: bool
-
-    @property
-    def has_partitions(self) -> bool:
-        return bool(self.topics)
-
-    def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
-        return self.topics
-
-    def settle(self, key: PartitionKey) -> None:
-        """There is no session yet."""
+    def __init__(
+        self, sessions: FetchSessions, topics: Sequence[FetchTopic], uses_topic_ids: bool, is_follower: bool
+    ) -> None:
+        super().__init__(topics)
+        self._sessions = sessions
+        self._uses_topic_ids = uses_topic_ids
+        self._is_follower = is_follower
 
     def answer(self, fetched: Fetched, now_ms: int) -> SessionAnswer:
-        session_id = self.sessions.create(
-            self.topics, fetched, self.uses_topic_ids, now_ms, is_follower=self.is_follower
+        session_id = self._sessions.create(
+            self.topics, fetched, self._uses_topic_ids, now_ms, is_follower=self._is_follower
         )
         return SessionAnswer(ErrorCode.none, session_id, fetched)
-
-    def answer_nothing(self) -> SessionAnswer:
-        return SessionAnswer(ErrorCode.none, NO_SESSION, [])
 
 
 class _IncrementalFetch:

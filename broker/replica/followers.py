@@ -53,11 +53,6 @@ class FollowerProgress:
         self.leader_end_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
 
-    def fetched_end_again(self, now_ms: int) -> None:
-        """The follower fetches from the leader's end once more, and both are where they were at its last fetch."""
-        self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
-        self.last_fetch_ms = now_ms
-
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 

@@ -43,5 +43,5 @@ def fetched_again(
     follower = leader.followers.get(replica_id)
     if follower is None or follower.log_end_offset != offset or leader.awaits_fetch_of(follower):
         return False
-    follower.fetched_end_again(now_ms)
+    follower.fetched(offset, follower.log_start_offset, offset, now_ms)
     return True
