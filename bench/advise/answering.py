@@ -32,6 +32,7 @@ from highwater.bench.results.advice import (
     AdviceOutcome,
     AdvisedOption,
     AdvisedSetting,
+    Change,
     SearchAccount,
     SettingWorth,
     Usability,
@@ -133,7 +134,7 @@ def concluded(
 def _worth(option: AdvisedOption) -> list[str]:
     """Which changes make the difference, the largest first, and which may be left out."""
     names = short_names(item.key for item in option.settings)
-    ordered = sorted(option.worth, key=_size, reverse=True)
+    ordered = _by_size(option.worth)
     found: dict[str, list[str]] = {"worth most": [], "better left as now": [], "not worth touching, each by itself": []}
     needed, harmful, idle = found.values()
     for worth in ordered:
@@ -144,9 +145,13 @@ def _worth(option: AdvisedOption) -> list[str]:
     return [f"Of the changes, {'; '.join(parts)}."] if parts else []
 
 
-def _size(worth: SettingWorth) -> float:
-    """How much leaving it out matters; without an end if the load is not carried then."""
-    change = worth.change
+def _by_size(worth: Sequence[SettingWorth]) -> list[SettingWorth]:
+    """What matters most to leave out comes first."""
+    return sorted(worth, key=lambda each: _size(each.change), reverse=True)
+
+
+def _size(change: Change | None) -> float:
+    """How far from no change; without an end if nothing can be compared, as the load is not carried then."""
     return math.inf if change is None or change.ratio <= 0 else abs(math.log(change.ratio))
 
 
@@ -162,9 +167,8 @@ def _price(asked: Asked, option: AdvisedOption) -> list[str]:
         if figure.metric in (*asked.metrics, *asked.bounds) or change is None or in_use is None:
             continue
         if change.verdict == "worse":
-            size = abs(math.log(change.ratio)) if change.ratio > 0 else math.inf
             values = [value_text(side.value, figure.unit) for side in (figure.advised, in_use)]
-            worse.append((size, f"{title(figure.metric)} {' instead of '.join(values)}"))
+            worse.append((_size(change), f"{title(figure.metric)} {' instead of '.join(values)}"))
     if not worse:
         return []
     told = ", ".join(text for _, text in sorted(worse, key=lambda item: -item[0]))
@@ -219,7 +223,7 @@ def _why(asked: Asked, account: SearchAccount, blocks: int, options: Sequence[Ad
     advised = [option for option in options if option.better] or options
     for option in advised:
         names = short_names(item.key for item in option.settings)
-        lines += [_worth_text(worth, names[worth.key]) for worth in sorted(option.worth, key=_size, reverse=True)]
+        lines += [_worth_text(worth, names[worth.key]) for worth in _by_size(option.worth)]
         unchanged = [names[item.key] for item in option.settings if item.in_use == item.advised]
         if unchanged and option.name != DEFAULTS:
             lines.append(f"Not worth touching: {', '.join(unchanged)} (the value in use was not beaten).")
