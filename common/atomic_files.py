@@ -1,27 +1,52 @@
-"""Replaces a text file as a whole, so that no reader and no crash finds half of it."""
+"""Replaces a file as a whole, so that no reader and no crash finds half of it."""
 
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def write_atomically(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Write a file in UTF-8, on the disk before it has its name; `mode` is reduced by the umask.
+@contextmanager
+def replaced_whole(path: Path) -> Iterator[Path]:
+    """Yield the path to write to: a temporary file beside `path`, renamed over it after the body.
 
-    After an exception the old file is there as before, and no other.
+    A link is followed. A device or a pipe is yielded itself, because a rename would put a file in its place. After an
+    exception the old file is there as before, and no other. Raises OSError.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    if _is_special(path):
+        yield path
+        return
+    target = path.resolve()
+    temporary = target.with_name(target.name + ".tmp")
     try:
         temporary.unlink(missing_ok=True)  # an older one may have another mode
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(descriptor)
-        temporary.replace(path)
+        yield temporary
+        temporary.replace(target)
     except BaseException:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def write_atomically(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Write a file in UTF-8, on the disk before it has its name; `mode` is reduced by the umask. Raises OSError."""
+    with replaced_whole(path) as written:
+        is_special = written is path
+        create = 0 if is_special else os.O_CREAT | os.O_EXCL
+        descriptor = os.open(written, os.O_WRONLY | create, mode)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            if not is_special:
+                os.fsync(descriptor)
+
+
+def _is_special(path: Path) -> bool:
+    # The kernel follows the links here, so its guards (fs.protected_symlinks) hold for what is written, too.
+    try:
+        return not stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        return False

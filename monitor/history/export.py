@@ -9,6 +9,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, Float, Select, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from highwater.common.atomic_files import replaced_whole
 from highwater.common.extras import how_to_install
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.database import Database, reason_of
@@ -33,12 +34,8 @@ def export_parquet(database: Database, folder: Path) -> Iterator[tuple[Path, int
         folder.mkdir(parents=True, exist_ok=True)
         for name, query in _queries():
             path = folder / f"{name}.parquet"
-            partial = folder / f"{name}.parquet.tmp"
-            try:
-                count = _write(pyarrow, database, query, partial)
-                partial.replace(path)
-            finally:
-                partial.unlink(missing_ok=True)
+            with replaced_whole(path) as written:
+                count = _write(pyarrow, database, query, written)
             yield path, count
     except OSError as error:
         raise HistoryError(f"{folder}: cannot write there: {error.strerror or error}") from None
