@@ -10,6 +10,8 @@ PROCESS: Final = "highwater.process"
 RACK: Final = "broker.rack"
 SETTINGS: Final = (PROCESSES, PROCESS, RACK)
 """What `host_processes` reads of each broker."""
+LOCAL: Final = "@"
+"""Begins an address that is the name of a Unix socket in Linux's abstract namespace (unix(7)): of the parent's tree."""
 ID_STEP: Final = 100
 """Between the ids of the brokers of one host, where the playbooks start several (`broker_processes`)."""
 

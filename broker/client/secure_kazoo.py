@@ -1,4 +1,4 @@
-"""kazoo with TLS and SASL DIGEST-MD5, and what a server that cannot be reached so is told to be.
+"""kazoo with TLS, SASL DIGEST-MD5 and Unix sockets, and the reason why a server is not reached.
 
 kazoo has TLS by files of PEM only, and forgets what TLS holds that was read already. Its login needs pure-sasl, which
 had its last release in 2019; it comes after the client was told to be connected, and takes a lost connection for a
@@ -19,6 +19,7 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL, Connect
 
+from highwater.broker.client.host_processes import LOCAL
 from highwater.broker.client.security import reason_of
 from highwater.broker.client.zookeeper_security import Login, ZooKeeperSecurity
 from highwater.broker.security.digest_md5 import DigestError, DigestMd5
@@ -44,8 +45,19 @@ class SecureHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self.tls = tls
+        self.local_address = ""
+        """The address of the server, if it is a Unix socket (`LOCAL`)."""
 
     def create_connection(self, *args: Any, hostname: str, timeout: float, **options: Any) -> Any:
+        if self.local_address:
+            local = socket.socket(socket.AF_UNIX)
+            try:
+                local.settimeout(timeout)
+                local.connect("\0" + self.local_address.removeprefix(LOCAL))
+            except BaseException:
+                local.close()
+                raise
+            return local
         options["use_ssl"] = False
         plain = super().create_connection(*args, hostname=hostname, timeout=timeout, **options)
         if self.tls is None:
@@ -91,6 +103,10 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._failed = failed
         self._was_connected = False
         self._gives_up = gives_up
+
+    def _expand_client_hosts(self) -> Any:
+        address = self.handler.local_address
+        return [(address, "", 0)] if address else super()._expand_client_hosts()
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

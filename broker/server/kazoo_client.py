@@ -19,6 +19,7 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeSta
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from highwater.broker.client.host_processes import LOCAL
 from highwater.broker.client.secure_kazoo import Failure, SecureHandler, secure
 from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
 from highwater.broker.cluster.znode_acls import ZnodeAcl, znode_acl
@@ -288,6 +289,7 @@ class Client(KazooClient):  # type: ignore[misc]
         """Where a watch waits for a node to be made."""
         self._sets_acls = security.sets_acls
         handler = _Handler(session_timeout_ms / 1000 / (hosts.count(",") + 1), self._fire, security.tls)
+        handler.local_address = hosts if hosts.startswith(LOCAL) else ""
         super().__init__(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,

@@ -82,9 +82,10 @@ def run(settings: Sequence[Setting]) -> int:
 class _Child:
     """One process, over its restarts."""
 
-    def __init__(self, index: int, tree_port: int, metrics: socket.socket | None) -> None:
+    def __init__(self, index: int, tree: str, metrics: socket.socket | None) -> None:
         self.index = index
-        self.tree_port = tree_port
+        self.tree = tree
+        """The address of the tree's socket for this process."""
         self.metrics = metrics
         """Where the process serves its metrics, for the parent alone."""
         self.process: asyncio.subprocess.Process | None = None
@@ -199,7 +200,7 @@ class _Parent:
             "index": child.index,
             "parent": os.getpid(),
             "log_level": logging.getLogger().getEffectiveLevel(),
-            "settings": self._plan.settings_of(child.index, child.tree_port),
+            "settings": self._plan.settings_of(child.index, child.tree),
             "shared": shared,
             "metrics": metrics,
         }

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.broker.client.host_processes import PROCESS, PROCESSES
+from highwater.broker.client.host_processes import LOCAL, PROCESS, PROCESSES
 from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.listeners import Endpoint, endpoints_of, metrics_endpoint_of
 from highwater.broker.server.peer_security import PeerSecurity
@@ -40,6 +40,8 @@ _DEFAULTS: Final = {
     "controlled.shutdown.retry.backoff.ms": "500",
 }
 _PLACE: Final = "the processes of this host"
+_NO_TREE: Final = f"{LOCAL}none"
+"""For settings that are looked at before there is a tree."""
 
 
 class ProcessPlan(NamedTuple):
@@ -81,7 +83,7 @@ class ProcessPlan(NamedTuple):
         )
         if plan.process_count:
             plan.check_count(config.integer("reserved.broker.max.id"))
-        check(BrokerConfig(plan.settings_of(0, tree_port=1)))
+        check(BrokerConfig(plan.settings_of(0, tree=_NO_TREE)))
         return plan
 
     def check_count(self, most_id: int) -> None:
@@ -128,8 +130,8 @@ class ProcessPlan(NamedTuple):
         """Where one process listens for itself: at the port of the listener + 1 + its number."""
         return [_of_process(endpoint, index) for endpoint in self.endpoints]
 
-    def settings_of(self, index: int, tree_port: int) -> list[Setting]:
-        """What one process is started with; the tree listens at `tree_port` for it."""
+    def settings_of(self, index: int, tree: str) -> list[Setting]:
+        """What one process is started with; the tree listens at the address `tree` for it."""
         named = {setting.name for setting in self.settings}
         defaults = {"broker.rack": socket.gethostname(), **_DEFAULTS}
         own = {
@@ -138,7 +140,7 @@ class ProcessPlan(NamedTuple):
             "broker.id": str(self.base_id + index),
             "listeners": ",".join(map(_text, self.endpoints_of(index))),
             "log.dirs": ",".join(str(path) for path in self.directories_of(index)),
-            "zookeeper.connect": f"127.0.0.1:{tree_port}",
+            "zookeeper.connect": tree,
             **{name: value for name, value in defaults.items() if name not in named},
         }
         if self.advertised:
@@ -150,7 +152,7 @@ class ProcessPlan(NamedTuple):
     @property
     def scram_login(self) -> tuple[ScramMechanism, str] | None:
         """With which keys the processes log in to each other, and as whom, where they do so with SCRAM."""
-        return PeerSecurity(BrokerConfig(self.settings_of(0, tree_port=1))).scram_login
+        return PeerSecurity(BrokerConfig(self.settings_of(0, tree=_NO_TREE))).scram_login
 
     def directories_of(self, index: int) -> list[Path]:
         return [path / f"process-{index}" for path in self.paths]

@@ -1,7 +1,8 @@
-"""Runs a tree of znodes on an event loop: loopback sockets, and a thread for its journal.
+"""Runs a tree of znodes on an event loop: Unix sockets, and a thread for its journal.
 
-Only the user of this process and root are served. There are no passwords in ZooKeeper's place on a host alone, and the
-kernel knows whose a connection over the loopback interface is.
+Only the user of this process and root are served. The kernel keeps the user with each connection of a Unix socket, from
+its beginning (SO_PEERCRED). The owner of a TCP connection would have to be looked up beside it, and a socket that its
+process has closed has no owner: /proc/net/tcp names root.
 """
 
 from __future__ import annotations
@@ -15,25 +16,22 @@ import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final
 
+from highwater.broker.client.host_processes import LOCAL
 from highwater.broker.clock import Clock
 from highwater.broker.log.files import DISK_IS_FULL
+from highwater.broker.server.strangers import Strangers
 from highwater.broker.tree.journal import Journal
 from highwater.broker.tree.serving import PASSWORD_BYTES, TICK_MS, Connection, Serving
 from highwater.broker.tree.snapshot import encode_tree
 
 _logger = logging.getLogger(__name__)
 
-_HOST: Final = "127.0.0.1"
 _FULL_DISK_PAUSE_S: Final = 1.0
 _ROOT_USER: Final = 0
-_CONNECTIONS_OF_THE_HOST: Final = (
-    (Path("/proc/net/tcp"), ""),
-    # Sockets of both kinds, as Java's, have IPv4 addresses mapped into IPv6.
-    (Path("/proc/net/tcp6"), "0000000000000000FFFF0000"),
-)
+_PEER: Final = struct.Struct("3i")
+"""ucred: process, user, group."""
 
 
 class TreeServer:
@@ -48,17 +46,23 @@ class TreeServer:
         self._has_changes = asyncio.Event()
         self._servers: list[asyncio.Server] = []
         self._clients: set[_Client] = set()
+        self._strangers = Strangers()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
         self._tasks = [self._loop.create_task(self._keep_journal()), self._loop.create_task(self._tick())]
 
-    async def listen(self, group: int = 0) -> int:
-        """Take clients on a port of their own, and return it. Their sessions are those of `group`."""
-        server = await self._loop.create_server(lambda: _Client(self.serving, self._clients, group), _HOST, 0)
-        self._servers.append(server)
-        port: int = server.sockets[0].getsockname()[1]
-        return port
+    async def listen(self, group: int = 0) -> str:
+        """Take clients at a socket of their own, and return its address. Their sessions are those of `group`."""
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind("")  # the kernel chooses an abstract name: it is no file, and ends with the socket
+        name: bytes = listening.getsockname()
+        self._servers.append(
+            await self._loop.create_unix_server(
+                lambda: _Client(self.serving, self._clients, self._strangers, group), sock=listening
+            )
+        )
+        return LOCAL + name[1:].decode()
 
     async def stop(self) -> None:
         """What clients were told is on the disk already; sessions stay."""
@@ -123,20 +127,21 @@ class TreeServer:
 
 
 class _Client(asyncio.Protocol):
-    def __init__(self, serving: Serving, clients: set[_Client], group: int) -> None:
+    def __init__(self, serving: Serving, clients: set[_Client], strangers: Strangers, group: int) -> None:
         self._serving = serving
         self._clients = clients
+        self._strangers = strangers
         self._group = group
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        address = transport.get_extra_info("peername")
-        user = user_of(address, transport.get_extra_info("sockname"))
+        peer = transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+        process, user, _ = _PEER.unpack(peer)
         if user not in (os.geteuid(), _ROOT_USER):
-            _logger.warning("refused a connection to the metadata: it is of the user %s", user)
+            reason = f"its user {user} may not see the metadata; only user {os.geteuid()} and root may"
+            self._strangers.tell(f"process {process}", reason, time.monotonic_ns() // 1_000_000)
             transport.abort()
             return
         self._clients.add(self)
@@ -154,20 +159,3 @@ class _Client(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-def user_of(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Whose the other end of a connection over the loopback interface is; None if it is gone."""
-    for connections, prefix in _CONNECTIONS_OF_THE_HOST:
-        if connections.exists():
-            wanted = [prefix + _hexadecimal(theirs), prefix + _hexadecimal(ours)]
-            for line in connections.read_text().splitlines()[1:]:
-                fields = line.split()
-                if fields[1:3] == wanted:
-                    return int(fields[7])
-    return None
-
-
-def _hexadecimal(address: tuple[str, int]) -> str:
-    (host,) = struct.unpack("=I", socket.inet_aton(address[0]))
-    return f"{host:08X}:{address[1]:04X}"

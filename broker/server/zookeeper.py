@@ -50,7 +50,7 @@ Ts = TypeVarTuple("Ts")
 
 class ZooKeeperSettings(NamedTuple):
     hosts: str
-    """As `zookeeper.connect` has them, without the chroot: host:port,host:port"""
+    """As `zookeeper.connect` has them, without the chroot: host:port,host:port. A process has `LOCAL` and a name."""
     chroot: str
     """Below which everything of the cluster stands: /a/b, or nothing."""
     session_timeout_ms: int

@@ -1,4 +1,4 @@
-"""A tree of znodes that serves on a loopback port, in a thread of a test; stopped and started again at will."""
+"""A tree of znodes that serves at a Unix socket, in a thread of a test; stopped and started again at will."""
 
 from __future__ import annotations
 
@@ -24,14 +24,10 @@ class RunningTree:
         self._thread = threading.Thread(target=self._loop.run_forever, name="tree")
         self._thread.start()
         journal = Journal(files or RealFiles(), directory)
-        self.port = asyncio.run_coroutine_threadsafe(self._start(journal), self._loop).result(DEADLINE_S)
-
-    @property
-    def connect(self) -> str:
+        self.connect = asyncio.run_coroutine_threadsafe(self._start(journal), self._loop).result(DEADLINE_S)
         """For `zookeeper.connect`."""
-        return f"127.0.0.1:{self.port}"
 
-    async def _start(self, journal: Journal) -> int:
+    async def _start(self, journal: Journal) -> str:
         self._server = TreeServer(self._loop, journal, SystemClock(), self.failures.append)
         self._server.start()
         return await self._server.listen()

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import uvloop
-from kazoo.client import KazooClient
 
 from highwater.broker.cluster.zookeeper import Request, WatchEvent, ZooKeeper
 from highwater.broker.server.zookeeper import KazooZooKeeper, ZooKeeperSettings
@@ -128,10 +127,7 @@ class RealClient:
         # Who knows its password can end it.
         client = self.zookeeper._client
         assert client is not None
-        other = KazooClient(self.settings.hosts, client_id=(client._session_id, client._session_passwd))
-        other.start(DEADLINE_S)
-        other.stop()
-        other.close()
+        self.zookeeper._end_session_of_others((client._session_id, client._session_passwd))
 
     def close(self) -> None:
         self.loop.run_until_complete(self.zookeeper.stop())

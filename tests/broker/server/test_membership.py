@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from kazoo.client import KazooClient
 
 from highwater.broker.clock import SystemClock
+from highwater.broker.cluster.zookeeper import Create, Set
 from highwater.broker.server.loop_scheduler import LoopScheduler
 from highwater.broker.server.membership import Membership
 from highwater.broker.settings.config import BrokerConfig, Setting
 from tests.broker.running_tree import RunningTree, running_tree
+from tests.broker.zookeeper_clients import RealClient, ask
 
 DEADLINE_S = 60
 ACL = '{"version":1,"acls":[{"principal":"User:ANONYMOUS","permissionType":"Allow","operation":"%s","host":"*"}]}'
@@ -54,10 +55,9 @@ def test_brokers_that_may_not_do_what_they_need_are_told(
 ) -> None:
     chroot = f"/{tmp_path.name}"
     if allowed:
-        client = KazooClient(tree.connect)
-        client.start(DEADLINE_S)
-        client.create(f"{chroot}/kafka-acl/Cluster/kafka-cluster", (ACL % allowed).encode(), makepath=True)
-        client.stop()
+        client = RealClient(tree.connect, chroot)
+        paths = ("/kafka-acl", "/kafka-acl/Cluster", "/kafka-acl/Cluster/kafka-cluster")
+        ask(client, *(Create(path) for path in paths), Set(paths[-1], (ACL % allowed).encode()))
         client.close()
     properties = {
         "broker.id": "1",

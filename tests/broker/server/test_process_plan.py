@@ -16,7 +16,7 @@ def plan_of(**properties: str) -> ProcessPlan:
 
 
 def config_of(plan: ProcessPlan, index: int) -> BrokerConfig:
-    return BrokerConfig(plan.settings_of(index, tree_port=5000))
+    return BrokerConfig(plan.settings_of(index, tree="@00f1e"))
 
 
 def test_each_process_has_an_id_ports_and_directories_of_its_own() -> None:
@@ -33,7 +33,7 @@ def test_each_process_has_an_id_ports_and_directories_of_its_own() -> None:
     assert config.string("listeners") == "PLAINTEXT://:9095,OTHER://[::1]:19095"
     assert config.string("advertised.listeners") == "PLAINTEXT://broker.example:29095"
     assert config.string("log.dirs") == "/a/process-2,/b/process-2"
-    assert config.string("zookeeper.connect") == "127.0.0.1:5000"
+    assert config.string("zookeeper.connect") == "@00f1e"
     assert config.string("metrics.listener") == "HTTP://127.0.0.1:9404", "clients are told where the parent has them"
     assert (config.string("highwater.processes"), config.string("highwater.process")) == ("3", "2")
     assert config.integer("message.max.bytes") == 1000
