@@ -8,7 +8,7 @@ Behaviour:
   REQUEST_TIMED_OUT.
 * The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
   If the topic's settings concern single records, broker.records.produced checks these too, and the answer lists the
-  refused records (v8).
+  refused records (v8). It also corrects the max timestamp of a header that is not near the broker's clock.
 * Above the producer's quota the answer has a throttle time, and the connection is muted for that time.
 * Only the broker writes to internal topics: INVALID_TOPIC_EXCEPTION.
 * The first batch of a transaction is appended only if the coordinator confirms that the transaction has this partition;
@@ -50,6 +50,7 @@ from highwater.broker.protocol.produce import (
 )
 from highwater.broker.records.batch import is_zstd, transactional_producer
 from highwater.broker.records.produced import RefusedRecords
+from highwater.broker.records.record_times import Allowance
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
@@ -118,6 +119,7 @@ def handle(
             return _verify_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
+    allowance = Allowance()
     for topic, partitions in wanted_topics:
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
@@ -145,7 +147,7 @@ def handle(
             if context.version < ZSTD_FROM and is_zstd(wanted.records):
                 answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
             else:
-                answer, appended = _append(partition, wanted, acks, now_ms, verify)
+                answer, appended = _append(partition, wanted, acks, now_ms, verify, allowance)
             produced.append(answer)
             partition.counters.produces += 1
             if appended is None:
@@ -286,12 +288,17 @@ def _verifier(
 
 
 def _append(
-    partition: Partition, wanted: ProducePartition, acks: int, now_ms: int, verify: Verify | None
+    partition: Partition,
+    wanted: ProducePartition,
+    acks: int,
+    now_ms: int,
+    verify: Verify | None,
+    allowance: Allowance,
 ) -> tuple[PartitionProduced, Appended | None]:
     if acks not in (-1, 0, 1):
         return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None
     try:
-        appended = partition.append(wanted.records, acks, now_ms, verify=verify)
+        appended = partition.append(wanted.records, acks, now_ms, verify=verify, allowance=allowance)
     except OSError:
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):

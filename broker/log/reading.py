@@ -6,7 +6,8 @@ All functions raise CorruptBatch, CorruptIndex or OSError when a segment cannot 
 from __future__ import annotations
 
 from highwater.broker.log.segment_list import SegmentList
-from highwater.broker.records.batch import NO_TIMESTAMP
+from highwater.broker.records.batch import CREDIBLE_MS, NO_TIMESTAMP
+from highwater.broker.records.record_times import Allowance
 
 
 def read(
@@ -94,10 +95,11 @@ def offset_for_timestamp(
 
     None if there is none below `end_offset`.
     """
+    allowance = Allowance()
     for segment in segments.all:
-        if segment.largest_timestamp[0] < timestamp_ms:
+        if segment.largest_timestamp[0] < timestamp_ms - CREDIBLE_MS:
             continue
-        found = segment.find_timestamp(timestamp_ms, start_offset)
+        found = segment.find_timestamp(timestamp_ms, start_offset, allowance)
         if found is not None:
             return found if found[1] < end_offset else None
     return None
@@ -109,5 +111,5 @@ def max_timestamp(segments: SegmentList, start_offset: int) -> tuple[int, int]:
     timestamp_ms, last_offset = segment.largest_timestamp
     if timestamp_ms == NO_TIMESTAMP or last_offset < start_offset:
         return NO_TIMESTAMP, -1
-    found = segment.find_timestamp(timestamp_ms, start_offset)
+    found = segment.find_timestamp(timestamp_ms, start_offset, Allowance())
     return found if found is not None else (timestamp_ms, last_offset)

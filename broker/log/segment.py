@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,13 +24,15 @@ from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_IN
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
 from highwater.broker.records.batch import (
+    CREDIBLE_MS,
     NO_TIMESTAMP,
     BatchHeader,
     CorruptBatch,
     ReadableBuffer,
     crc_is_valid,
 )
-from highwater.broker.records.record import decode_batch
+from highwater.broker.records.record import uncompressed_records
+from highwater.broker.records.record_times import Allowance, first_record_from
 
 _TAIL_BYTES: Final = 64 * 1024
 """The last batch with an index entry is most likely in so many bytes at the end of a segment."""
@@ -294,9 +297,13 @@ class Segment(SegmentFile):
             self._may_wait = True
         return self.size_bytes if found is None else found[0]
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record from `start_offset` on that is not before `timestamp_ms`."""
-        return self._with_sound_index(lambda: self._find_timestamp(timestamp_ms, start_offset))
+    def find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: Allowance) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record from `start_offset` on that is not before `timestamp_ms`.
+
+        The max timestamp of a header may hide a later record by up to CREDIBLE_MS. As far as the `allowance` goes, such
+        a record is found too.
+        """
+        return self._with_sound_index(lambda: self._find_timestamp(timestamp_ms, start_offset, allowance))
 
     @property
     def largest_timestamp(self) -> tuple[int, int]:
@@ -436,22 +443,49 @@ class Segment(SegmentFile):
                 return position
         return self.size_bytes
 
-    def _find_timestamp(self, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
-        _, indexed_offset = self.time_index.lookup(timestamp_ms)
+    def _find_timestamp(self, timestamp_ms: int, start_offset: int, allowance: Allowance) -> tuple[int, int] | None:
+        least_ms = timestamp_ms - CREDIBLE_MS
+        _, indexed_offset = self.time_index.lookup(least_ms)
         entry_offset, position = self.offset_index.lookup(max(indexed_offset, start_offset))
+        doubtful: deque[tuple[int, BatchHeader]] = deque()
+        doubtful_records = 0
         for at, header in self._headers_from_entry(entry_offset, position):
-            if header.max_timestamp_ms < timestamp_ms or header.last_offset < start_offset:
+            if header.max_timestamp_ms < least_ms or header.last_offset < start_offset:
                 continue
-            batch = self._pread(header.size_bytes, at)
+            if header.max_timestamp_ms < timestamp_ms:
+                # Nearly always the header is right. So the last ones before its answer are looked at, and no more.
+                doubtful.append((at, header))
+                doubtful_records += header.record_count
+                while doubtful_records > allowance.records:
+                    doubtful_records -= doubtful.popleft()[1].record_count
+                continue
+            if (found := self._find_in_doubtful(doubtful, timestamp_ms, start_offset, allowance)) is not None:
+                return found
+            doubtful.clear()
+            doubtful_records = 0
             try:
-                records = decode_batch(batch, header)
+                body = uncompressed_records(self._pread(header.size_bytes, at), header)
+                found = first_record_from(body, header, timestamp_ms, start_offset)
             except CorruptBatch:
                 # The broker appended the batch unopened, and its records cannot be read. Consumers will notice; this
                 # answer is as exact as the header allows.
                 return header.max_timestamp_ms, max(header.base_offset, start_offset)
-            for record in records:
-                if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                    return record.timestamp_ms, record.offset
+            if found is not None:
+                return found
+        return self._find_in_doubtful(doubtful, timestamp_ms, start_offset, allowance)
+
+    def _find_in_doubtful(
+        self, batches: Iterable[tuple[int, BatchHeader]], timestamp_ms: int, start_offset: int, allowance: Allowance
+    ) -> tuple[int, int] | None:
+        """Look for a record in batches whose headers say that they have none so late."""
+        for at, header in batches:
+            body = allowance.open(self._pread(header.size_bytes, at), header) if allowance.holds(header) else None
+            try:
+                found = None if body is None else first_record_from(body, header, timestamp_ms, start_offset)
+            except CorruptBatch:
+                continue
+            if found is not None:
+                return found
         return None
 
     def _headers_from_entry(self, entry_offset: int, position: int) -> Iterator[tuple[int, BatchHeader]]:

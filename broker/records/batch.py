@@ -18,7 +18,10 @@ The layout (KIP-98; Apache Kafka, DefaultRecordBatch.java), all big-endian:
     records @61                    compressed as one block, if at all
 
 The base offset and the leader epoch lie before the bytes that the CRC covers, so assigning them costs no second CRC.
-This module never opens records: the header has everything that the broker needs.
+This module never opens records: the header has everything that the broker needs. One field of it is not always right:
+some clients write a max timestamp that is not the largest of the records, but the largest that they were given, the
+last one, or none. Kafka's leader computes it from the records of every batch. This broker does so for a batch whose
+header is not credible (`is_credible`).
 """
 
 from __future__ import annotations
@@ -40,6 +43,12 @@ HEADER_SIZE: Final = HEADER.size
 MAGIC: Final = 2
 NO_PRODUCER_ID: Final = -1
 NO_TIMESTAMP: Final = -1
+CREDIBLE_MS: Final = 10_000
+"""How far the max timestamp of a credible header may be from the broker's clock.
+
+A batch of a producer that keeps up is nearer. A record that is not from the future is later than its credible header by
+this at most.
+"""
 MAX_SEQUENCE: Final = 2**31 - 1
 
 # `length` counts the bytes after it, so a whole batch is 12 bytes longer.
@@ -255,6 +264,12 @@ def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode |
     if remaining > _MAGIC_OFFSET and records[position + _MAGIC_OFFSET] > MAGIC:
         return ErrorCode.corrupt_message
     return ErrorCode.invalid_record if remaining >= length + _LENGTH_OVERHEAD else None
+
+
+def is_credible(header: BatchHeader, now_ms: int) -> bool:
+    """Whether the max timestamp of a produced header is near `now_ms`, and not before the first record's."""
+    max_timestamp_ms = header.max_timestamp_ms
+    return header.base_timestamp_ms <= max_timestamp_ms and -CREDIBLE_MS <= max_timestamp_ms - now_ms <= CREDIBLE_MS
 
 
 def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:

@@ -1,7 +1,8 @@
-"""Checks of single produced records that the settings of a topic require.
+"""Checks of single produced records that the settings of a topic, or the header of the batch, require.
 
-Kafka opens every batch (LogValidator); this broker only those of a topic that is compacted, bounds the timestamps of
-its records, or has its own codec. The checks are Kafka's:
+Kafka opens every batch (LogValidator). This broker opens those of a topic that is compacted, bounds the timestamps of
+its records, or has its own codec; of other topics those whose header is not credible (`broker.records.batch`), for a
+right max timestamp alone. The checks are Kafka's:
 
 - a compacted topic refuses a record without a key;
 - the producer's timestamps lie within message.timestamp.{before,after}.max.ms of the broker's clock;
@@ -34,6 +35,7 @@ from highwater.broker.records.batch import (
     update_crc,
 )
 from highwater.broker.records.record import outlines, uncompressed_records
+from highwater.broker.records.record_times import Allowance, largest_timestamp_ms
 
 UNBOUNDED: Final = 2**63 - 1
 MAX_RECORDS: Final = 500_000
@@ -54,6 +56,10 @@ class RecordRules(NamedTuple):
     def bounds_timestamps(self) -> bool:
         return min(self.timestamp_before_max_ms, self.timestamp_after_max_ms) < UNBOUNDED
 
+    def concern(self, header: BatchHeader) -> bool:
+        """Whether the batch must be opened."""
+        return (self.codec is not None and self.codec != header.codec) or self.needs_keys or self.bounds_timestamps
+
 
 class RefusedRecords(NamedTuple):
     """Why a batch was refused, and for which of its records (KIP-467)."""
@@ -68,8 +74,7 @@ def conform(
     batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int
 ) -> tuple[WritableBuffer, BatchHeader] | RefusedRecords:
     """Return the batch that the log appends: the same one, or one rebuilt from its records."""
-    has_codec = rules.codec is None or rules.codec == header.codec
-    if has_codec and not rules.needs_keys and not rules.bounds_timestamps:
+    if not rules.concern(header):
         return batch, header
     if header.record_count > MAX_RECORDS:
         return _unreadable(f"{header.record_count} records are more than the {MAX_RECORDS} that are opened at once")
@@ -80,7 +85,7 @@ def conform(
         return _unreadable(str(damage))
     if isinstance(checked, RefusedRecords):
         return checked
-    if rules.codec is not None and not has_codec:
+    if rules.codec is not None and rules.codec != header.codec:
         attributes = header.attributes & ~CODEC_MASK | rules.codec
         batch = bytearray(HEADER_SIZE) + compress.compress(rules.codec, body, rules.level)
         length = header.length + len(batch) - header.size_bytes
@@ -92,6 +97,23 @@ def conform(
     HEADER.pack_into(batch, 0, *header)
     update_crc(batch, 0, header.size_bytes)
     return batch, read_header(batch)
+
+
+def with_true_max_timestamp(batch: WritableBuffer, header: BatchHeader, allowance: Allowance) -> BatchHeader:
+    """Write the largest timestamp of the records into the header, if it is another; returns the header.
+
+    A batch that cannot be read, or not within the allowance, stays as it is, as all do whose header is credible.
+    """
+    body = allowance.open(batch, header)
+    try:
+        max_timestamp_ms = header.max_timestamp_ms if body is None else largest_timestamp_ms(body, header)
+    except CorruptBatch:
+        return header
+    if max_timestamp_ms == header.max_timestamp_ms:
+        return header
+    HEADER.pack_into(batch, 0, *header._replace(max_timestamp_ms=max_timestamp_ms))
+    update_crc(batch, 0, header.size_bytes)
+    return read_header(batch)
 
 
 def _unreadable(reason: str) -> RefusedRecords:

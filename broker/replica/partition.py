@@ -31,9 +31,10 @@ from highwater.broker.counters import TopicCounters
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.protocol.frame import Part
-from highwater.broker.records.batch import BatchHeader, WritableBuffer, validate_produced
-from highwater.broker.records.produced import RefusedRecords, conform
+from highwater.broker.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
+from highwater.broker.records.produced import RefusedRecords, conform, with_true_max_timestamp
 from highwater.broker.records.record import TransactionMarker
+from highwater.broker.records.record_times import Allowance
 from highwater.broker.replica.alone import Alone
 from highwater.broker.replica.follower import Follower
 from highwater.broker.replica.leader import Leader, LeadersBroker
@@ -263,11 +264,13 @@ class Partition:
         *,
         verify: Verify | None = None,
         by_coordinator: bool = False,
+        allowance: Allowance | None = None,
     ) -> Appended | ErrorCode | RefusedRecords:
         """Check and append what a producer sent. The bytes are changed in place, and not used after the call.
 
         The first batch of a transaction is appended only if `verify` confirms it. A coordinator of this broker writes
-        for a producer without sequence numbers, and has checked the transaction itself. Raises OSError.
+        for a producer without sequence numbers, and has checked the transaction itself. All batches of a request share
+        one `allowance`. Raises OSError.
         """
         if self.has_failed:
             return ErrorCode.kafka_storage_error
@@ -284,13 +287,17 @@ class Partition:
         if header.is_transactional and not by_coordinator and (error := self._verify(header, verify, now_ms)):
             return error
         rules = log.config.record_rules
-        if rules is not None and not by_coordinator:
+        if by_coordinator:
+            pass
+        elif rules is not None and rules.concern(header):
             opened = conform(records, header, rules, now_ms)
             if isinstance(opened, RefusedRecords):
                 return opened
             records, header = opened
             if header.size_bytes > log.config.max_message_bytes:
                 return ErrorCode.message_too_large
+        elif not is_credible(header, now_ms) and log.config.message_timestamp_type is TimestampType.CREATE_TIME:
+            header = with_true_max_timestamp(records, header, allowance or Allowance())
         try:
             appended = log.append(
                 records, header, leader_epoch=self.leader_epoch, now_ms=now_ms, has_sequence=not by_coordinator
