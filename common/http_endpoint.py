@@ -26,7 +26,6 @@ DEADLINE_S: Final = 10.0
 """For one connection, from its first byte to the last of the answer."""
 PROMETHEUS_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,16}) (\S+) HTTP/1\.[01]\r\n")
-_AUTHORIZATION: Final = re.compile(rb"^authorization:[ \t]*(.*?)[ \t]*\r$", re.IGNORECASE | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +112,14 @@ class HttpEndpoint:
         if self._authorization is None:
             return True
         # Two of them are ambiguous to whoever stands in between.
-        sent = _AUTHORIZATION.findall(head)
+        sent = _fields(head, b"authorization")
         return len(sent) == 1 and hmac.compare_digest(sent[0], self._authorization)
+
+
+def _fields(head: bytes, name: bytes) -> list[bytes]:
+    """The values of a header, each time that it is there. `name` has small letters."""
+    fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return [value.strip(b" \t") for field, colon, value in fields if colon and field.lower() == name]
 
 
 async def _send(

@@ -16,7 +16,7 @@ from highwater.monitor.errors import SettingsError
 from highwater.monitor.listen import Listen, listen_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
-_VARIABLE: Final = re.compile(r"\$\{([^}]*)\}")
+_VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
 _SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}

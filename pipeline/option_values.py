@@ -10,7 +10,7 @@ from highwater.pipeline.errors import SettingsError
 
 Value = TypeVar("Value")
 
-_DURATION: Final = re.compile(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*")
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -59,7 +59,7 @@ class OptionValues:
         if name not in self:
             return default
         text = self.text(name)
-        match = _DURATION.fullmatch(text)
+        match = _DURATION.fullmatch(text.strip())
         if match is None:
             raise SettingsError(f"{name}={text} is no time; write it as 500ms, 30s, 15m, 1h or 1d")
         return int(match[1]) * _DURATION_MS[match[2]]

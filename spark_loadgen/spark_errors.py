@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 _PYTHON_ERROR: Final = re.compile(r"[\w.]+: ")
-_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
+_LOST_TASK: Final = re.compile(r" executor \w+\): (?:[\w.$]+: )?(.+)")
 _JAVA_CLASS: Final = re.compile(r"^[\w.$]+(Exception|Error): ")
 
 
@@ -21,7 +21,7 @@ def reason_of(error: Exception) -> str:
         if python_error := next((line for line in trace[1:] if _PYTHON_ERROR.match(line)), None):
             return python_error
     messages = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
-    if lost_task := _LOST_TASK.search(messages[0]):
+    if lost_task := _LOST_TASK.search(messages[0].partition("most recent failure: Lost task ")[2]):
         return lost_task[1]
     # The error of a failed barrier stage names the failed task first, and the cause on the next line.
     cause = messages[1] if "failed barrier" in messages[0] and len(messages) > 1 else messages[0]

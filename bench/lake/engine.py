@@ -19,7 +19,7 @@ MEMORY_BYTES: Final = 2 << 30
 """What statements of the local engine may use, unless another size is given; more goes to the disk or is refused."""
 
 # Strings, quoted names and comments, in which nothing is a parameter; a cast; a parameter.
-_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)", re.DOTALL)
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?(?:\*/|\Z)|::|:([A-Za-z_]\w*)", re.DOTALL)
 
 _RAISED: Final = re.compile(r"\w+(Error|Exception|Invalid): ")
 _TABLE: Final = re.compile(r"\b(table|view)\b", re.IGNORECASE)

@@ -127,8 +127,8 @@ def questions() -> Mapping[str, Question]:
 def question_named(name: str) -> Question:
     """Q3, q3 or noise-by-host. Raises UsageError with the nearest name."""
     known = questions()
-    number = re.fullmatch(r"[qQ]?0*(\d+)", name)
-    short = f"Q{number[1]}" if number is not None else name
+    number = re.fullmatch(r"[qQ]?(\d+)", name)
+    short = f"Q{number[1].lstrip('0')}" if number is not None else name
     by_words = {path.stem.partition("-")[2]: f"Q{int(path.stem[1:3])}" for path in _FOLDER.glob("*.sql")}
     found = known.get(by_words.get(short, short))
     if found is None:

@@ -30,10 +30,10 @@ _TIMEOUT_S: Final = 1800.0
 _POLL_S: Final = 0.02
 _FETCH_BYTES: Final = 1 << 20
 _PRODUCED: Final = re.compile(
-    r"(?P<produced>\d+) messages produced \((?P<bytes>\d+) bytes\), (?P<delivered>\d+) delivered "
+    r"\b(?P<produced>\d+) messages produced \((?P<bytes>\d+) bytes\), (?P<delivered>\d+) delivered "
     r"\(offset -?\d+, (?P<failed>\d+) failed\) in (?P<ms>\d+)ms"
 )
-_CONSUMED: Final = re.compile(r"(?P<consumed>\d+) messages \((?P<bytes>\d+) bytes\) consumed in (?P<ms>\d+)ms")
+_CONSUMED: Final = re.compile(r"\b(?P<consumed>\d+) messages \((?P<bytes>\d+) bytes\) consumed in (?P<ms>\d+)ms")
 
 Checkpoint = Callable[[], None]
 

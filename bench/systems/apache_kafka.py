@@ -87,7 +87,7 @@ def find_distribution(line: str) -> Distribution:
         if line == "default" or found.version.startswith(f"{line}."):
             return found
     pom = _pom(line)
-    version = re.search(r"<version>(.+)</version>", pom.read_text("utf-8"))
+    version = re.search(r"<version>([^<]+)</version>", pom.read_text("utf-8"))
     assert version is not None, f"{pom} names no version"
     return Distribution(version[1], f"{jars(pom)}/*", ("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",))
 

@@ -46,7 +46,7 @@ _IN_CAPITALS: Final = (_PROTOCOL, _MECHANISM)
 _NAME: Final = re.compile(r"[a-z]+(\.[a-z0-9]+)+")
 # `org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";`
 _LOGIN: Final = re.compile(
-    r"\s*\S+\.(?P<kind>Plain|Scram|OAuthBearer)LoginModule\s+(?i:required)(?P<options>.*?)\s*;\s*", re.DOTALL
+    r"\S+\.(?P<kind>Plain|Scram|OAuthBearer)LoginModule\s+(?i:required)(?P<options>.*);", re.DOTALL
 )
 _OF_A_LOGIN: Final = {
     "username": "sasl.username",
@@ -147,7 +147,7 @@ def _as_librdkafka_has_it(given: str, value: str, place: str) -> dict[str, str]:
 
 
 def _login(value: str, place: str) -> dict[str, str]:
-    module = _LOGIN.fullmatch(value)
+    module = _LOGIN.fullmatch(value.strip())
     options: dict[str, str] = {}
     rest = module["options"] if module else ""
     while (option := _OPTION.match(rest)) is not None:

@@ -62,7 +62,7 @@ def parse_bound(value: object) -> Bound:
     """`<20ms` -> Bound("<", 20000000, "ns", "<20ms"). Raises ValueError that says what was expected."""
     if isinstance(value, Bound):
         return value
-    match = re.fullmatch(r"(<=|>=|==|<|>)\s*(.+)", value) if isinstance(value, str) else None
+    match = re.fullmatch(r"(<=|>=|==|<|>)(.+)", value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"{value!r} is not {BOUND_FORM}")
     amount, unit = _amount(match[2].strip())

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 _TOKEN: Final = re.compile(r'\s*(?:"((?:\\.|[^"\\])*)"|([^\s=;"]+)|([=;]))')
-_STRING_OR_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _SECTION: Final = re.compile(r'\s*([\w.-]+)\s*\{((?:"(?:\\.|[^"\\])*"|[^"{}])*)\}\s*;')
 _FLAGS: Final = ("required", "requisite", "sufficient", "optional")
 

@@ -75,8 +75,8 @@ def _check_range(row: Property, value: Value) -> None:
                 raise ValueError(f"{item!r} is not one of {', '.join(row.choices)}")
     if row.item_pattern and isinstance(value, list):
         for item in value:
-            if not re.fullmatch(row.item_pattern, item):
-                raise ValueError(f"{item!r} is not of the form {row.item_pattern}")
+            if not row.item_pattern.fullmatch(item):
+                raise ValueError(f"{item!r} is not of the form {row.item_pattern.pattern}")
 
 
 def render(value: Value) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
@@ -43,7 +44,7 @@ class Property(NamedTuple):
     support: Support = Support.HONOURED
     why: str = ""
     """For a property that is not honoured: the reason, or what to do instead."""
-    item_pattern: str = ""
+    item_pattern: re.Pattern[str] | None = None
     """Of a list whose items are of a kind of their own."""
 
 

@@ -19,7 +19,7 @@ _KNOWN_ROOTS: Final = frozenset(
 _TOKENS: Final = "/delegation_token"
 _CONFIG: Final = "/config"
 _SECRET_TEXT: Final = re.compile(
-    rf"(?:{WORDS})[\"']?\s*[=:]|-----BEGIN|LoginModule|[a-z]+://[^/\s:@]*:[^/\s@]+@",
+    rf"(?:{WORDS})[\"']?\s*[=:]|-----BEGIN|LoginModule|[a-z]://[^/\s:@]*:[^/\s@]+@",
     re.IGNORECASE,
 )
 _ITERATIONS: Final = re.compile(r"(?:^|,)iterations=([0-9]+)")

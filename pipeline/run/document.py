@@ -14,7 +14,7 @@ from highwater.common.secret_names import is_secret_name
 from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
 from highwater.pipeline.errors import SettingsError
 
-_VARIABLE: Final = re.compile(r"\$(\$?)\{([^}]*)\}")
+_VARIABLE: Final = re.compile(r"\$(\$?)\{([^{}]*)\}")
 _SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@$][^/\s@]*@")
 
 

@@ -10,15 +10,14 @@ from highwater.common.spark_master import standalone_addresses
 from highwater.pipeline import errors
 from highwater.pipeline.exit_codes import EXIT_DATA_LOSS, EXIT_FAILED, EXIT_USAGE
 
-_OURS: Final = re.compile(r"\bhighwater\.pipeline\.(?:\w+\.)*(\w+Error): (.+)$")
+_OURS: Final = re.compile(r"(?<![\w.])highwater\.pipeline\.(?:\w+\.)*(\w+Error): (.+)$")
 _PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b(?:: .*)?$")
 _TRACE: Final = "Traceback (most recent call last):"
 _BUILTINS: Final = "builtins"
-_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*? executor \w+\): (?:[\w.$]+: )?(.+)")
+_LOST_TASK: Final = re.compile(r" executor \w+\): (?:[\w.$]+: )?(.+)")
 _JAVA_CLASS: Final = re.compile(r"^(?:[\w$]+\.)+[\w$]*(?:Exception|Error): ")
 _CAUSE: Final = "Caused by: "
 _SAME_SETTINGS: Final = "spark.authenticate*, spark.ssl.rpc.* and spark.network.crypto.* have to be those of the master"
-_SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+.*$")
 
 
 # What Spark says, and the way out that it does not say.
@@ -59,9 +58,9 @@ def _explain(error: BaseException) -> tuple[str, str]:
     if type(error).__module__ == _BUILTINS and not isinstance(error, RuntimeError):
         return type(error).__name__, f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     messages = [line for line in lines if not line.startswith(("at ", "... "))] or [type(error).__name__]
-    if lost := _LOST_TASK.search(messages[0]):
+    if lost := _LOST_TASK.search(messages[0].partition("most recent failure: Lost task ")[2]):
         return type(error).__name__, lost[1]
-    return type(error).__name__, _SQL_STATE.sub("", _JAVA_CLASS.sub("", messages[0]))
+    return type(error).__name__, _JAVA_CLASS.sub("", messages[0]).partition("SQLSTATE: ")[0].rstrip()
 
 
 def refusal_in(log: str, master: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from highwater.pipeline.errors import WAY_OUT, DataLossError, PipelineError
 
-_OURS: Final = re.compile(r"\bhighwater\.pipeline\.[\w.]*\b([A-Z]\w*Error): (.+)")
+_OURS: Final = re.compile(r"(?<![\w.])highwater\.pipeline\.[\w.]*\b([A-Z]\w*Error): (.+)")
 _LOST: Final = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|FetchFailed|Python worker failed to connect back"
     r"|[Ee]xecutor heartbeat timed out|Remote RPC client disassociated"

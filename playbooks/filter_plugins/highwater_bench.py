@@ -12,7 +12,7 @@ from ansible.errors import AnsibleFilterError
 
 _MOST_COPIES = 3
 _RELEASE_LINK = "/opt/highwater/broker/current"
-_KAFKA_RELEASE = re.compile(r"CLASS_PATH=\S*/(\d+\.\d+\.\d+)/libs")
+_KAFKA_RELEASE = re.compile(r"\S*/(\d+\.\d+\.\d+)/libs")
 _OURS, _REFERENCE = "highwater", "reference"
 
 
@@ -48,7 +48,7 @@ def products(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> di
 def _product(system: str, told: str) -> str:
     if system.startswith(f"{_OURS}-"):
         return " ".join(filter(None, ("highwater", PurePosixPath(told.strip()).name)))
-    release = _KAFKA_RELEASE.search(told)
+    release = _KAFKA_RELEASE.match(told.partition("CLASS_PATH=")[2])
     return f"apache-kafka {release[1]}" if release else "apache-kafka"
 
 

@@ -250,7 +250,7 @@ def queue_rows(host: Host, mount: dict[str, Any], rules: str) -> Iterator[Row]:
     for path, value in writes:
         text = Path(path).read_text("utf-8").strip() if Path(path).exists() else "nothing"
         # A choice is shown as all there is, with brackets around what is chosen.
-        found = match[1] if (match := re.search(r"\[([^]]+)\]", text)) else text
+        found = match[1] if (match := re.search(r"\[([^][]+)\]", text)) else text
         yield Row(path.removeprefix("/sys/"), value, found, path, good=found == value)
 
 
@@ -298,7 +298,8 @@ def limit_row(host: Host, unit: str, wanted: str, limits: Path) -> Row:
 
 def compiled_row(unit: str, wanted: str, maps: Path) -> Row:
     """By what the process has loaded; the role broker says on which hosts V(auto) compiles."""
-    loaded = re.search(r"/site-packages/highwater/broker/\S+\.so$", maps.read_text("utf-8"), re.MULTILINE)
+    lines = maps.read_text("utf-8").splitlines()
+    loaded = any("/site-packages/highwater/broker/" in line and line.endswith(".so") for line in lines)
     found = "compiled" if loaded else "Python"
     expected = {"true": "compiled", "false": "Python"}.get(wanted, found)
     good = None if wanted == "auto" else found == expected

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -482,11 +483,13 @@ def run(*command: str, **environment: str) -> None:
 
 
 def why_not(said: str, *, is_built: bool) -> str:
-    if other := re.search(r"DO NOT MATCH THE HASHES.*\n\s*(\S.*):\n", said):
-        return (
-            f"requirements/ of the tree pins another file than {other[1]}: no release was made; find out who changed it"
-        )
     lines = [line for line in said.splitlines() if line.strip()] or ["no reason told"]
+    for line, other in itertools.pairwise(lines):
+        if "DO NOT MATCH THE HASHES" in line and other.endswith(":"):
+            return (
+                f"requirements/ of the tree pins another file than {other.strip(' :')}: no release was made; find out "
+                "who changed it"
+            )
     why = next((line for line in lines if line.startswith("ERROR")), lines[-1])
     return (
         f"the controller cannot {'build' if is_built else 'fetch'} the wheels ({why}); it needs pip and a package "

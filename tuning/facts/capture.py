@@ -36,8 +36,8 @@ from .units import RESOURCE_SETTING
 __all__ = ["MARKER", "CapturedFiles", "files_of", "is_captured", "save"]
 
 _SECRET_OPTION: Final = re.compile(r"\b(pass|password|passwd|secret|token|credentials?|username|user|key)=[^,\s]+")
-_SECRET_WORD: Final = re.compile(r"(\S*(?:pass|secret|token|credential|key)\S*?)=\S+", re.IGNORECASE)
-_UNIT_FILE: Final = re.compile(r"/systemd/.*\.(?:service|swap|mount|slice|target)(?:\.d/[^/]+\.conf)?$")
+_SECRET_WORD: Final = re.compile(r"pass|secret|token|credential|key", re.IGNORECASE)
+_UNIT_FILE: Final = re.compile(r"\.(?:service|swap|mount|slice|target)(?:\.d/[^/]+\.conf)?$")
 _NEVER: Final = re.compile(r"/(?:environ|shadow|gshadow)$|^/proc/(?:\d+|self)/cmdline$")
 _MOST_LINKS: Final = 40
 
@@ -252,10 +252,16 @@ def _without_secrets(path: str, text: str) -> str:
     if path == "/etc/fstab":
         return _SECRET_OPTION.sub(r"\1=removed", text)
     if path == "/proc/cmdline":
-        return _SECRET_WORD.sub(r"\1=removed", text)
-    if _UNIT_FILE.search(path):
+        return re.sub(r"\S+", lambda word: _without_secret(word[0]), text)
+    if "/systemd/" in path and _UNIT_FILE.search(path):
         return "".join(_told_lines(text))
     return text
+
+
+def _without_secret(word: str) -> str:
+    name = _SECRET_WORD.search(word)
+    equals = -1 if name is None else word.find("=", name.end())
+    return word if equals < 0 else f"{word[:equals]}=removed"
 
 
 def _told_lines(text: str) -> Iterator[str]:

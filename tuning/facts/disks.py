@@ -26,13 +26,13 @@ _QUEUE_FILES: Final = (
 )
 _BDI_FILES: Final = ("max_ratio", "min_ratio", "strict_limit")
 _UDEV_KEYS: Final = ("ID_SERIAL", "ID_WWN", "ID_PATH", "DM_UUID", "MD_UUID")
-_KIND_OF_NAME: Final[tuple[tuple[str, BlockDeviceKind], ...]] = (
-    (r"nvme", "nvme"),
-    (r"vd[a-z]|xvd", "virtio"),
-    (r"md", "raid"),
-    (r"loop", "loop"),
-    (r"zram", "zram"),
-    (r"ram|nbd|drbd|rbd|pmem", "virtual"),
+_KIND_OF_NAME: Final[tuple[tuple[tuple[str, ...], BlockDeviceKind], ...]] = (
+    (("nvme",), "nvme"),
+    (("vd", "xvd"), "virtio"),
+    (("md",), "raid"),
+    (("loop",), "loop"),
+    (("zram",), "zram"),
+    (("ram", "nbd", "drbd", "rbd", "pmem"), "virtual"),
 )
 # Prefixes of /sys/block/dm-N/dm/uuid, which whoever made the device has chosen.
 _KIND_OF_MAPPING: Final[tuple[tuple[str, BlockDeviceKind], ...]] = (
@@ -83,7 +83,7 @@ def _kind(reader: Reader, name: str) -> BlockDeviceKind:
     if name.startswith("dm-"):
         uuid = reader.optional(f"/sys/block/{name}/dm/uuid") or ""
         return next((kind for prefix, kind in _KIND_OF_MAPPING if uuid.startswith(prefix)), "device mapper")
-    return next((kind for pattern, kind in _KIND_OF_NAME if re.match(pattern, name)), "disk")
+    return next((kind for prefixes, kind in _KIND_OF_NAME if name.startswith(prefixes)), "disk")
 
 
 def _partitions(reader: Reader, base: str, name: str) -> dict[str, str]:

@@ -31,8 +31,10 @@ _SYSCTL_CONF: Final = "/etc/sysctl.conf"
 _SYSTEMD_SYSCTL: Final = ("/usr/lib/systemd/systemd-sysctl", "/lib/systemd/systemd-sysctl", "/run/systemd/system")
 _RC_LOCAL: Final = ("/etc/rc.local", "/etc/rc.d/rc.local")
 _GLOB: Final = re.compile(r"[*?[]")
-_SYSCTL_COMMAND: Final = re.compile(r"""\bsysctl\s+(?:-\S+\s+)*["']?(?P<key>[a-z0-9_./-]+)=(?P<value>[^"';&|#]*)""")
-_ECHO: Final = re.compile(r"""\becho\s+["']?(?P<value>[^"'>]*?)["']?\s*>\s*/proc/sys/(?P<key>[a-z0-9_./-]+)""")
+_SYSCTL_COMMAND: Final = re.compile(
+    r"""\bsysctl\s+(?:-\S{1,40}\s+){0,9}["']?(?P<key>[a-z0-9_./-]+)=(?P<value>[^"';&|#]*)"""
+)
+_TO_A_KEY: Final = re.compile(r">\s*/proc/sys/([a-z0-9_./-]+)")
 
 
 @dataclass(frozen=True)
@@ -184,10 +186,13 @@ def _boot_scripts(files: HostFiles, view: _View) -> Iterator[Assignment]:
             continue  # one of the two files is often a link to the other
         for number, line in enumerate(view.text(path).splitlines(), start=1):
             command = line.partition("#")[0]
-            for match in (_SYSCTL_COMMAND.search(command), _ECHO.search(command)):
-                if match:
-                    key = dotted(match["key"]) if match.re is _SYSCTL_COMMAND else match["key"].replace("/", ".")
-                    yield Assignment(key, " ".join(match["value"].split()), path, number, "rc.local")
+            if found := _SYSCTL_COMMAND.search(command):
+                yield Assignment(dotted(found["key"]), " ".join(found["value"].split()), path, number, "rc.local")
+            if found := _TO_A_KEY.search(command):
+                _, echo, value = command[: found.start()].rpartition("echo ")
+                if echo:
+                    value = " ".join(value.strip().strip("\"'").split())
+                    yield Assignment(found[1].replace("/", "."), value, path, number, "rc.local")
 
 
 def _values_resolved(made: Sequence[Assignment]) -> Iterator[Assignment]:

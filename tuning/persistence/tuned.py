@@ -16,7 +16,6 @@ _MAIN: Final = "/etc/tuned/tuned-main.conf"
 _PROFILE_DIRECTORIES: Final = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 _ENABLED: Final = "/etc/systemd/system/multi-user.target.wants"
 _FALSE: Final = frozenset({"0", "false", "no", "off"})
-_ASSIGNMENT: Final = re.compile(r"\s*([^\s=#;\[][^=]*?)\s*=\s*(.*?)\s*$")
 _OPTIONS: Final[Mapping[str, tuple[str, str]]] = {
     "thp.enabled": ("vm", "transparent_hugepages"),
     "thp.defrag": ("vm", "transparent_hugepage.defrag"),
@@ -99,5 +98,6 @@ def _numbered(text: str) -> Iterator[tuple[str, int, str, str]]:
         stripped = line.strip()
         if stripped.startswith("[") and stripped.endswith("]"):
             section = stripped[1:-1]
-        elif match := _ASSIGNMENT.fullmatch(line):
-            yield section, number, match[1], match[2].strip("\"'")
+        elif "=" in stripped and stripped[0] not in "=#;[":
+            name, _, value = stripped.partition("=")
+            yield section, number, name.rstrip(), value.lstrip().strip("\"'")

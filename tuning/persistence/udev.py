@@ -12,7 +12,7 @@ from . import HEADER
 MANAGED_FILE: Final = "/etc/udev/rules.d/90-highwater.rules"
 _RULE: Final = re.compile(r'(?P<match>ACTION==.*), ATTR\{(?P<attribute>[^}]+)\}="(?P<value>[^"]*)"')
 # An assignment; with == it is a condition.
-_WRITES: Final = re.compile(r'ATTR\{([^}]+)\}\s*=\s*"([^"]*)"')
+_WRITES: Final = re.compile(r'ATTR\{([^{}]+)\}\s*=\s*"([^"]*)"')
 _DIRECTORIES: Final = ("/etc/udev/rules.d", "/run/udev/rules.d", "/usr/local/lib/udev/rules.d", "/usr/lib/udev/rules.d")
 # Setting a scheduler resets nr_requests, and udev writes in the order of the rules.
 _FIRST: Final = "queue/scheduler"

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 _SWITCH: Final = re.compile(
-    r"\s*.+-\d+\s+\[\d+\]\s+\S+\s+(?P<seconds>\d+\.\d+): sched_switch: prev_comm=(?P<name>.*) prev_pid=(?P<thread>\d+) "
+    r".+-\d+\s+\[\d+\]\s+\S+\s+(?P<seconds>\d+\.\d+): sched_switch: prev_comm=(?P<name>.*) prev_pid=(?P<thread>\d+) "
     r"prev_prio=-?\d+ prev_state=(?P<state>\S+) ==> next_comm=.* next_pid=(?P<next>\d+) next_prio=-?\d+"
 )
-_STACK: Final = re.compile(r"\s*.+-(?P<thread>\d+)\s+\[\d+\]\s+\S+\s+\d+\.\d+: <stack trace>")
+_STACK: Final = re.compile(r".+-(?P<thread>\d+)\s+\[\d+\]\s+\S+\s+\d+\.\d+: <stack trace>")
 _FUNCTION: Final = re.compile(r" => (?P<name>[^\s+.]+)")
 _LOST: Final = re.compile(r"CPU:\d+ \[LOST (?P<events>\d+) EVENTS\]")
 
