@@ -16,6 +16,9 @@ class LocalAutoCreation:
     def __init__(self, topics: LocalTopics) -> None:
         self._topics = topics
 
+    def is_under_way(self, name: str) -> bool:
+        return self._topics.is_coming(name)
+
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
         names = list(names)
         coming = {name: ErrorCode.leader_not_available for name in names if self._topics.is_coming(name)}

@@ -33,6 +33,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.state import NO_LEADER, BrokerInfo, TopicView
 from highwater.broker.handlers.authorization.access import TOPIC_DENIED, Access, access_of, origin_of
 from highwater.broker.handlers.authorization.administration import cluster_operations
+from highwater.broker.handlers.authorization.changes import tell_change
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.apis import METADATA
@@ -148,12 +149,16 @@ def _answer(node: Node, context: RequestContext, request: MetadataRequest) -> Pa
         if may_create and access is not None:
             found = [_refused_creation(topic, access) for topic in found]
         missing = [topic.name for topic in found if topic.error_code is _MISSING and topic.name] if may_create else []
-        problems = node.auto_creation.create(missing) if missing else {}
+        creation = node.auto_creation
+        begun = [name for name in missing if not creation.is_under_way(name)]
+        problems = creation.create(missing) if missing else {}
         if node.audit is not None:
-            for name in missing:
-                outcome = problems.get(name, ErrorCode.none).name.upper()
-                origin = origin_of(context, "Metadata")
-                node.audit.changed(origin, {"topic": name, "action": "create on first use"}, outcome)
+            for name in begun:
+                problem = problems.get(name)
+                if problem is not None and creation.is_under_way(name):
+                    problem = ErrorCode.leader_not_available  # and not the refusal of the time before
+                change = {"topic": name, "action": "create on first use"}
+                tell_change(node.audit, origin_of(context, "Metadata"), change, problem)
         topics = [
             _created(node, topic, problems, describe) if topic.error_code is _MISSING and missing else topic
             for topic in found

@@ -32,6 +32,9 @@ class ClusterAutoCreation:
         self._refused: dict[str, ErrorCode] = {}
         """The controller's last errors by topic, for the next request, which also asks the controller again."""
 
+    def is_under_way(self, name: str) -> bool:
+        return name in self._under_way
+
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
         outcomes: dict[str, ErrorCode] = {}
         wanted: list[Answer] = []

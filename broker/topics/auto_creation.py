@@ -13,5 +13,8 @@ from kio.schema.errors import ErrorCode
 
 
 class AutoCreation(Protocol):
+    def is_under_way(self, name: str) -> bool:
+        """Whether the topic was asked for, and neither made nor refused yet."""
+
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
         """Have these made, which do not exist; what to tell of those that are not there when this returns."""

@@ -91,13 +91,14 @@ Guard = Callable[[Access, Any, Handle], Reply]
 """Refuses what the client may not do, and gives the rest to the handler."""
 
 
-def after(reply: Reply, change: Callable[[Answer], Answer]) -> Reply:
-    """The answer with a change, now or when it comes."""
+def after(reply: Reply, change: Callable[[Answer], Answer], *, is_always: bool = False) -> Reply:
+    """The answer with a change, now or when it comes; `is_always`: even if the client has left by then."""
     if not isinstance(reply, Deferred):
         return change(cast(Answer, reply))
     changed = Deferred()
     changed.holds_line = reply.holds_line
-    changed.on_cancel = reply.cancel
+    if not is_always:
+        changed.on_cancel = reply.cancel
     reply.on_ready(lambda answer: changed.complete(change(cast(Answer, answer))))
     return changed.now_or_later()
 

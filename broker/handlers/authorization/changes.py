@@ -1,4 +1,8 @@
-"""What the audit log says of requests with which people change what is not theirs alone."""
+"""What the audit log says of requests with which people change what is not theirs alone.
+
+An outcome is written always, unless it proves that nothing was changed. A client cannot avoid the line of a change by
+leaving before the answer.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,33 @@ from typing import Any, Final, cast
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.access import after, origin_of
-from highwater.broker.handlers.reply import Reply, RequestContext
+from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import Operation, PatternType, Permission, ResourceType
-from highwater.broker.security.audit import Audit
+from highwater.broker.security.audit import Audit, Origin
 from highwater.common.secret_names import is_secret_name
 
 Outcomes = Iterator[tuple[Answer, ErrorCode | None]]
 """What was to change, its subject first, and the error with which it was refused."""
 Handle = Callable[[Node, RequestContext, Any], Reply]
 
+_NOT_HERE: Final = frozenset((ErrorCode.not_controller, ErrorCode.not_coordinator, ErrorCode.not_leader_or_follower))
+"""Answered at once, they prove that nothing was changed, and the client asks another broker next. Later, this broker
+was the right one when it began, and may have done something before it was replaced."""
+_MAY_BE_MADE: Final = _NOT_HERE | {
+    ErrorCode.none,
+    # Of a topic that is created on first use: the controller was asked.
+    ErrorCode.leader_not_available,
+    ErrorCode.request_timed_out,
+    # The session with ZooKeeper has ended, and nobody knows whether the last write of it was carried out.
+    ErrorCode.unknown_server_error,
+    ErrorCode.kafka_storage_error,
+    # A record of the coordinator is in its log, but not on enough replicas.
+    ErrorCode.coordinator_not_available,
+}
 _UNTOLD: Final = frozenset(
     (
-        # The client asks another broker next.
-        ErrorCode.not_controller,
-        ErrorCode.not_coordinator,
-        ErrorCode.not_leader_or_follower,
         ErrorCode.election_not_needed,
         ErrorCode.security_disabled,
         # The line of the denial says more.
@@ -33,8 +47,6 @@ _UNTOLD: Final = frozenset(
         ErrorCode.cluster_authorization_failed,
     )
 )
-_MADE: Final = (None, ErrorCode.none, ErrorCode.request_timed_out)
-"""After a time-out the change may have been made."""
 _RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker_logger"}
 _OPERATIONS: Final = ("set", "delete", "append", "subtract")
 _MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
@@ -46,17 +58,33 @@ def recorded(audit: Audit, api: str, request_name: str, handle: Handle) -> Handl
     outcomes_of = CHANGES[api]
 
     def recording(node: Node, context: RequestContext, request: Any) -> Reply:
+        reply = handle(node, context, request)
+        untold = _UNTOLD if isinstance(reply, Deferred) else _UNTOLD | _NOT_HERE
+
         def tell(answer: Answer) -> Answer:
             if not getattr(request, "validate_only", False):
                 for change, error_code in outcomes_of(request, answer):
-                    if error_code not in _UNTOLD:
-                        outcome = (error_code or ErrorCode.none).name.upper()
-                        audit.changed(origin_of(context, request_name), change, outcome)
+                    if error_code not in untold:
+                        tell_change(audit, origin_of(context, request_name), change, error_code)
             return answer
 
-        return after(handle(node, context, request), tell)
+        return after(reply, tell, is_always=True)
 
     return recording
+
+
+def tell_change(audit: Audit, origin: Origin, change: Mapping[str, Any], error_code: ErrorCode | None) -> None:
+    """Have the audit log say of a change that was made, may have been made, or was refused with `error_code`."""
+    outcome = (error_code or ErrorCode.none).name.upper()
+    if may_be_made(error_code):
+        audit.changed(origin, change, outcome)
+    else:
+        audit.refused(origin, change, outcome)
+
+
+def may_be_made(error_code: ErrorCode | None) -> bool:
+    """Whether the outcome leaves open that something was changed, or says so."""
+    return (error_code or ErrorCode.none) in _MAY_BE_MADE
 
 
 def _error(answer: Answer) -> ErrorCode | None:
@@ -78,7 +106,9 @@ def _created_topics(request: Any, answer: Answer) -> Outcomes:
                 "topic": topic.name,
                 "action": "create",
                 "partitions": count if count > 0 else told.get("num_partitions"),
-                "configs": {} if error_code else {each.name: _shown(each.name, each.value) for each in topic.configs},
+                "configs": {each.name: _shown(each.name, each.value) for each in topic.configs}
+                if may_be_made(error_code)
+                else {},
             },
             error_code,
         )
@@ -108,7 +138,7 @@ def _altered_configs(request: Any, answer: Answer) -> Outcomes:
                 "resource_type": _RESOURCES.get(kind, str(kind)),
                 "action": "alter configs",
                 # Settings that were refused may have any name and any number: they say nothing of the broker.
-                "configs": [] if error_code else [_setting(entry) for entry in resource.configs],
+                "configs": [_setting(entry) for entry in resource.configs] if may_be_made(error_code) else [],
             },
             error_code,
         )
@@ -257,7 +287,7 @@ def _by_error(partitions: Sequence[Answer], number: str) -> Iterator[tuple[list[
     for each in partitions:
         found.setdefault(_error(each) or None, []).append(each[number])
     for error_code, numbers in found.items():
-        yield numbers if error_code in _MADE else [], error_code
+        yield numbers if may_be_made(error_code) else [], error_code
 
 
 CHANGES: Final[Mapping[str, Callable[[Any, Answer], Outcomes]]] = {

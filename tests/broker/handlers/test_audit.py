@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.authorization.changes import CHANGES
+from highwater.broker.handlers.authorization.changes import CHANGES, may_be_made
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
 from highwater.broker.protocol.problem import Problem
-from highwater.broker.security.audit import Audit
+from highwater.broker.security.acl import Operation, ResourceType
+from highwater.broker.security.audit import MOST_KINDS, Audit, Origin
 from highwater.broker.topics.administration import PartitionOutcomes
 from tests.broker.handlers.harness import NodeHarness, Pending
 from tests.broker.handlers.test_acls import ACL, AUTHORIZER, FILTER
@@ -60,7 +61,7 @@ def audited(make_node: Make) -> Audited:
 
 def change(request: str, outcome: str = "NONE", **fields: Any) -> dict[str, Any]:
     told = {"event": "change", "principal": "User:admin", "request": request, **fields, "outcome": outcome}
-    return told if outcome == "NONE" else {**told, "count": 1}
+    return told if may_be_made(ErrorCode[outcome.lower()]) else {**told, "count": 1}
 
 
 def new_topic(name: str, **config: str) -> dict[str, Any]:
@@ -198,6 +199,61 @@ def with_elections(node: NodeHarness, results: PartitionOutcomes) -> None:
     node.replace(administration=SimpleNamespace(elect_leaders=elect_leaders))
 
 
+@pytest.mark.parametrize("is_later", [False, True])
+@pytest.mark.parametrize(
+    ("outcome", "may_be"),
+    [
+        (ErrorCode.request_timed_out, True),
+        (ErrorCode.unknown_server_error, True),
+        (ErrorCode.kafka_storage_error, True),
+        (ErrorCode.not_controller, None),
+        (ErrorCode.invalid_config, False),
+        (ErrorCode.topic_already_exists, False),
+    ],
+)
+def test_what_may_have_been_made_is_written_however_many_lines_there_are(
+    audited: Audited, outcome: ErrorCode, may_be: bool | None, is_later: bool
+) -> None:
+    """None: only if the broker was the right one at first, as it did not answer at once."""
+    node = audited.node
+    audit = node.node.audit
+    assert audit is not None
+    for number in range(2 * MOST_KINDS):
+        audit.denied(Origin("User:admin", "", "", "", ""), Operation.READ, ResourceType.TOPIC, str(number))
+
+    def create_topics(wanted: Any, then: Callable[[list[Problem]], None], **_: Any) -> None:
+        problems = [Problem(outcome, "")]
+        if is_later:
+            node.scheduler.call_later(1, lambda: then(problems))
+        else:
+            then(problems)
+
+    node.replace(administration=SimpleNamespace(create_topics=create_topics, is_controller=True))
+    configs = {"flush.messages": "5"}
+    topics = [new_topic("t", **configs)]
+    lines = audited.ask("create_topics", 5, user="admin", topics=topics, timeout=0, validate_only=False)
+    is_written = is_later if may_be is None else may_be
+    told = change("CreateTopics", outcome.name.upper(), topic="t", action="create", partitions=2, configs=configs)
+    assert lines == ([told] if is_written else [])
+
+
+def test_a_client_that_leaves_before_the_answer_leaves_a_line(audited: Audited) -> None:
+    node = audited.node
+    node.create_topic("t")
+
+    def delete_topics(names: list[str], then: Callable[[list[None]], None], **_: Any) -> None:
+        node.scheduler.call_later(1, lambda: then([None]))
+
+    node.replace(administration=SimpleNamespace(delete_topics=delete_topics, is_controller=True))
+    node.user = "admin"
+    pending = node.ask("delete_topics", 5, topic_names=["t"], timeout=1000)
+    assert isinstance(pending, Pending)
+    pending.cancel()
+    node.scheduler.run(1)
+    assert pending.waits, "nobody is answered"
+    assert [json.loads(text)["action"] for text in audited.texts] == ["delete"]
+
+
 def test_whoever_is_denied_such_a_change_is_told_of_as_denied(audited: Audited) -> None:
     audited.node.create_topic("t")
     wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]
@@ -242,6 +298,30 @@ def test_a_topic_that_is_created_on_first_use_is_a_change_of_who_asked(audited: 
     assert audited.ask("metadata", 8, user="admin", **wanted) == [
         change("Metadata", topic="new", action="create on first use")
     ]
+
+
+def test_a_topic_that_a_controller_is_asked_for_is_a_change_whatever_was_refused_before(audited: Audited) -> None:
+    """A cluster answers with its last refusal, and asks the controller again."""
+    asked: set[str] = set()
+
+    class Creation:
+        def is_under_way(self, name: str) -> bool:
+            return name in asked
+
+        def create(self, names: list[str]) -> dict[str, ErrorCode]:
+            outcomes = {name: ErrorCode.leader_not_available if name in asked else ErrorCode.policy_violation
+                        for name in names}  # fmt: skip
+            asked.update(name for name in names if name != "refused")
+            return outcomes
+
+    audited.node.replace(auto_creation=Creation())
+    wanted = {"topics": [{"name": "new"}, {"name": "refused"}], "allow_auto_topic_creation": True}
+    told = {"action": "create on first use"}
+    assert audited.ask("metadata", 8, user="admin", **wanted) == [
+        change("Metadata", "LEADER_NOT_AVAILABLE", topic="new", **told),
+        change("Metadata", "POLICY_VIOLATION", topic="refused", **told),
+    ]
+    assert audited.ask("metadata", 8, user="admin", **wanted) == [], "it is under way, or was refused as before"
 
 
 def test_each_denial_is_told_once_with_the_request_that_it_refused(audited: Audited) -> None:

@@ -68,19 +68,40 @@ def test_ever_new_names_get_a_bounded_number_of_lines() -> None:
     assert len(written.take()) == MOST_KINDS
     written.scheduler.run(WINDOW_MS)
     (line,) = written.take()
-    assert (line["event"], line["count"]) == ("suppressed", 10_000 - MOST_KINDS)
+    assert (line["event"], line["principal"]) == ("suppressed", ORIGIN.principal)
+    assert (line["count"], line["within_seconds"]) == (10_000 - MOST_KINDS, 60)
     written.deny("after")
     assert [line["resource_name"] for line in written.take()] == ["after"]
 
 
+def test_what_one_user_does_takes_no_line_of_another() -> None:
+    written = Written()
+    for number in range(2 * MOST_KINDS):
+        written.deny(f"t{number}")
+        written.audit.refused(ORIGIN, {"topic": f"t{number}", "action": "delete"}, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert len(written.take()) == MOST_KINDS
+    bob = ORIGIN._replace(principal="User:bob")
+    written.deny("t", bob)
+    written.audit.refused(bob, {"topic": "t", "action": "delete"}, "UNKNOWN_TOPIC_OR_PARTITION")
+    assert [(line["principal"], line["event"]) for line in written.take()] == [
+        ("User:bob", "denied"), ("User:bob", "change"),
+    ]  # fmt: skip
+    for _ in range(3):
+        written.scheduler.run(WINDOW_MS)
+    assert written.scheduler.pending_timers == 0
+
+
 def test_each_change_is_written_and_refused_ones_are_counted() -> None:
     written = Written()
+    for number in range(2 * MOST_KINDS):
+        written.deny(f"t{number}")  # no line is left for what is only counted
+    written.take()
     for _ in range(3):
         written.audit.changed(ORIGIN, {"topic": "t", "action": "delete"})
-        written.audit.changed(ORIGIN, {"topic": "u", "action": "delete"}, "UNKNOWN_TOPIC_OR_PARTITION")
-    outcomes = [(line["topic"], line["outcome"]) for line in written.take()]
-    assert outcomes.count(("t", "NONE")) == 3
-    assert outcomes.count(("u", "UNKNOWN_TOPIC_OR_PARTITION")) == 1
+        written.audit.changed(ORIGIN, {"topic": "t", "action": "delete"}, "REQUEST_TIMED_OUT")
+        written.audit.refused(ORIGIN, {"topic": "u", "action": "delete"}, "UNKNOWN_TOPIC_OR_PARTITION")
+    outcomes = [line["outcome"] for line in written.take()]
+    assert sorted(outcomes) == ["NONE"] * 3 + ["REQUEST_TIMED_OUT"] * 3
 
 
 def test_names_can_neither_end_a_line_nor_fill_it() -> None:

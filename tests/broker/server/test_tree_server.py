@@ -71,7 +71,8 @@ def test_a_client_of_another_user_is_not_served_even_if_it_leaves_at_once(
             client.connect("\0" + tree.connect.removeprefix("@"))
             assert client.recv(1) == b""
     assert looked_up(tree) is ZooKeeperError.NO_NODE
-    assert [record.getMessage() for record in caplog.records if record.name.endswith("strangers")] == [
+    told = (
         f"closing the connection of process {process}: its user {user} may not see the metadata; only user "
         f"{ANOTHER_USER} and root may"
-    ]
+    )
+    assert [record.getMessage() for record in caplog.records if record.name.endswith("strangers")] == [told]
