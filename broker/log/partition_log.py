@@ -171,10 +171,10 @@ class PartitionLog:
         self.size_bytes += size_bytes
         if marker is not None:
             appended = header._replace(base_offset=base_offset, max_timestamp_ms=max_timestamp_ms)
-            if (aborted := self.producer_states.end_transaction(appended, marker)) is not None:
+            if (aborted := self.producer_states.end_transaction(appended, marker, append_ms=now_ms)) is not None:
                 segment.note_aborted(aborted)
         elif has_producer:
-            self.producer_states.append(header, base_offset, max_timestamp_ms)
+            self.producer_states.append(header, base_offset, max_timestamp_ms, append_ms=now_ms)
         if leader_epoch > self.leader_epochs.latest:
             self.leader_epochs.assign(leader_epoch, base_offset)
         self._is_changed = True
@@ -226,7 +226,7 @@ class PartitionLog:
                 self.leader_epochs.assign(header.leader_epoch, header.base_offset)
             if header.producer_id != NO_PRODUCER_ID:
                 batch = records[position : position + header.size_bytes]
-                if (aborted := observe_producer(self.producer_states, header, batch)) is not None:
+                if (aborted := observe_producer(self.producer_states, header, batch, append_ms=now_ms)) is not None:
                     segment.note_aborted(aborted)
             position += header.size_bytes
         self._is_changed = True

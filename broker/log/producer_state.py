@@ -25,6 +25,10 @@ The states of a producer's transaction:
 
 Readers of committed records read below the first unstable offset. (Apache Kafka, ProducerStateManager.java.)
 
+How long a producer wrote nothing is measured by the broker's own clock: its records may have any timestamps. For what
+was read from files the time begins with the first `expire` after that, which is never too early. Kafka measures it by
+the timestamps, and so forgets a producer of old records at the next check.
+
 `<offset>.snapshot` holds this state as of an offset: i16 version 1, u32 CRC-32C of the rest, i32 count, and for each
 producer i64 id, i16 epoch, i32 last sequence, i64 last offset, i32 offset delta, i64 timestamp, i32 coordinator epoch,
 i64 first offset of the open transaction or −1. Only the last batch of each producer is kept there.
@@ -49,6 +53,7 @@ BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 NO_OFFSET: Final = -1
+UNKNOWN_MS: Final = -1
 LATE_AFTER_MS: Final = 5 * 60_000
 ALL_STABLE: Final = 2**63 - 1
 """The first unstable offset of a log without open transactions: it is above every offset."""
@@ -81,6 +86,7 @@ class ProducerState:
         "batches",
         "coordinator_epoch",
         "epoch",
+        "last_append_ms",
         "last_marker",
         "last_timestamp_ms",
         "transaction_first_offset",
@@ -90,6 +96,8 @@ class ProducerState:
         self.epoch = epoch
         self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_KEPT)
         self.last_timestamp_ms = NO_TIMESTAMP
+        self.last_append_ms = UNKNOWN_MS
+        """When the broker appended its last batch, by the broker's clock."""
         self.coordinator_epoch = -1
         self.last_marker = NO_OFFSET
         """The offset of the marker of its last transaction, if this run wrote it."""
@@ -145,7 +153,8 @@ class ProducerStates:
     def has_late_transaction(self, now_ms: int, longest_ms: int) -> bool:
         """Whether the first open transaction had no batch for longer than `longest_ms`, so that nobody will end it."""
         first = next(iter(self._open.values()), None)
-        return first is not None and now_ms - self._states[first].last_timestamp_ms > longest_ms + LATE_AFTER_MS
+        last_append_ms = UNKNOWN_MS if first is None else self._states[first].last_append_ms
+        return last_append_ms != UNKNOWN_MS and now_ms - last_append_ms > longest_ms + LATE_AFTER_MS
 
     def begins_at(self, offset: int) -> bool:
         """Whether an open transaction has its first record at `offset`."""
@@ -202,7 +211,7 @@ class ProducerStates:
             return ErrorCode.transaction_coordinator_fenced
         return None
 
-    def append(self, header: BatchHeader, base_offset: int, timestamp_ms: int) -> None:
+    def append(self, header: BatchHeader, base_offset: int, timestamp_ms: int, *, append_ms: int = UNKNOWN_MS) -> None:
         """Note a batch that was appended, without a check, as replay and replication need it."""
         state = self._states.get(header.producer_id)
         if state is None:
@@ -211,6 +220,7 @@ class ProducerStates:
         delta = header.last_offset_delta
         state.batches.append(BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp_ms))
         state.last_timestamp_ms = timestamp_ms
+        state.last_append_ms = append_ms
         if header.is_transactional:
             self._refused.pop(header.producer_id, None)
             if state.transaction_first_offset == NO_OFFSET:
@@ -218,7 +228,9 @@ class ProducerStates:
                 self._open[base_offset] = header.producer_id
                 self.first_unstable_offset = min(self.first_unstable_offset, base_offset)
 
-    def end_transaction(self, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
+    def end_transaction(
+        self, header: BatchHeader, marker: EndMarker, *, append_ms: int = UNKNOWN_MS
+    ) -> AbortedTransaction | None:
         """Note an end marker that was appended; returns the transaction if the marker aborted one."""
         state = self._states.get(header.producer_id)
         if state is None:
@@ -227,6 +239,7 @@ class ProducerStates:
         state.coordinator_epoch = marker.coordinator_epoch
         state.last_marker = header.base_offset
         state.last_timestamp_ms = header.max_timestamp_ms
+        state.last_append_ms = append_ms
         first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
         self._refused.pop(header.producer_id, None)
         if first_offset == NO_OFFSET:
@@ -246,7 +259,9 @@ class ProducerStates:
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for `expiration_ms` and have no open transaction."""
         for producer_id, state in list(self._states.items()):
-            if state.transaction_first_offset == NO_OFFSET and now_ms - state.last_timestamp_ms >= expiration_ms:
+            if state.last_append_ms == UNKNOWN_MS:
+                state.last_append_ms = now_ms
+            if state.transaction_first_offset == NO_OFFSET and now_ms - state.last_append_ms >= expiration_ms:
                 del self._states[producer_id]
         for producer_id, refused in list(self._refused.items()):
             if now_ms - refused.time_ms >= expiration_ms:

@@ -34,7 +34,7 @@ from highwater.broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirect
 from highwater.broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, sync_file
 from highwater.broker.log.leader_epochs import LeaderEpochs
 from highwater.broker.log.open_segments import OpenSegments
-from highwater.broker.log.producer_state import ProducerStates
+from highwater.broker.log.producer_state import UNKNOWN_MS, ProducerStates
 from highwater.broker.log.segment import Segment
 from highwater.broker.log.segment_names import (
     CLEANED_SUFFIX,
@@ -442,17 +442,20 @@ def _offsets_of(entries: list[Entry], suffix: str) -> list[int]:
 
 
 def observe_producer(
-    producer_states: ProducerStates, header: BatchHeader, batch: memoryview
+    producer_states: ProducerStates, header: BatchHeader, batch: memoryview, *, append_ms: int = UNKNOWN_MS
 ) -> AbortedTransaction | None:
-    """Add a batch to the state of the producers; returns the transaction if the batch aborted one."""
+    """Add a batch to the state of the producers; returns the transaction if the batch aborted one.
+
+    append_ms: the broker's time, if it appends the batch now.
+    """
     if header.producer_id == NO_PRODUCER_ID:
         return None
     if not header.is_control:
-        producer_states.append(header, header.base_offset, header.max_timestamp_ms)
+        producer_states.append(header, header.base_offset, header.max_timestamp_ms, append_ms=append_ms)
         return None
     try:
         marker = read_end_marker(batch, header)
     except CorruptBatch as error:
         _logger.warning("the control batch at offset %d cannot be read: %s", header.base_offset, error)
         return None
-    return None if marker is None else producer_states.end_transaction(header, marker)
+    return None if marker is None else producer_states.end_transaction(header, marker, append_ms=append_ms)

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptSnapshot
-from highwater.broker.log.producer_state import BatchMetadata, ProducerStates
+from highwater.broker.log.producer_state import LATE_AFTER_MS, BatchMetadata, ProducerStates
 from highwater.broker.records.batch import BatchHeader, read_header
 from highwater.broker.records.record import EndMarker, Record, encode_batch
 
@@ -103,9 +103,31 @@ def test_the_end_of_a_transaction() -> None:
 
 
 def test_idle_producers_expire_unless_in_a_transaction() -> None:
-    states = states_after(header(0), header(0, producer_id=2, is_transactional=True), header(5000, producer_id=3))
+    states = ProducerStates()
+    states.append(header(0), 0, 1000, append_ms=1000)
+    states.append(header(0, producer_id=2, is_transactional=True), 1, 1000, append_ms=1000)
+    states.append(header(0, producer_id=3), 2, 1000, append_ms=1001)
     states.expire(now_ms=2500, expiration_ms=1500)
     assert [producer_id for producer_id, _ in states] == [2, 3]
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 0, 10**6, 2**62])
+def test_how_long_a_producer_is_idle_does_not_depend_on_timestamps_of_records(timestamp_ms: int) -> None:
+    states = ProducerStates()
+    states.append(header(0), 0, timestamp_ms, append_ms=10**6)
+    states.append(header(0, producer_id=2, is_transactional=True), 1, timestamp_ms, append_ms=10**6)
+    states.expire(now_ms=10**6 + 999, expiration_ms=1000)
+    assert isinstance(states.check(header(0)), BatchMetadata)
+    assert not states.has_late_transaction(10**6 + 1000 + LATE_AFTER_MS, 1000)
+    assert states.has_late_transaction(10**6 + 1001 + LATE_AFTER_MS, 1000)
+    again = ProducerStates.decode(states.encode())
+    again.expire(now_ms=10**7, expiration_ms=1000)
+    assert isinstance(again.check(header(0)), BatchMetadata)
+    assert not again.has_late_transaction(10**7, 1000)
+    again.expire(now_ms=10**7 + 1000, expiration_ms=1000)
+    assert again.get(1) is None
+    states.expire(now_ms=10**6 + 1000, expiration_ms=1000)
+    assert states.get(1) is None
 
 
 def test_the_snapshot_to_the_byte_and_back() -> None:
