@@ -99,6 +99,8 @@ class PartitionLog:
             self._unflushed.paths += segment.indexes.paths
         self._not_brought: tuple[FilePiece, OSError] | None = None
         self._is_closed = False
+        self.wants_look: Segment | None = None
+        """The segment whose records somebody has to look at before retention goes on."""
         self.segments_must_stay = False
         """A compaction or a move to another directory reads the sealed segments."""
         self.truncations = 0
@@ -481,7 +483,7 @@ class PartitionLog:
     def delete_expired(self, high_watermark: int, now_ms: int, *, by_age: bool = True) -> int:
         """Remove expired segments from the log; returns how many. `take_removable` later names their files."""
         segments = self._segments
-        count = count_expired(
+        count, must_look = count_expired(
             segments.all,
             self.config,
             log_start_offset=self.log_start_offset,
@@ -489,6 +491,7 @@ class PartitionLog:
             high_watermark=high_watermark,
             now_ms=now_ms if by_age else None,
         )
+        self.wants_look = segments.all[count] if must_look else None
         if count == 0 or self.segments_must_stay:
             return 0
         if count == len(segments.all) and self._roll(now_ms) is segments.all[count - 1]:

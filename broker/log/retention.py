@@ -4,6 +4,9 @@ Retention deletes whole segments, the oldest first, and none with records at or 
 segment is that of its largest timestamp, so a record with a time in the future keeps its segment, and all after it,
 until that time. The active segment is deleted too when all of it is due; an empty one stays.
 (Apache Kafka, UnifiedLog.deleteOldSegments.)
+
+The largest timestamp by the headers is the word of clients. It decides where it agrees with the time of the last write
+to the segment, as nearly always; where it does not, a look at the records decides.
 """
 
 from __future__ import annotations
@@ -21,8 +24,9 @@ class Ageing(Protocol):
     @property
     def size_bytes(self) -> int: ...
 
-    @property
-    def youngest_ms(self) -> int: ...
+    def is_older_than(self, time_ms: int, now_ms: int) -> bool | None:
+        """Whether all records are from before `time_ms`; None if only a look at them can decide that."""
+        ...
 
 
 def count_expired(
@@ -33,8 +37,11 @@ def count_expired(
     log_end_offset: int,
     high_watermark: int,
     now_ms: int | None,
-) -> int:
-    """How many segments to delete, counted from the oldest. With `now_ms` None age does not count."""
+) -> tuple[int, bool]:
+    """(how many segments to delete, counted from the oldest; whether the next one is to be looked at).
+
+    With `now_ms` None age does not count.
+    """
     retention_ms = config.retention_ms if config.deletes and now_ms is not None else -1
     excess_bytes = -1
     if config.deletes and config.retention_bytes >= 0:
@@ -43,12 +50,13 @@ def count_expired(
         is_active = slot == len(segments) - 1
         end_offset = log_end_offset if is_active else segments[slot + 1].base_offset
         if end_offset > high_watermark or (is_active and segment.size_bytes == 0):
-            return slot
+            return slot, False
         excess_bytes -= segment.size_bytes
-        if not (
-            (not is_active and end_offset <= log_start_offset)
-            or excess_bytes >= 0
-            or (retention_ms >= 0 and now_ms is not None and now_ms - segment.youngest_ms > retention_ms)
-        ):
-            return slot
-    return len(segments)
+        if (not is_active and end_offset <= log_start_offset) or excess_bytes >= 0:
+            continue
+        if retention_ms < 0 or now_ms is None:
+            return slot, False
+        is_old = segment.is_older_than(now_ms - retention_ms, now_ms)
+        if not is_old:
+            return slot, is_old is None
+    return len(segments), False

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import CorruptIndex, NotCached
 from highwater.broker.log.files import FileOperations, FilePiece, is_piece_cached, write_file
+from highwater.broker.log.looking import Look
 from highwater.broker.log.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.segment_file import HEADER_WINDOW_BYTES, SegmentFile
@@ -65,6 +66,8 @@ class Segment(SegmentFile):
         self._created_ms = created_ms
         self._jitter = random.random()
         self._first_batch_timestamp_ms: int | None = None
+        self._looked_at: Look | None = None
+        """The last look at the records, with the largest timestamp that it found."""
 
     @classmethod
     def create(
@@ -209,6 +212,7 @@ class Segment(SegmentFile):
             self._files.truncate(self._open(), position)
             self._files.sync(self._open())
             self.size_bytes = position
+            self._looked_at = None
             if position == 0:
                 self._first_batch_timestamp_ms = None
             indexes.truncate(position, offset, self.headers)
@@ -326,11 +330,34 @@ class Segment(SegmentFile):
                 self._first_batch_timestamp_ms = NO_TIMESTAMP
         return self._first_batch_timestamp_ms
 
-    @property
-    def youngest_ms(self) -> int:
-        """The largest timestamp; if no record has one, the time when the file was last written."""
-        timestamp_ms = self.largest_timestamp[0]
-        return timestamp_ms if timestamp_ms >= 0 else self._files.modified_ms(self._path)
+    def is_older_than(self, time_ms: int, now_ms: int) -> bool | None:
+        """Whether all records are from before `time_ms`; None if only a look at them can decide that (`wanted_look`).
+
+        A segment without timestamps is as old as the last write to its file.
+        """
+        if self._looked_at is not None and self._looked_at.end_position == self.size_bytes:
+            return self._looked_at.largest_ms < time_ms
+        claimed_ms = self.largest_timestamp[0]
+        if time_ms <= claimed_ms <= now_ms + CREDIBLE_MS:
+            return False
+        written_ms = self._files.modified_ms(self._path)
+        if claimed_ms < 0 or (claimed_ms < time_ms) == (written_ms < time_ms):
+            return written_ms < time_ms
+        return False if 0 <= written_ms - claimed_ms <= CREDIBLE_MS else None
+
+    def wanted_look(self) -> Look:
+        """What of the records is still to be looked at."""
+        before = self._looked_at or Look(str(self._path), 0, 0)
+        return before._replace(path=str(self._path), position=before.end_position, end_position=self.size_bytes)
+
+    def looked(self, look: Look, largest_ms: int | None) -> None:
+        """Note the largest timestamp that a look found; None if the records cannot be read.
+
+        Such records are as young as the last write to their file.
+        """
+        if look.end_position <= self.size_bytes:
+            found_ms = self._files.modified_ms(self._path) if largest_ms is None else largest_ms
+            self._looked_at = look._replace(largest_ms=found_ms)
 
     def end_of(self, offset: int, size_bytes: int) -> int | None:
         """An offset above all in a read of `size_bytes` from the batch of `offset` on; None: the segment's end."""

@@ -6,14 +6,9 @@ down only when the new segments are on the disk under their names.
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from highwater.broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness
@@ -23,11 +18,9 @@ from highwater.broker.log.segment_names import CLEANED_SUFFIX
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
 from highwater.broker.server.log_keeper import RunInThread
+from highwater.broker.server.worker_process import WorkerEnded, WorkerProcess
 
 _logger = logging.getLogger(__name__)
-
-_PACKAGES: Final = str(Path(__file__).parents[3])
-_MAX_LINE_BYTES: Final = 1 << 24
 
 
 class CleaningFailed(Exception):  # noqa: N818 - it ends one pass, not the broker
@@ -47,7 +40,7 @@ class Cleaner:
         self._on_failure = on_failure
         self._node = node
         self._run_in_thread = run_in_thread
-        self._process: asyncio.subprocess.Process | None = None
+        self._worker = WorkerProcess()
         self._uncleanable: set[Partition] = set()
         self._failed: set[Partition] = set()
         """They come again after all others have had their turn, or one bad log would keep those from being cleaned."""
@@ -59,14 +52,7 @@ class Cleaner:
                 if not await self._clean(*found):
                     return
         finally:
-            await self.stop()
-
-    async def stop(self) -> None:
-        """End the process, whatever it is at: what it has not handed over does not count."""
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            process.kill()
-            await process.wait()
+            await self._worker.stop()
 
     def _dirtiest(self) -> tuple[Partition, Dirtiness] | None:
         now_ms = self._node.clock.now_ms()
@@ -114,7 +100,7 @@ class Cleaner:
         while "cleaned" in message:
             if partition.has_ended or log.truncations != truncations:
                 # Its segments are not those any more that the process reads.
-                await self.stop()
+                await self._worker.stop()
                 self._remove_unfinished(partition)
                 return
             log.replace_segments(CleanedGroup(**message["cleaned"]), now_ms)
@@ -153,30 +139,7 @@ class Cleaner:
             path.unlink(missing_ok=True)
 
     async def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        process = self._process
-        if process is None:
-            process = self._process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "highwater.broker.server.cleaner_process",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                limit=_MAX_LINE_BYTES,
-                cwd=_PACKAGES,
-                # Ctrl-C is for the broker alone, which ends this process in its own time.
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": _PACKAGES},
-            )
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
-            process.stdin.write(json.dumps(order).encode() + b"\n")
-            await process.stdin.drain()
-            line = await process.stdout.readline()
-        except ConnectionError:
-            line = b""
-        if not line:
-            await self.stop()
-            raise CleaningFailed("the cleaner's process ended")
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+            return await self._worker.ask(order)
+        except WorkerEnded as end:
+            raise CleaningFailed(str(end)) from None

@@ -1,8 +1,8 @@
-"""Compacts logs in a process of its own, so that the broker's event loop keeps its processor.
+"""Compacts logs and looks at records for retention in a process of its own, beside the event loop.
 
 One JSON line in for each job, and for each group of segments that was put in place; one JSON line out for each group
-that is ready, and for the end of a pass. It writes nothing but files whose names carry its process id, and ends when
-its broker does: at the end of its input, or by the kernel's hand.
+that is ready, and for the end of a pass. A look is one line in and one out. It writes nothing but files whose names
+carry its process id, and ends when its broker does: at the end of its input, or by the kernel's hand.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from highwater.broker.log.compaction import compact
 from highwater.broker.log.compaction_job import CleanedGroup, Job
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import RealFiles
+from highwater.broker.log.looking import Look, look
 from highwater.broker.log.segment_names import CLEANED_SUFFIX
 from highwater.broker.records.batch import CorruptBatch
 
@@ -57,8 +58,11 @@ def main() -> None:
     for line in iter(sys.stdin.readline, ""):
         order = json.loads(line)
         throttle = Throttle(order["max_bytes_per_s"])
-        job = Job(**order["job"])._replace(aside=f".{os.getpid()}{CLEANED_SUFFIX}")
         try:
+            if "look" in order:
+                _say(largest_ms=look(files, Look(**order["look"]), throttle.moved))
+                continue
+            job = Job(**order["job"])._replace(aside=f".{os.getpid()}{CLEANED_SUFFIX}")
             for step in compact(files, job, throttle.moved):
                 if not isinstance(step, CleanedGroup):
                     _say(finished=step._asdict())
@@ -69,7 +73,7 @@ def main() -> None:
         except (CorruptBatch, CorruptIndex) as error:
             _say(damage=str(error))
         except OSError as error:
-            _say(errno=error.errno, strerror=error.strerror, filename=str(error.filename or job.directory))
+            _say(errno=error.errno, strerror=error.strerror, filename=str(error.filename))
 
 
 def _say(**message: Any) -> None:

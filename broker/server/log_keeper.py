@@ -7,6 +7,7 @@ since it writes the same files or rests on what the other one wrote, takes turns
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
 from pathlib import Path
@@ -15,8 +16,10 @@ from typing import Final, cast
 from highwater.broker.clock import ClockGuard
 from highwater.broker.log.files import DISK_IS_FULL, FileOperations
 from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.segment import Segment
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition
+from highwater.broker.server.worker_process import WorkerEnded, WorkerProcess
 from highwater.broker.slices import SLICE_NS, Result
 from highwater.common.topic_partition import TopicPartition
 
@@ -124,13 +127,52 @@ class LogKeeper:
             self._checkpointing = None
 
     async def delete_expired(self) -> None:
-        """Retention: the start offsets are safe before the first file goes."""
-        clock = self._node.clock
+        """Retention: the start offsets are safe before the first file goes.
+
+        Where the headers of a segment are not enough to say how old it is, a process looks at its records.
+        """
         by_age = self._clock_guard.now_ms() is not None
+        partitions = tuple(self._node.partitions.live())
+        looked_at: set[Segment] = set()
+        worker = WorkerProcess()
+        try:
+            while partitions:
+                await self._delete_expired_of(partitions, by_age)
+                partitions = tuple(
+                    [partition for partition in partitions if await self._has_looked(worker, partition, looked_at)]
+                )
+        finally:
+            await worker.stop()
+
+    async def _has_looked(self, worker: WorkerProcess, partition: Partition, looked_at: set[Segment]) -> bool:
+        """Have the records looked at that retention waits for; whether that was so, and it may go on."""
+        log = partition.log
+        segment = log.wants_look
+        if segment is None or segment in looked_at or partition.has_ended or partition.has_failed:
+            return False
+        looked_at.add(segment)  # The active one may grow as fast as it is looked at.
+        look, truncations = segment.wanted_look(), log.truncations
+        max_bytes_per_s = self._node.config.number("log.cleaner.io.max.bytes.per.second")
+        try:
+            found = await worker.ask({"look": look._asdict(), "max_bytes_per_s": max_bytes_per_s})
+        except WorkerEnded as end:
+            found = {"damage": str(end)}
+        if partition.has_ended or log.truncations != truncations or found.get("errno") == errno.ENOENT:
+            return False
+        if "largest_ms" not in found:
+            _logger.warning(
+                "%s cannot be looked at: %s; it stays until retention.ms has passed since its last write",
+                *(look.path, found.get("damage") or found["strerror"]),
+            )
+        segment.looked(look, found.get("largest_ms"))
+        return True
+
+    async def _delete_expired_of(self, partitions: Iterable[Partition], by_age: bool) -> None:
+        clock = self._node.clock
         async with self._lock:
             deleted = 0
             turn_ends_ns = clock.monotonic_ns() + SLICE_NS
-            for partition in tuple(self._node.partitions.live()):
+            for partition in partitions:
                 if clock.monotonic_ns() >= turn_ends_ns:
                     await asyncio.sleep(0)
                     turn_ends_ns = clock.monotonic_ns() + SLICE_NS

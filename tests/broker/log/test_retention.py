@@ -11,8 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.broker.log.config import LogConfig
+from highwater.broker.log.looking import look
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.retention import count_expired
+from highwater.broker.records.batch import HEADER, Codec, CorruptBatch, read_header, update_crc
+from highwater.broker.records.record import Record, encode_batch
 from tests.broker.log.building import NOW_MS, SMALL, append, batch, flush, new_log, open_directory, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 
@@ -23,6 +26,9 @@ class Piece(NamedTuple):
     base_offset: int
     size_bytes: int
     youngest_ms: int
+
+    def is_older_than(self, time_ms: int, now_ms: int) -> bool | None:
+        return self.youngest_ms < time_ms
 
 
 def expired_by_the_book(
@@ -83,10 +89,10 @@ def test_what_goes_is_what_kafka_would_delete(
     config = LogConfig(retention_ms=retention_ms, retention_bytes=retention_bytes, cleanup_policy=policy)
     end = pieces[-1].base_offset + (7 if active else 0)
     start, high_watermark = min(start, end), max(0, end - unreplicated)
-    count = count_expired(
+    found = count_expired(
         pieces, config, log_start_offset=start, log_end_offset=end, high_watermark=high_watermark, now_ms=1000
     )
-    assert count == expired_by_the_book(pieces, config, start, end, high_watermark, 1000)
+    assert found == (expired_by_the_book(pieces, config, start, end, high_watermark, 1000), False)
 
 
 def filled(files: SimulatedFiles, config: LogConfig = SMALL, records: int = 40) -> PartitionLog:
@@ -135,6 +141,104 @@ def test_records_without_a_time_are_as_old_as_their_file() -> None:
     files.now_ms = NOW_MS
     assert log.delete_expired(1, NOW_MS + 1000) == 0
     assert log.delete_expired(1, NOW_MS + 1001) == 1
+
+
+def looked_at(files: SimulatedFiles, log: PartitionLog) -> bool:
+    """Do what the broker has a process do, if retention waits for it."""
+    if (segment := log.wants_look) is None:
+        return False
+    wanted = segment.wanted_look()
+    segment.looked(wanted, look(files, wanted, lambda _: None))
+    return True
+
+
+def delete_expired(files: SimulatedFiles, log: PartitionLog, now_ms: int) -> int:
+    count = log.delete_expired(log.log_end_offset, now_ms)
+    while looked_at(files, log):
+        count += log.delete_expired(log.log_end_offset, now_ms)
+    return count
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.integers(-200_000, 100_000), min_size=1, max_size=3), st.integers(-(10**6), 10**6) | st.none()
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.integers(-50_000, 200_000),
+    st.sampled_from(Codec),
+)
+def test_no_record_goes_before_its_time_whatever_the_headers_say(
+    batches: list[tuple[list[int], int | None]], later_ms: int, codec: Codec
+) -> None:
+    files = SimulatedFiles()
+    files.now_ms = NOW_MS
+    _, log = new_log(files, replace(SMALL, retention_ms=60_000))
+    times: list[int] = []
+    for shifts, max_shift in batches:
+        written = encode_batch([Record(b"x" * 90, None, NOW_MS + shift) for shift in shifts], codec=codec)
+        if max_shift is not None:
+            HEADER.pack_into(written, 0, *read_header(written)._replace(max_timestamp_ms=NOW_MS + max_shift))
+            update_crc(written, 0, len(written))
+        append(log, written)
+        times += shifts
+    delete_expired(files, log, NOW_MS + later_ms)
+    # A record with a time later than its append may go as if it had that time.
+    gone = [min(time, 0) for time in times[: log.log_start_offset]]
+    assert all(later_ms - time > 60_000 for time in gone)
+
+
+def test_headers_that_disagree_with_the_time_of_the_last_write_take_a_look() -> None:
+    for claimed, true, is_kept in ((-(10**9), 0, True), (-(10**9), -(10**9), False), (10**9, 0, False)):
+        files = SimulatedFiles()
+        files.now_ms = NOW_MS
+        _, log = new_log(files, replace(SMALL, retention_ms=60_000))
+        written = batch(b"x", timestamp_ms=NOW_MS + true)
+        HEADER.pack_into(written, 0, *read_header(written)._replace(max_timestamp_ms=NOW_MS + claimed))
+        update_crc(written, 0, len(written))
+        append(log, written)
+        now_ms = NOW_MS + (60_001 if claimed > 0 else 60_000)
+        assert log.delete_expired(1, now_ms) == 0
+        assert looked_at(files, log)
+        assert log.delete_expired(1, now_ms) == (0 if is_kept else 1)
+        assert not looked_at(files, log)
+
+
+def test_a_look_goes_on_where_the_last_one_ended() -> None:
+    files = SimulatedFiles()
+    files.now_ms = NOW_MS
+    _, log = new_log(files, LogConfig(retention_ms=60_000))
+    append(log, batch(b"x", timestamp_ms=NOW_MS - 10**9))
+    assert log.delete_expired(1, NOW_MS) == 0
+    assert log.wants_look is not None
+    first = log.wants_look.wanted_look()
+    log.wants_look.looked(first, NOW_MS)
+    append(log, batch(b"y", timestamp_ms=NOW_MS - 10**9))
+    assert log.delete_expired(2, NOW_MS) == 0
+    assert log.wants_look is not None
+    second = log.wants_look.wanted_look()
+    assert (second.position, second.largest_ms) == (first.end_position, NOW_MS)
+    assert look(files, second, lambda _: None) == NOW_MS
+
+
+def test_what_cannot_be_looked_at_is_as_old_as_the_last_write() -> None:
+    files = SimulatedFiles()
+    files.now_ms = NOW_MS
+    _, log = new_log(files, LogConfig(retention_ms=60_000))
+    damaged = encode_batch([Record(b"x", timestamp_ms=NOW_MS - 10**9)], codec=Codec.ZSTD)
+    damaged[61:] = bytes(len(damaged) - 61)
+    update_crc(damaged, 0, len(damaged))
+    append(log, damaged)
+    assert log.delete_expired(1, NOW_MS) == 0
+    segment = log.wants_look
+    assert segment is not None
+    with pytest.raises(CorruptBatch):
+        look(files, segment.wanted_look(), lambda _: None)
+    segment.looked(segment.wanted_look(), None)
+    assert log.delete_expired(1, NOW_MS + 60_000) == 0
+    assert log.delete_expired(1, NOW_MS + 60_001) == 1
 
 
 def test_files_are_set_aside_and_removed_after_their_delay_or_at_the_next_start() -> None:
