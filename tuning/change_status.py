@@ -12,11 +12,20 @@ from .journal import APPLIED, SESSION, Journal, OutstandingChange, Owner, read_b
 from .persistence.managed_files import marked_files
 from .resources import Resources
 from .runner import CapturedTreeRunner
-from .steps import CommandStep, Resource, ResourceState, ResourceStep, SettingStep, Step, setting_name
+from .steps import (
+    MOUNT_LAYERS,
+    CommandStep,
+    Resource,
+    ResourceState,
+    ResourceStep,
+    SettingStep,
+    Step,
+    setting_name,
+)
 from .three_way import Standing, compare, normalized
 
 # A boot resets these: their state afterwards is how this host boots, and no later edit by somebody.
-_OF_ONE_BOOT: Final = frozenset({"setting", "mount", "swap"})
+_OF_ONE_BOOT: Final = frozenset({"setting", "mount", "superblock", "swap"})
 
 
 @dataclass(frozen=True)
@@ -189,7 +198,7 @@ def state_text(resource: Resource, state: ResourceState) -> str:
         return "not there"
     if resource.kind == "file":
         return f"a file of {len(state['text'].splitlines())} lines"
-    if resource.kind == "mount":
+    if resource.kind in MOUNT_LAYERS:
         return state["options"]
     if resource.kind == "swap":
         return "in use" if state["in_use"] == "yes" else "not in use"

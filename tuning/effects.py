@@ -227,12 +227,13 @@ def _outlook(judge: Judge, host: SharedReadings) -> _Outlook:
 def _outlook_of_mount(judge: Judge) -> _Outlook:
     mount = judge.facts.mount_of(judge.target)
     wanted = judge.knob.recommend(judge.facts, judge.workload, judge.target)
-    kept = boot_mount(judge.facts.files.read_verbatim, mount) if mount else None
-    if kept is None or isinstance(wanted, NotApplicable) or judge.knob.id == FSTAB_SOURCE:
+    if mount is None or isinstance(wanted, NotApplicable) or judge.knob.id == FSTAB_SOURCE:
         return _Outlook(None)
-    return _Outlook(
-        not lacks_option(kept.options, str(wanted.value)), f"{kept.path} mounts with {','.join(kept.options)}"
-    )
+    option = str(wanted.value)
+    kept = boot_mount(judge.facts, judge.facts.files.read_verbatim, mount, option)
+    if kept is None:
+        return _Outlook(None)
+    return _Outlook(not lacks_option(kept.options, option), f"{kept.path} mounts with {','.join(kept.options)}")
 
 
 def _units_to_be_read_again(facts: Facts, workload: Workload, runner: Runner) -> frozenset[str]:

@@ -25,6 +25,7 @@ from .steps import (
     RemountStep,
     ResourceState,
     ResourceStep,
+    Step,
     SwapOffStep,
     TuningPlan,
     conflicts,
@@ -39,6 +40,7 @@ __all__ = [
     "Owner",
     "Rollback",
     "apply",
+    "check",
     "differing",
     "interrupted",
     "original_texts",
@@ -64,11 +66,22 @@ def apply(files: HostFiles, runner: Runner, plan: TuningPlan, owner: Owner, jour
     """
     if not plan.steps and not interrupted(files, journal):
         return Applied((), ())
-    if problems := list(conflicts(plan.steps)):
-        raise TuningError(f"this plan cannot be carried out: {'; '.join(problems)}")
+    _refuse_conflicts(plan)
     with change_lock(files):
         refuse_beside_a_session(files)
         return _Transaction(files, runner, Journal(files, journal)).apply(plan, owner)
+
+
+def check(files: HostFiles, runner: Runner, plan: TuningPlan) -> None:
+    """Raises TuningError for what keeps `apply` from carrying out the plan on this host; changes nothing."""
+    _refuse_conflicts(plan)
+    refuse_beside_a_session(files)
+    _changes(files, Resources(files, runner), plan.steps)
+
+
+def _refuse_conflicts(plan: TuningPlan) -> None:
+    if problems := list(conflicts(plan.steps)):
+        raise TuningError(f"this plan cannot be carried out: {'; '.join(problems)}")
 
 
 def refuse_beside_a_session(files: HostFiles) -> None:
@@ -93,7 +106,8 @@ class _Transaction:
     def apply(self, plan: TuningPlan, owner: Owner) -> Applied:
         ledger = self._journal.read()
         skipped = tuple(f"{step.describe()}: {self._runner.absent}" for step in plan.steps if self._is_skipped(step))
-        changes = (*self._preflight(plan), *self._unfinished_commands(ledger, plan))
+        steps = [step for step in plan.steps if not self._is_skipped(step)]
+        changes = (*_changes(self._files, self._resources, steps), *self._unfinished_commands(ledger, plan))
         if not changes:
             if ledger.unfinished is not None:
                 self._write_end()
@@ -111,29 +125,6 @@ class _Transaction:
 
     def _is_skipped(self, step: object) -> bool:
         return bool(self._runner.absent) and isinstance(step, CommandStep | RemountStep | SwapOffStep)
-
-    def _preflight(self, plan: TuningPlan) -> list[JournaledChange]:
-        """The changes to make, each with the state before it. Raises TuningError that lists all obstacles."""
-        changes: list[JournaledChange] = []
-        problems = self._resources.obstacles(plan.steps)
-        for step in plan.steps:
-            if self._is_skipped(step):
-                continue
-            if isinstance(step, CommandStep):
-                changes.append(JournaledChange(step, None, None))
-                continue
-            try:
-                now = self._resources.read(step.resource)
-                problem = _conflict(step, now)
-            except TuningError as error:
-                problem = str(error)
-            if problem:
-                problems.append(problem)
-            elif not same_state(step.resource, now, step.states[1]):
-                changes.append(_change(step, now, self._files))
-        if problems:
-            raise TuningError(f"{'; '.join(problems)}; nothing was changed")
-        return changes
 
     def _unfinished_commands(self, ledger: Ledger, plan: TuningPlan) -> Iterator[JournaledChange]:
         """Commands that a killed run had announced but not run; the changes that need them are made by now."""
@@ -224,6 +215,28 @@ class _Transaction:
             yield str(error)
         except OSError as error:
             yield f"{resource}: {error.strerror or error}"
+
+
+def _changes(files: HostFiles, resources: Resources, steps: Sequence[Step]) -> list[JournaledChange]:
+    """The changes to make, each with the state before it. Raises TuningError that lists all obstacles."""
+    changes: list[JournaledChange] = []
+    problems = resources.obstacles(steps)
+    for step in steps:
+        if isinstance(step, CommandStep):
+            changes.append(JournaledChange(step, None, None))
+            continue
+        try:
+            now = resources.read(step.resource)
+            problem = _conflict(step, now)
+        except TuningError as error:
+            problem = str(error)
+        if problem:
+            problems.append(problem)
+        elif not same_state(step.resource, now, step.states[1]):
+            changes.append(_change(step, now, files))
+    if problems:
+        raise TuningError(f"{'; '.join(problems)}; nothing was changed")
+    return changes
 
 
 def _conflict(step: ResourceStep, now: ResourceState) -> str:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Attributes:
-    """The attributes of a file. `regular` is False for links, devices and folders."""
+    """The attributes of a file. `regular` is False for links, devices, folders, and a file with several names."""
 
     regular: bool
     mode: int
@@ -72,15 +72,16 @@ class HostFiles:
     def read_verbatim(self, path: str) -> str | None:
         """The whole text of a configuration file, None when the file does not exist.
 
-        Raises TuningError for an existing file that cannot be read, as a caller would overwrite a missing file.
+        Bytes that are no UTF-8 are kept as surrogates, and `replace_file` writes them back. Raises TuningError for an
+        existing file that cannot be read, as a caller would overwrite a missing file.
         """
         try:
-            return self._bytes_of(path).decode("utf-8")
+            return self._bytes_of(path).decode("utf-8", errors="surrogateescape")
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
-            raise TuningError(f"{path} cannot be read ({reason}); make it readable or move it away") from error
+            raise TuningError(f"{path} cannot be read ({reason}); make it readable") from error
 
     def read_of_others(self, path: str) -> str | None:
         """The whole text of a file that Highwater never writes, with any bytes; None when it cannot be read."""
@@ -137,7 +138,7 @@ class HostFiles:
         except (OSError, ValueError):
             return None
         return Attributes(
-            regular=stat.S_ISREG(found.st_mode),
+            regular=stat.S_ISREG(found.st_mode) and found.st_nlink == 1,
             mode=stat.S_IMODE(found.st_mode),
             user_id=found.st_uid,
             group_id=found.st_gid,
@@ -175,6 +176,7 @@ class HostFiles:
         temporary = _temporary(target)
         try:
             self._write_whole(temporary, text, mode, owner)
+            _copy_extended_attributes(target, temporary)
             self._put_in_place(temporary, target)
         except OSError:
             temporary.unlink(missing_ok=True)
@@ -280,7 +282,8 @@ class HostFiles:
             os.close(descriptor)
 
     def _write_whole(self, temporary: Path, text: str, mode: int, owner: tuple[int, int] | None) -> None:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
+        temporary.unlink(missing_ok=True)
+        with temporary.open("x", encoding="utf-8", errors="surrogateescape", newline="") as file:
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
             os.fchmod(file.fileno(), mode)
@@ -298,6 +301,11 @@ class HostFiles:
         return target
 
 
+def readable(text: str) -> str:
+    """A text of `read_verbatim` for people and for JSON: bytes that are no UTF-8 become U+FFFD."""
+    return text.encode("utf-8", errors="surrogateescape").decode("utf-8", errors="replace")
+
+
 def _is_a_file(found: os.stat_result) -> bool:
     """Not a pipe, nor a device except /dev/null, which masks a file. Reading a folder fails by itself."""
     return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or found.st_rdev == _NULL_DEVICE
@@ -305,6 +313,14 @@ def _is_a_file(found: os.stat_result) -> bool:
 
 def _temporary(target: Path) -> Path:
     return target.with_name(f".{target.name}.tmp")
+
+
+def _copy_extended_attributes(source: Path, target: Path) -> None:
+    """Give `target` the access list and the labels of `source`, if that exists and its file system has them."""
+    with suppress(OSError):
+        for name in os.listxattr(source):
+            with suppress(OSError):
+                os.setxattr(target, name, os.getxattr(source, name))
 
 
 def _sync_folder(folder: Path) -> None:

@@ -69,7 +69,7 @@ def _plain_row(change: ChangeStatus, state: EffectState, note: str) -> Effect:
         now = ours if state == "effective" else now
     elif isinstance(step, RemountStep):
         name, target = "mount options", step.mount_point
-        ours = ",".join(option for option in step.after_options if option not in step.before_options) or ours
+        ours = ",".join(step.new) or ours
         now = ours if state == "effective" else now
     elif isinstance(step, SwapOffStep):
         name, target = "swap.devices", step.device

@@ -26,7 +26,18 @@ from typing import Any, Final
 
 from .errors import TuningError
 from .hostfiles import HostFiles
-from .steps import CommandStep, Resource, ResourceState, ResourceStep, Step, as_json, from_json
+from .steps import (
+    MOUNT_LAYERS,
+    CommandStep,
+    RemountStep,
+    Resource,
+    ResourceState,
+    ResourceStep,
+    Step,
+    as_json,
+    from_json,
+    layer_of,
+)
 from .three_way import compare
 
 FOLDER: Final = "/var/lib/highwater/tuning"
@@ -338,6 +349,25 @@ def _run_of(entry: dict[str, Any]) -> ApplyRun:
 
 
 def _changes_of(documents: Iterable[dict[str, Any]]) -> Iterator[JournaledChange]:
+    further: list[JournaledChange] = []
     for document in documents:
+        if document["step"]["step"] == "mount" and "layer" not in document["step"]:
+            first, *others = _layers_of(document)
+            yield first
+            further += others
+            continue
         step = from_json(document["step"])
         yield JournaledChange(step, document["before"], document["after"], tuple(document["folders"]))
+    # At the end, because `done` entries count the changes.
+    yield from further
+
+
+def _layers_of(document: dict[str, Any]) -> Iterator[JournaledChange]:
+    """The changes of a remount in a journal of an earlier version, which kept both layers of a mount as one list."""
+    place, source = document["step"]["mount_point"], document["before"]["source"]
+    before, after = (document[name]["options"].split(",") for name in ("before", "after"))
+    touched = {layer_of(option) for option in set(before) ^ set(after)}
+    for layer in (layer for layer in MOUNT_LAYERS if layer in touched):
+        lists = [tuple(option for option in options if layer_of(option) == layer) for options in (before, after)]
+        states = [{"options": ",".join(options), "source": source} for options in lists]
+        yield JournaledChange(RemountStep(place, lists[0], lists[1], layer), states[0], states[1])

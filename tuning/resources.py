@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from tempfile import NamedTemporaryFile
 from typing import Final
 
 from ..common.units import size_text
@@ -12,15 +13,22 @@ from .facts.filesystems import read_mounts
 from .facts.reading import Reader, parse_kibibytes
 from .facts.swap import read_swaps
 from .hostfiles import HostFiles
+from .persistence import fstab
 from .runner import Runner
-from .steps import Resource, ResourceState, Step, SwapOffStep, setting_name
+from .steps import (
+    MOUNT_FLAGS,
+    MOUNT_LAYERS,
+    FileStep,
+    Resource,
+    ResourceState,
+    Step,
+    SwapOffStep,
+    setting_name,
+)
 from .three_way import normalized, same_state
 
 # mount(8): flags of superblock and mount. A remount that does not name a flag turns it off.
-_FLAGS: Final = frozenset(
-    {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "nosymfollow"}
-    | {"sync", "dirsync", "mand", "lazytime"}
-)
+_FLAGS: Final = MOUNT_FLAGS | {"ro", "rw", "sync", "dirsync", "mand", "lazytime"}
 # The option that undoes another one, for options that are not undone by naming the previous option again.
 _OPPOSITES: Final = {
     "noatime": "strictatime",
@@ -60,6 +68,7 @@ class Resources:
             "setting": self._read_setting,
             "file": self._read_file,
             "mount": self._read_mount,
+            "superblock": self._read_mount,
             "swap": self._read_swap,
         }
         return readers[resource.kind](resource)
@@ -70,6 +79,7 @@ class Resources:
             "setting": self._write_setting,
             "file": self._write_file,
             "mount": self._remount,
+            "superblock": self._remount,
             "swap": self._switch_swap,
         }
         changers[resource.kind](resource, wanted, now)
@@ -78,10 +88,31 @@ class Resources:
             raise TuningError(_without_effect(resource, wanted, found))
 
     def obstacles(self, steps: Sequence[Step]) -> list[str]:
-        """Obstacles to changes that are too dangerous to try: turning off swap whose content does not fit into memory.
-
-        Half of the available memory stays free for other processes.
+        """Obstacles to changes that are too dangerous to try: a swap device whose content does not fit into memory, and
+        a text of /etc/fstab with an error.
         """
+        return [*self._swap_obstacles(steps), *self._fstab_obstacles(steps)]
+
+    def _fstab_obstacles(self, steps: Sequence[Step]) -> Iterator[str]:
+        if not self._files.is_running_system or self._runner.absent:
+            return
+        for step in steps:
+            if isinstance(step, FileStep) and step.path == fstab.PATH and step.before and step.after:
+                known = self._errors_in_fstab(step.before)
+                if new := [line for line in self._errors_in_fstab(step.after) if line not in known]:
+                    yield f"{fstab.PATH} would get an error ({'; '.join(new)}), which can stop the next boot"
+
+    def _errors_in_fstab(self, text: str) -> list[str]:
+        """Lines of findmnt(8) that name an error in a text of fstab."""
+        with NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", newline="") as table:
+            table.write(text)
+            table.flush()
+            done = self._runner.run(("findmnt", "--verify", "--tab-file", table.name))
+        lines = f"{done.stdout}\n{done.stderr}".replace(table.name, fstab.PATH).splitlines()
+        return [line.strip() for line in lines if "[E]" in line or "parse error at" in line]
+
+    def _swap_obstacles(self, steps: Sequence[Step]) -> list[str]:
+        """Half of the available memory stays free for other processes."""
         leaving = {step.device for step in steps if isinstance(step, SwapOffStep)}
         used = sum(swap.used_bytes for swap in read_swaps(Reader(self._files)) or () if swap.device in leaving)
         available = parse_kibibytes(self._files.read("/proc/meminfo").text or "", "MemAvailable")
@@ -107,8 +138,11 @@ class Resources:
             return None
         if not attributes.regular:
             raise TuningError(f"{path} is a link or no regular file; put a regular file in its place, or leave it out")
+        text = self._files.read_verbatim(path) or ""
+        if "\0" in text:
+            raise TuningError(f"{path} holds a null byte, so it is no text file; see what is wrong with it")
         return {
-            "text": self._files.read_verbatim(path) or "",
+            "text": text,
             "mode": f"{attributes.mode:o}",
             "user": str(attributes.user_id),
             "group": str(attributes.group_id),
@@ -117,7 +151,10 @@ class Resources:
     def _read_mount(self, resource: Resource) -> ResourceState:
         (mount_point,) = resource.names
         found = [mount for mount in read_mounts(Reader(self._files)) if mount.mount_point == mount_point]
-        return {"options": ",".join(found[-1].options), "source": found[-1].source} if found else None
+        if not found:
+            return None
+        layer = next(layer for layer in MOUNT_LAYERS if layer == resource.kind)
+        return {"options": ",".join(found[-1].options_of(layer)), "source": found[-1].source}
 
     def _read_swap(self, resource: Resource) -> ResourceState:
         (device,) = resource.names
@@ -158,10 +195,7 @@ class Resources:
     def _remount(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         if wanted is None or now is None:
             raise TuningError(f"{resource} is no longer mounted")
-        (mount_point,) = resource.names
-        options = remount_options(now["options"].split(","), wanted["options"].split(","))
-        # With both source and mount point given, mount(8) does not add the options of fstab.
-        self._run(resource, ("mount", "-o", ",".join(["remount", *options]), now["source"], mount_point))
+        self._run(resource, remount_command(resource, now["source"], now, wanted))
 
     def _switch_swap(self, resource: Resource, wanted: ResourceState, now: ResourceState) -> None:
         (device,) = resource.names
@@ -180,6 +214,21 @@ class Resources:
         done = self._runner.run(argv)
         if done.status != 0:
             raise TuningError(f"{resource}: `{' '.join(argv)}` failed: {done.complaint}")
+
+
+def remount_command(resource: Resource, source: str, now: ResourceState, wanted: ResourceState) -> tuple[str, ...]:
+    """The command that gives one layer of a mount the options of `wanted`, and leaves the other layer as it is.
+
+    mount(2) changes the superblock together with the mount that it is given. It is given a copy of the mount, in a
+    mount namespace that ends with the command: a read-only mount of a file system is not writable for a moment.
+    """
+    (mount_point,) = resource.names
+    present, options = ((state or {}).get("options", "").split(",") for state in (now, wanted))
+    of_mount = resource.kind == "mount"
+    words = ["remount", *(["bind"] if of_mount else []), *remount_options(present, options)]
+    # With both source and mount point given, mount(8) does not add the options of fstab.
+    command = ("mount", "-o", ",".join(words), source, mount_point)
+    return command if of_mount else ("unshare", "--mount", "--propagation", "unchanged", *command)
 
 
 def remount_options(present: list[str], wanted: list[str]) -> list[str]:
@@ -232,7 +281,7 @@ def _without_effect(resource: Resource, wanted: ResourceState, found: ResourceSt
             if normalized(path, text) != normalized(path, wanted[path]):
                 name, value = setting_name(path), wanted[path]
                 return f"{name}: the write of {value!r} had no effect, it reads {text!r}"
-    if resource.kind == "mount" and wanted is not None:
+    if resource.kind in MOUNT_LAYERS and wanted is not None:
         options = found["options"] if found else "not mounted"
         return f"{resource}: the remount with {wanted['options']} had no effect, it is {options}"
     return f"{resource}: the change had no effect"

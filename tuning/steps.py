@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 if TYPE_CHECKING:
     from .check import KnobReport
+    from .facts.model import Mount, MountLayer
 
 ResourceState = dict[str, str] | None
 """The state of a resource. Settings: path to text; a file: its text, mode and owner; a mount: its options; swap:
@@ -19,6 +20,10 @@ whether it is in use. None: the resource does not exist."""
 
 T = TypeVar("T")
 
+# mount_setattr(2): flags of a single mount. Other options belong to the superblock; each layer has its own ro or rw.
+MOUNT_FLAGS: Final = frozenset({"nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "nosymfollow"})
+# A file system refuses options that it does not know; flags of a mount come after it.
+MOUNT_LAYERS: Final[tuple[MountLayer, ...]] = ("superblock", "mount")
 _SYSCTLS: Final = "/proc/sys/"
 # The only programs that a step may name. None of them makes, formats or wipes a file system or a partition.
 PROGRAMS: Final = ("systemctl", "udevadm")
@@ -26,7 +31,7 @@ PROGRAMS: Final = ("systemctl", "udevadm")
 
 @dataclass(frozen=True)
 class Resource:
-    """What a step changes; it is compared and restored as a unit. `kind`: setting, file, mount or swap."""
+    """What a step changes; it is compared and restored as a unit. `kind`: setting, file, mount, superblock or swap."""
 
     kind: str
     names: tuple[str, ...]
@@ -109,25 +114,33 @@ class FileStep:
 
 @dataclass(frozen=True)
 class RemountStep:
-    """Changes the options of a mounted file system. Both lists have all options, as in /proc/self/mountinfo."""
+    """Changes the options of one layer of a mount. Both lists have all its options, as in /proc/self/mountinfo."""
 
     form: ClassVar = "mount"
     mount_point: str
     before_options: tuple[str, ...]
     after_options: tuple[str, ...]
+    layer: MountLayer
 
     @property
     def resource(self) -> Resource:
-        return Resource(self.form, (self.mount_point,))
+        return Resource(self.layer, (self.mount_point,))
 
     @property
     def states(self) -> tuple[ResourceState, ResourceState]:
         return {"options": ",".join(self.before_options)}, {"options": ",".join(self.after_options)}
 
     def describe(self) -> str:
-        gone = [option for option in self.before_options if option not in self.after_options]
-        new = [option for option in self.after_options if option not in self.before_options]
-        return f"remount {self.mount_point}: {','.join(gone) or 'nothing'} -> {','.join(new) or 'nothing'}"
+        what = self.mount_point if self.layer == "mount" else f"the file system of {self.mount_point}"
+        return f"remount {what}: {','.join(self.gone) or 'nothing'} -> {','.join(self.new) or 'nothing'}"
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        return tuple(option for option in self.before_options if option not in self.after_options)
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        return tuple(option for option in self.after_options if option not in self.before_options)
 
 
 @dataclass(frozen=True)
@@ -189,6 +202,22 @@ class TuningPlan:
         return bool(self.steps)
 
 
+def layer_of(option: str) -> MountLayer:
+    """The layer of a mount that has this option. `strictatime` and the like are names for flags that are off."""
+    return "mount" if option in MOUNT_FLAGS or option in ("atime", "strictatime", "diratime") else "superblock"
+
+
+def remount_steps(mount: Mount, options: Sequence[str]) -> Iterator[RemountStep]:
+    """The steps that turn `mount.options` into `options`, one for each layer that changes. `ro` and `rw` stay."""
+    new = [option for option in options if option not in mount.options]
+    for layer in MOUNT_LAYERS:
+        before = mount.options_of(layer)
+        kept = (option for option in before if option in options or option not in mount.options)
+        after = (*kept, *(option for option in new if layer_of(option) == layer))
+        if after != before:
+            yield RemountStep(mount.mount_point, before, after, layer)
+
+
 def as_json(step: Step) -> dict[str, Any]:
     return {"step": step.form, **dataclasses.asdict(step)}
 
@@ -221,7 +250,7 @@ def conflicts(steps: Sequence[Step]) -> Iterator[str]:
         if isinstance(step, FileStep) and (not step.path.startswith("/etc/") or ".." in step.path.split("/")):
             yield f"{step.path} is not below /etc: tuning writes no other files, and no devices"
         for name in step.resource.names:
-            key = f"{step.form} {name}"
+            key = f"{step.resource.kind} {name}"
             if key in seen:
                 yield f"{setting_name(name)} would be changed twice ({seen[key].describe()}; {step.describe()})"
             seen[key] = step

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from .facts.reading import parse_cpu_list, value_of
-from .steps import Resource, ResourceState
+from .steps import MOUNT_LAYERS, Resource, ResourceState
 
 Standing = Literal[
     "in_force",  # as Highwater made it
@@ -59,7 +59,7 @@ def same_state(resource: Resource, one: ResourceState, other: ResourceState) -> 
         return all(
             normalized(path, one.get(path, "")) == normalized(path, other.get(path, "")) for path in resource.names
         )
-    if resource.kind == "mount":
+    if resource.kind in MOUNT_LAYERS:
         return set(_options(one)) == set(_options(other))
     key = {"file": "text", "swap": "in_use"}[resource.kind]
     return one[key] == other[key]
@@ -69,7 +69,7 @@ def compare(
     resource: Resource, original: ResourceState, ours: Sequence[ResourceState], now: ResourceState
 ) -> ThreeWayResult:
     """ours: what Highwater may have made of it, the likeliest first (two when a run ended between two changes)."""
-    if resource.kind == "mount":
+    if resource.kind in MOUNT_LAYERS:
         return _compare_mount(original, ours, now)
     if same_state(resource, now, original):
         return ThreeWayResult("back", original)

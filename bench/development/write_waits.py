@@ -41,7 +41,7 @@ from highwater.tuning.persistence.fstab import changed_options
 from highwater.tuning.planning.mounts import exclusive_options
 from highwater.tuning.resources import Resources
 from highwater.tuning.runner import Runner, SystemRunner
-from highwater.tuning.steps import Resource
+from highwater.tuning.steps import Resource, layer_of
 from highwater.tuning.waits.recording import record
 from highwater.tuning.waits.summary import Waits, summarize
 
@@ -115,8 +115,10 @@ def mount_option(
         return
     if mount is None:
         raise UsageError(f"--remount {option}: {folder} is on no mounted file system")
-    resources, resource = Resources(files, runner), Resource("mount", (mount.mount_point,))
-    without = tuple(each for each in mount.options if each != option)
+    layer = layer_of(option)
+    resources, resource = Resources(files, runner), Resource(layer, (mount.mount_point,))
+    present = mount.options_of(layer)
+    without = tuple(each for each in present if each != option)
     wanted_with = changed_options(without, option, exclusive_options(option))
 
     def have(options: tuple[str, ...]) -> None:
@@ -127,7 +129,7 @@ def mount_option(
     try:
         yield lambda has_option: have(wanted_with if has_option else without)
     finally:
-        have(mount.options)
+        have(present)
 
 
 def _turn(source: Path | None, folder: Path, rate: float, seconds: float) -> Felt:

@@ -14,6 +14,7 @@ from ansible.module_utils.data_disks.making import carry_out, removals, take_awa
 from ansible.module_utils.data_disks.wanted import Disk, read_disks
 from ansible.module_utils.highwater.tuning.errors import TuningError
 from ansible.module_utils.highwater.tuning.facts import collect
+from ansible.module_utils.highwater.tuning.hostfiles import readable
 from ansible.module_utils.highwater.tuning.persistence import fstab
 from ansible.module_utils.highwater.tuning.runner import SystemRunner
 
@@ -283,16 +284,16 @@ def diff_of(plan: Plan) -> list[dict[str, str]]:
         if judged.mount:
             before += f"{place} = nothing\n"
             after += f"{place} = {judged.disk.device}\n"
-        elif judged.remount:
-            before += f"{place} = {','.join(judged.remount.before_options)}\n"
-            after += f"{place} = {','.join(judged.remount.after_options)}\n"
+        elif judged.remounts:
+            before += "".join(f"{place} = {','.join(step.before_options)}\n" for step in judged.remounts)
+            after += "".join(f"{place} = {','.join(step.after_options)}\n" for step in judged.remounts)
     if after:
         parts.append(part("running system", before, after))
     return parts
 
 
 def part(name: str, before: str, after: str) -> dict[str, str]:
-    return {"before_header": name, "after_header": name, "before": before, "after": after}
+    return {"before_header": name, "after_header": name, "before": readable(before), "after": readable(after)}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from ansible.module_utils.highwater.tuning.check import CANNOT_BE_CHANGED
 from ansible.module_utils.highwater.tuning.errors import TuningError
 from ansible.module_utils.highwater.tuning.facts import Facts, Mount, collect
 from ansible.module_utils.highwater.tuning.facts.captured import is_captured
+from ansible.module_utils.highwater.tuning.hostfiles import readable
 from ansible.module_utils.highwater.tuning.journal import SESSION
 from ansible.module_utils.highwater.tuning.model import Knob
 from ansible.module_utils.highwater.tuning.planning import PlanOptions, make_plan
@@ -317,7 +318,7 @@ def with_disks(module: AnsibleModule, facts: Facts) -> Facts:
             filesystem=disk.get("filesystem", "ext4"),
             source=f"/dev/{device.name}",
             device_number=device.device_number,
-            options=("rw", *disk.get("mount_options", ("noatime",))),
+            mount_options=("rw", *disk.get("mount_options", ("noatime",))),
         )
         for disk, device in zip(missing, devices, strict=True)
         if device is not None
@@ -356,7 +357,7 @@ def diff_of_states(changes: Iterable[tuple[Step, ResourceState, ResourceState]])
 
 
 def _part(name: str, before: str, after: str) -> dict[str, str]:
-    return {"before_header": name, "after_header": name, "before": before, "after": after}
+    return {"before_header": name, "after_header": name, "before": readable(before), "after": readable(after)}
 
 
 def _lines(step: Step, state: ResourceState) -> str:

@@ -423,7 +423,11 @@ def test_a_mount_that_is_there_gets_what_it_lacks_and_goes_back(tmp_path: Path) 
         wanted = disk(device, mount_options=["noatime", "commit=60", "data=writeback"])
         plan = plan_for(wanted)
         assert plan.pending == [f"data=writeback on {place}: when it is next mounted"]
-        assert make(wanted) == ["edit /etc/fstab", f"remount {place}: relatime -> noatime,commit=60"]
+        assert make(wanted) == [
+            "edit /etc/fstab",
+            f"remount the file system of {place}: nothing -> commit=60",
+            f"remount {place}: relatime -> noatime",
+        ]
         live = mount_at(collect().files, str(place))
         assert live is not None
         assert {"noatime", "commit=60", "errors=remount-ro"} <= set(live.options)
@@ -448,7 +452,7 @@ def test_a_mount_that_is_there_gets_what_it_lacks_and_goes_back(tmp_path: Path) 
 
         # An option that is no longer wanted goes, from the file and from what is mounted.
         (change,) = make(disk(device, mount_options=["noatime"]))[1:]
-        assert change.startswith(f"remount {place}: commit=60 -> ")
+        assert change.startswith(f"remount the file system of {place}: commit=60 -> ")
         assert "commit" not in run("findmnt", "--noheadings", "--output", "OPTIONS", "--mountpoint", str(place))
         assert make(disk(device, mount_options=[]))[1] == f"remount {place}: noatime -> relatime"
         assert f"errors=remount-ro,lazytime,{ALWAYS}" in fstab_text()

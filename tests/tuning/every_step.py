@@ -28,7 +28,7 @@ sysctl_file = FileStep(SYSCTL_FILE, None, "vm.swappiness = 1\n")
 drop_in = FileStep(DROP_IN, None, "[Service]\nLimitNOFILE=100000\n")
 fstab = FileStep(FSTAB, FSTAB_TEXT, FSTAB_TEXT.replace("/data ext4 defaults", "/data ext4 noatime"))
 old_file = FileStep("/etc/sysctl.d/10-old.conf", "vm.swappiness = 10\n", None)
-remount = RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"))
+remount = RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"), "mount")
 swap_off = SwapOffStep("/dev/sdb1", "partition", -2)
 reload = CommandStep(("systemctl", "daemon-reload"), ("systemctl", "daemon-reload"), "units have a new drop-in")
 EVERYTHING = TuningPlan(

@@ -13,10 +13,11 @@ from highwater.tuning.facts.filesystems import read_mounts
 from highwater.tuning.facts.reading import Reader
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.runner import Completed
+from highwater.tuning.steps import MOUNT_FLAGS
 
 TWINS = {"dirty_bytes": "dirty_ratio", "dirty_background_bytes": "dirty_background_ratio"}
 TWINS |= {twin: key for key, twin in TWINS.items()}
-FLAGS = {"ro", "rw", "nosuid", "nodev", "noexec", "noatime", "nodiratime", "relatime", "lazytime"}
+FLAGS = {*MOUNT_FLAGS, "ro", "rw", "lazytime"}
 SMALLEST_DIRTY_BYTES = 8192
 REQUESTS_OF_SCHEDULER = {"none": 128, "mq-deadline": 256}
 
@@ -140,30 +141,38 @@ class FakeRunner:
     def run(self, argv: Sequence[str]) -> Completed:
         self.kernel._operation(f"run {' '.join(argv)}")
         self.commands.append(" ".join(argv))
+        in_copy = argv[0] == "unshare"
+        if in_copy:
+            argv = argv[argv.index("mount") :]
         if argv[0] in self.failing:
             return Completed(1, "", f"{argv[0]}: it did not work\n")
         if argv[0] == "mount":
-            self._remount(argv[2].split(","), argv[-1])
+            self._remount(argv[2].split(","), argv[-1], in_copy=in_copy)
         elif argv[0] in ("swapon", "swapoff"):
             self._swap(argv)
         return Completed(0)
 
-    def _remount(self, given: list[str], mount_point: str) -> None:
-        """As mount(2) does it: flags are replaced as a whole, options of the file system only where they are named."""
+    def _remount(self, given: list[str], mount_point: str, *, in_copy: bool) -> None:
+        """As mount(2) does it: flags are replaced as a whole, options of the file system only where they are named.
+
+        Without `bind` it changes the superblock, of all its mounts; in_copy: the flags of a copy of the mount.
+        """
         table = self.kernel.locate("/proc/self/mountinfo")
+        mounts = read_mounts(Reader(self.kernel))
+        device = [mount.device_number for mount in mounts if mount.mount_point == mount_point][-1]
         lines = []
-        for line, mount in zip(table.read_text().splitlines(), read_mounts(Reader(self.kernel)), strict=True):
-            if mount.mount_point == mount_point:
-                flags = [word for word in given if word in FLAGS]
-                others = {word.partition("=")[0]: word for word in mount.options if word not in FLAGS}
+        for line, mount in zip(table.read_text().splitlines(), mounts, strict=True):
+            before, _, after = line.partition(" - ")
+            words, of_filesystem = before.split(" "), after.split(" ")
+            if mount.mount_point == mount_point and not in_copy:
+                words[5] = ",".join(dict.fromkeys(word for word in given if word in {*MOUNT_FLAGS, "ro", "rw"}))
+            if mount.device_number == device and "bind" not in given:
+                others = {word.partition("=")[0]: word for word in mount.superblock_options if word not in FLAGS}
                 others |= {word.partition("=")[0]: word for word in given if "=" in word}
                 others.pop("commit", None) if "commit=0" in given else None
-                before, _, after = line.partition(" - ")
-                words = before.split(" ")
-                words[5] = ",".join(dict.fromkeys(flags))
-                type_and_source = " ".join(after.split(" ")[:2])
-                line = f"{' '.join(words)} - {type_and_source} {','.join(['rw', *others.values()])}"
-            lines.append(line)
+                flags = [word for word in given if word in FLAGS - MOUNT_FLAGS]
+                of_filesystem[2] = ",".join(dict.fromkeys([*flags, *others.values()]))
+            lines.append(f"{' '.join(words)} - {' '.join(of_filesystem)}")
         table.write_text("\n".join(lines) + "\n")
 
     def _swap(self, argv: Sequence[str]) -> None:

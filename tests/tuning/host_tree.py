@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from highwater.tuning.steps import MOUNT_FLAGS
+
 GIB = 2**30
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
@@ -122,10 +124,11 @@ def make_host(
         mounts.append("3 2 0:2 /sys /proc/sys ro,relatime - proc proc rw")
     for number, disk in enumerate(disks):
         _add_disk(root, disk, number)
-        options = disk.mount_options
-        mounts.append(
-            f"{number + 10} 1 8:{16 * number + 1} / {disk.mount_point} {options} - ext4 /dev/{disk.partition} rw"
-        )
+        words = disk.mount_options.split(",")
+        flags = [word for word in words if word in ("rw", "ro", *MOUNT_FLAGS)]
+        others = ["rw", *(word for word in words if word not in flags)]
+        place = f"8:{16 * number + 1} / {disk.mount_point}"
+        mounts.append(f"{number + 10} 1 {place} {','.join(flags)} - ext4 /dev/{disk.partition} {','.join(others)}")
     write(root, "/proc/self/mountinfo", "\n".join(mounts) + "\n")
     return root
 

@@ -71,7 +71,7 @@ def test_all_of_a_plan_is_done_in_its_order_and_taken_back_in_reverse(root: Path
     assert "/dev/sdb1" not in (root / "proc/swaps").read_text()
     assert runner.commands == [
         "systemctl daemon-reload",
-        "mount -o remount,rw,noatime /dev/sda1 /data",
+        "mount -o remount,bind,rw,noatime /dev/sda1 /data",
         "swapoff /dev/sdb1",
     ]
     back = roll_back(kernel)

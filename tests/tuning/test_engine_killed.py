@@ -133,7 +133,7 @@ def test_killed_at_any_operation_of_a_second_apply(tmp_path: Path, half_way: boo
             dataclasses.replace(swappiness, before="1", after="5"),
             dataclasses.replace(dirty, before="1000000000", after="2000000000", twin_before="0"),
             FileStep(SYSCTL_FILE, text, text.replace("1", "5")),
-            RemountStep("/data", ("rw", "noatime"), ("rw", "noatime", "nodiratime")),
+            RemountStep("/data", ("rw", "noatime"), ("rw", "noatime", "nodiratime"), "mount"),
         )
     )
 

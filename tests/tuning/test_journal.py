@@ -7,13 +7,14 @@ import os
 import signal
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from highwater.tuning import engine
 from highwater.tuning.errors import TuningError
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.journal import APPLIED, Journal, Owner, change_lock
+from highwater.tuning.journal import APPLIED, SCHEMA, Journal, Owner, _line_of, change_lock, read_boot_id
 from highwater.tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
 from highwater.tuning.steps import (
     CommandStep,
@@ -26,7 +27,7 @@ from highwater.tuning.steps import (
     from_json,
 )
 from tests.tuning.fake_kernel import FakeKernel, FakeRunner, whole_tree
-from tests.tuning.host_tree import make_host, sysctl_path
+from tests.tuning.host_tree import Disk, make_host, sysctl_path, write
 
 SWAPPINESS = SettingStep("vm.swappiness", "", sysctl_path("vm.swappiness"), "60", "1")
 SYSCTL_FILE = FileStep("/etc/sysctl.d/90-highwater.conf", None, "vm.swappiness = 1 # größer\u2028\n")
@@ -191,7 +192,7 @@ def test_it_is_on_the_disk_with_its_folder_before_anything_is_changed(
         SettingStep("vm.dirty_bytes", "", "/proc/sys/vm/dirty_bytes", "0", "1", "/proc/sys/vm/dirty_ratio", "20"),
         SYSCTL_FILE,
         FileStep("/etc/x", "a", None, 0o600, "why"),
-        RemountStep("/data", ("rw", "relatime"), ("rw", "noatime")),
+        RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"), "mount"),
         SwapOffStep("/dev/sdb1", "partition", -2),
         CommandStep(("systemctl", "daemon-reload"), (), "why"),
     ],
@@ -211,3 +212,25 @@ def test_commands_are_run_without_a_shell_and_never_raise(tmp_path: Path) -> Non
     assert runner.run(("cat",)).stdout == "", "there is nothing to read"
     assert (runner_for(Path("/")).absent, runner_for(tmp_path).absent) == ("", "not on a captured tree")
     assert runner_for(tmp_path).run(("true",)).status == 127
+
+
+def test_a_remount_of_an_earlier_version_is_taken_back_layer_by_layer(tmp_path: Path) -> None:
+    """Such a journal has both layers of a mount in one list."""
+    kernel = FakeKernel(make_host(tmp_path, disks=[Disk("sda", "/data", mount_options="rw,nosuid,noatime,commit=30")]))
+    before, after = "rw,nosuid,relatime", "rw,nosuid,noatime,commit=30"
+    lists = {"before_options": before.split(","), "after_options": after.split(",")}
+    step: dict[str, Any] = {"step": "mount", "mount_point": "/data", **lists}
+    states = {name: {"options": text, "source": "/dev/sda1"} for name, text in (("before", before), ("after", after))}
+    run: dict[str, Any] = {
+        "entry": "begin",
+        "schema": SCHEMA,
+        "owner": {"name": "a", "pid": 1, "started": "0"},
+        "boot_id": "",
+    }
+    run |= {"utc": "", "kernel": "", "changes": [{"step": step, **states, "folders": []}]}
+    run["boot_id"] = read_boot_id(kernel)
+    lines = [_line_of(entry) for entry in (run, {"entry": "done", "change": 0, "found": None}, {"entry": "end"})]
+    write(tmp_path, APPLIED, "".join(lines))
+    done = engine.rollback(kernel, FakeRunner(kernel))
+    assert (len(done.restored), done.kept, done.problems) == (2, (), ())
+    assert " / /data rw,nosuid,relatime - ext4 /dev/sda1 rw\n" in kernel.locate("/proc/self/mountinfo").read_text()

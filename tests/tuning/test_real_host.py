@@ -22,9 +22,8 @@ from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, Owner
-from highwater.tuning.resources import Resources
 from highwater.tuning.runner import SystemRunner
-from highwater.tuning.steps import RemountStep, Resource, SettingStep, Step, SwapOffStep, TuningPlan
+from highwater.tuning.steps import RemountStep, SettingStep, Step, SwapOffStep, TuningPlan, remount_steps
 from tests.this_machine import settings_alone
 
 SYSCTLS = ("vm.stat_interval", "vm.dirty_background_bytes", "net.ipv4.tcp_rmem", "fs.nr_open")
@@ -197,6 +196,12 @@ def mounted(tmp_path: Path) -> Iterator[str]:
         yield place
 
 
+def remounts(mount_point: str, gone: str, *new: str) -> list[RemountStep]:
+    """What takes an option from the mount of this machine, and gives it others."""
+    mount = next(mount for mount in reversed(collect().mounts) if mount.mount_point == mount_point)
+    return list(remount_steps(mount, [*(option for option in mount.options if option != gone), *new]))
+
+
 def options_of(mount_point: str) -> set[str]:
     return set(run("findmnt", "-n", "-o", "OPTIONS", mount_point).strip().split(","))
 
@@ -204,23 +209,39 @@ def options_of(mount_point: str) -> set[str]:
 def test_a_mount_is_made_another_and_comes_back(host: RealHost, mounted: str) -> None:
     before = options_of(mounted)
     assert {"nosuid", "nodev", "relatime"} <= before
-    state = Resources(host, SystemRunner()).read(Resource("mount", (mounted,)))
-    assert state is not None
-    options = state["options"].split(",")
-    wanted = [*("noatime" if option == "relatime" else option for option in options), "commit=30"]
-    apply(host, RemountStep(mounted, tuple(options), tuple(wanted)))
+    apply(host, *remounts(mounted, "relatime", "noatime", "commit=30"))
     assert options_of(mounted) == before - {"relatime"} | {"noatime", "commit=30"}
     roll_back(host)
     assert options_of(mounted) == before
 
 
+def test_a_read_only_mount_of_a_folder_leaves_its_file_system_writable(
+    host: RealHost, mounted: str, tmp_path: Path
+) -> None:
+    folder, seen_at = Path(mounted) / "folder", tmp_path / "seen at"
+    folder.mkdir()
+    seen_at.mkdir()
+    run("mount", "--bind", str(folder), str(seen_at))
+    try:
+        run("mount", "-o", "remount,bind,ro,nodiratime,relatime", str(seen_at))
+        before = options_of(mounted), options_of(str(seen_at))
+        apply(host, *remounts(str(seen_at), "relatime", "noatime", "commit=30", "lazytime"))
+        of_filesystem = {"commit=30", "lazytime"}
+        assert options_of(mounted) == before[0] | of_filesystem
+        assert options_of(str(seen_at)) == before[1] - {"relatime"} | {"noatime"} | of_filesystem
+        (Path(mounted) / "file").write_text("still writable")
+        with pytest.raises(OSError, match="Read-only file system"):
+            (seen_at / "file").write_text("not writable")
+        roll_back(host)
+        assert (options_of(mounted), options_of(str(seen_at))) == before
+    finally:
+        run("umount", str(seen_at))
+
+
 def test_an_option_that_a_remount_cannot_change(host: RealHost, mounted: str) -> None:
     before = options_of(mounted)
-    options = Resources(host, SystemRunner()).read(Resource("mount", (mounted,)))
-    assert options is not None
-    present = tuple(options["options"].split(","))
-    with pytest.raises(TuningError, match=r"`mount -o remount,.*` failed: .*; everything was put back as it was$"):
-        apply(host, setting("vm.stat_interval", "3"), RemountStep(mounted, present, (*present, "data=journal")))
+    with pytest.raises(TuningError, match=r"mount -o remount,.*` failed: .*; everything was put back as it was$"):
+        apply(host, setting("vm.stat_interval", "3"), *remounts(mounted, "", "data=journal"))
     assert options_of(mounted) == before
 
 

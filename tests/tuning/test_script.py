@@ -19,7 +19,7 @@ STEPS: Sequence[Step] = (
     SettingStep("vm.dirty_bytes", "", "/proc/sys/vm/dirty_bytes", "0", "3221225472", "/proc/sys/vm/dirty_ratio", "20"),
     SettingStep("net.ipv4.tcp_rmem", "", "/proc/sys/net/ipv4/tcp_rmem", "4096 131072 6291456", "4096 131072 33554432"),
     SettingStep("thp.enabled", "", "/sys/kernel/mm/transparent_hugepage/enabled", "always", "madvise"),
-    RemountStep("/data", ("rw", "relatime"), ("rw", "noatime")),
+    RemountStep("/data", ("rw", "relatime"), ("rw", "noatime"), "mount"),
     SwapOffStep("/swap file", "file", -2),
     FileStep("/etc/sysctl.d/90-highwater.conf", None, "vm.swappiness = 1\n"),
     FileStep(DROP_IN, None, "[Service]\nLimitNOFILE=100000\n", why="file limit"),
@@ -40,6 +40,9 @@ def root(tmp_path: Path) -> Path:
     write(tree, "/sys/kernel/mm/transparent_hugepage/enabled", "[always] madvise never\n")
     write(tree, "/etc/fstab", "UUID=1 / ext4 errors=remount-ro 0 1").chmod(0o640)
     write(tree, "/etc/old.conf", "old $HOME\n")
+    write(tree, "/proc/self/mountinfo", "20 1 8:1 / /data rw,relatime shared:1 - ext4 /dev/sda1 rw,commit=5\n")
+    write(tree, "/proc/swaps", "Filename Type Size Used Priority\n/swap\\040file file 1024 512 -2\n")
+    write(tree, "/proc/meminfo", "MemTotal: 8192 kB\nMemAvailable: 1024 kB\n")
     (tree / "etc/sysctl.d").mkdir()
     return tree
 
@@ -72,7 +75,7 @@ def test_it_changes_what_the_steps_change(tmp_path: Path, root: Path) -> None:
     assert fstab.read_text("utf-8") == 'UUID=1 / ext4 noatime 0 1\n# it\'s 100 % "ours"\n'
     assert fstab.stat().st_mode & 0o777 == 0o640
     assert not (root / "etc/old.conf").exists()
-    assert f"not run below {root}: mount -o remount,rw,noatime /dev/sda1 /data" in done.stdout
+    assert f"not run below {root}: mount -o remount,bind,rw,noatime /dev/sda1 /data" in done.stdout
     assert f"not run below {root}: swapoff /swap file" in done.stdout
     assert f"not run below {root}: systemctl daemon-reload" in done.stdout
     saved = root / "var/lib/highwater/tuning/by-script"
@@ -118,6 +121,14 @@ def test_what_somebody_changed_since_is_left_alone(tmp_path: Path, root: Path) -
         ("/proc/sys/vm/swappiness", "10\n", "/proc/sys/vm/swappiness is '10', and was '60' when this script was"),
         ("/etc/fstab", "theirs\n", "/etc/fstab is not as it was"),
         ("/etc/sysctl.d/90-highwater.conf", "", "/etc/sysctl.d/90-highwater.conf was not there"),
+        (
+            "/proc/self/mountinfo",
+            "20 1 8:1 / /data rw,nosuid,relatime - ext4 /dev/sda1 rw\n",
+            "mount /data is 'rw,nosuid,relatime', and was 'rw,relatime'",
+        ),
+        ("/proc/swaps", "Filename Type Size Used Priority\n", "/swap\\040file was swap when this script was written"),
+        ("/proc/meminfo", "MemAvailable: 1000 kB\n", "swap holds 512 KiB, and 1000 KiB of memory are available"),
+        ("/var/lib/highwater/tuning/session.jsonl", "", "a benchmark has, or left, a host profile in force"),
     ],
 )
 def test_it_stops_before_its_first_change_on_another_host(
@@ -129,6 +140,28 @@ def test_it_stops_before_its_first_change_on_another_host(
     assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert complaint in refused.stderr
     assert snapshot(root) == before
+
+
+@pytest.mark.parametrize("form", ["link", "link to nowhere", "name of a linked file"])
+@pytest.mark.parametrize("path", ["/etc/fstab", "/etc/old.conf", "/etc/sysctl.d/90-highwater.conf"])
+def test_it_replaces_no_link(tmp_path: Path, root: Path, path: str, form: str) -> None:
+    place, elsewhere = root / path[1:], root / "elsewhere"
+    if place.exists():
+        place.rename(elsewhere)
+    elif form != "link to nowhere":
+        elsewhere.write_text("")
+    if form == "name of a linked file":
+        place.hardlink_to(elsewhere)
+    else:
+        place.symlink_to(elsewhere)
+        if form == "link to nowhere":
+            elsewhere.unlink(missing_ok=True)
+    refused = _run(_script(tmp_path), root)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1), refused.stderr
+    assert f"{path} " in refused.stderr
+    assert place.is_symlink() == (form != "name of a linked file")
+    assert place.is_symlink() or place.samefile(elsewhere)
+    assert not (root / "var/lib/highwater").exists()
 
 
 def test_a_write_without_effect_stops_it_part_way(tmp_path: Path, root: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from ..hostfiles import readable
 from ..steps import CommandStep, FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan, setting_name
 from .printing import Rows, print_asks, print_limited, print_lines, targets_text
 
@@ -55,7 +56,8 @@ def unified_diff(path: str, before: str | None, after: str | None) -> str:
     texts = ((before or "").splitlines(keepends=True), (after or "").splitlines(keepends=True))
     names = ("/dev/null" if before is None else path, "/dev/null" if after is None else path)
     lines = difflib.unified_diff(*texts, *names)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    whole = (line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return readable("".join(whole))
 
 
 def print_plan(out: Console, plan: TuningPlan) -> None:
@@ -123,9 +125,7 @@ def _change(step: Step) -> Change:
         case FileStep():
             return Change(step.form, step.path, step.before, step.after, "", "", step.why)
         case RemountStep():
-            gone = [option for option in step.before_options if option not in step.after_options]
-            new = [option for option in step.after_options if option not in step.before_options]
-            return Change(step.form, step.mount_point, ",".join(gone), ",".join(new), "", "", "")
+            return Change(step.form, step.mount_point, ",".join(step.gone), ",".join(step.new), "", "", "")
         case SwapOffStep():
             return Change(step.form, step.device, "in use", "not in use", "swap.devices", step.device, "")
         case CommandStep():

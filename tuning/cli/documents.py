@@ -13,11 +13,16 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 import typer
 
-from ..facts import BlockDevice, Facts
+from ..facts import BlockDevice, Facts, Mount
+from ..hostfiles import readable
 
 # Fields that `Facts.as_json` leaves out, and properties that it adds.
 _NOT_WRITTEN: Final[dict[type, tuple[str, ...]]] = {Facts: ("files",)}
-_WRITTEN_TOO: Final[dict[type, tuple[str, ...]]] = {BlockDevice: ("medium",), Facts: ("cpu_count",)}
+_WRITTEN_TOO: Final[dict[type, tuple[str, ...]]] = {
+    BlockDevice: ("medium",),
+    Facts: ("cpu_count",),
+    Mount: ("options",),
+}
 _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
     Any: {},
     types.NoneType: {"type": "null"},
@@ -30,12 +35,12 @@ _PRIMITIVES: Final[dict[Any, dict[str, Any]]] = {
 
 def print_document(document: Any) -> None:
     """Print a document as JSON on standard output. It is a dataclass; its field `schema` names its kind."""
-    print_verbatim(json.dumps(_plain(document), indent=2, ensure_ascii=False) + "\n")
+    print_verbatim(readable(json.dumps(_plain(document), indent=2, ensure_ascii=False)) + "\n")
 
 
 def print_verbatim(text: str) -> None:
-    """Print text for programs and shells, in UTF-8 whatever the terminal's encoding is."""
-    typer.echo(text.encode(), nl=False)
+    """Print text for programs and shells, in UTF-8 whatever the terminal's encoding is, and bytes of files as such."""
+    typer.echo(text.encode(errors="surrogateescape"), nl=False)
 
 
 def json_schema(document: type) -> dict[str, Any]:

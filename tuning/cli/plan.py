@@ -83,8 +83,9 @@ def plan(
             now_only=now_only,
         )
         made = wanted.plan()
+        text = script_of_plan(wanted.facts, made) if script else ""
     if script:
-        print_verbatim(script_of_plan(wanted.facts, made))
+        print_verbatim(text)
     elif as_json:
         few = tuple(f"{report.name}: {report.binding}" for report in limited(made.reports))
         document = PlanDocument(changes_of(made.steps), diffs_of(made.steps), made.pending, made.warnings, few)

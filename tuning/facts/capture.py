@@ -237,7 +237,7 @@ class _Tree:
         if place.is_dir():
             return
         place.unlink(missing_ok=True)
-        place.write_text(text, encoding="utf-8", newline="")
+        place.write_text(text, encoding="utf-8", errors="surrogateescape", newline="")
         attributes = HostFiles.attributes(self._source, path)
         # Always readable by its owner, as users of the tree are rarely root.
         place.chmod((attributes.mode & 0o777 if attributes else 0o444) | 0o400)

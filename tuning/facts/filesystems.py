@@ -19,19 +19,15 @@ def read_mounts(reader: Reader) -> tuple[Mount, ...]:
         left, right = before.split(" "), after.split(" ")
         if len(left) < 6 or len(right) < 2:
             continue
-        super_options = right[2].split(",") if len(right) > 2 else []
-        # Options of the mount come first; "rw" of the superblock does not undo "ro" of the mount.
-        options = dict.fromkeys([*left[5].split(","), *(o for o in super_options if o not in ("ro", "rw"))])
-        if "ro" in super_options:
-            options = dict.fromkeys(["ro" if option == "rw" else option for option in options])
         mounts.append(
             Mount(
                 mount_point=unescape(left[4]),
                 filesystem=right[0],
                 source=unescape(right[1]),
                 device_number=left[2],
-                options=tuple(options),
+                mount_options=tuple(left[5].split(",")),
                 root=unescape(left[3]),
+                superblock_options=tuple(right[2].split(",")) if len(right) > 2 else (),
             )
         )
     return tuple(mounts)

@@ -31,6 +31,8 @@ BlockDeviceKind = Literal[
     "virtual",  # memory or network: it has no disk that could be tuned
 ]
 InterfaceKind = Literal["physical", "virtio", "bond", "bridge", "vlan", "veth", "loopback", "virtual"]
+MountLayer = Literal["mount", "superblock"]
+"""Where the kernel keeps a mount option: with one mount, or with the file system that several mounts may show."""
 SwapForm = Literal["fstab", "systemd", "zram-generator", "dphys-swapfile"]
 CgroupVersion = Literal["v1", "v2", "hybrid"]
 
@@ -107,10 +109,25 @@ class Mount:
     filesystem: str
     source: str
     device_number: str
-    options: tuple[str, ...]
-    """Of the mount, then of its superblock, each once; `ro` when either is read-only."""
+    mount_options: tuple[str, ...]
+    """Of this mount alone: other mounts of the same file system have their own."""
     root: str = "/"
     """The part of the file system that is mounted: not / for a bind mount or a btrfs subvolume."""
+    superblock_options: tuple[str, ...] = ()
+    """Of the file system, so of all its mounts."""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Of the mount, then of its superblock, each once; `ro` when either is read-only."""
+        # "rw" of the superblock does not undo "ro" of the mount.
+        of_superblock = (option for option in self.superblock_options if option not in ("ro", "rw"))
+        options = dict.fromkeys([*self.mount_options, *of_superblock])
+        if "ro" in self.superblock_options:
+            options = dict.fromkeys(["ro" if option == "rw" else option for option in options])
+        return tuple(options)
+
+    def options_of(self, layer: MountLayer) -> tuple[str, ...]:
+        return self.mount_options if layer == "mount" else self.superblock_options
 
 
 @dataclass(frozen=True)
@@ -422,6 +439,8 @@ class Facts:
 def _plain(value: Any) -> Any:
     if isinstance(value, BlockDevice):
         return {**_plain_fields(value), "medium": value.medium}
+    if isinstance(value, Mount):
+        return {**_plain_fields(value), "options": list(value.options)}
     if isinstance(value, Choice | Limit):
         return {name: _plain(item) for name, item in value._asdict().items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):

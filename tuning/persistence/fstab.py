@@ -12,6 +12,8 @@ from ..errors import TuningError
 PATH: Final = "/etc/fstab"
 MARK: Final = "#highwater-tune# "
 """Prefix of a line that Highwater turned off; the line itself follows unchanged."""
+BIND: Final = frozenset({"bind", "rbind"})
+"""Options of a line that shows a folder at another place; mount(8) then uses flags of the mount alone."""
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 _FIELDS: Final = re.compile(r"[^\s]+")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ..facts import Mount
+from ..facts import Facts, Mount
 from ..persistence import fstab, systemd
-from ..steps import RemountStep
+from ..steps import MOUNT_LAYERS, layer_of, remount_steps
 from .draft import Draft, SelectedKnob
 
 FSTAB_SOURCE: Final = "mount.fstab_source"
@@ -39,6 +39,7 @@ _UNITS: Final = (
 def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
     """Raises TuningError when /etc/fstab cannot be read, or mounts a directory twice."""
     by_mount: dict[str, tuple[Mount, dict[str, SelectedKnob]]] = {}
+    superblocks: set[str] = set()
     for item in chosen:
         mount = draft.facts.mount_of(item.report.target)
         if mount is None:
@@ -49,9 +50,13 @@ def plan(draft: Draft, chosen: Sequence[SelectedKnob]) -> None:
             continue
         by_mount.setdefault(mount.mount_point, (mount, {}))[1].setdefault(str(item.report.recommended), item)
     for mount, items in by_mount.values():
+        if mount.device_number in superblocks:  # an earlier mount of this file system has changed its superblock
+            items = {wanted: item for wanted, item in items.items() if layer_of(wanted) == "mount"}
+        superblocks.add(mount.device_number)
         _remount(draft, mount, items)
         if draft.options.persist:
-            _persist(draft, mount, items)
+            for layer in MOUNT_LAYERS:
+                _persist(draft, mount, {wanted: item for wanted, item in items.items() if layer_of(wanted) == layer})
 
 
 def _remount(draft: Draft, mount: Mount, items: Mapping[str, SelectedKnob]) -> None:
@@ -64,12 +69,13 @@ def _remount(draft: Draft, mount: Mount, items: Mapping[str, SelectedKnob]) -> N
             continue
         options = fstab.changed_options(options, wanted, exclusive_options(wanted))
     options = tuple(option for option in options if option in mount.options or option not in _NOT_SHOWN)
-    if options != mount.options:
-        draft.live.append(RemountStep(mount.mount_point, mount.options, options))
+    draft.live += remount_steps(mount, options)
 
 
 def _persist(draft: Draft, mount: Mount, items: Mapping[str, SelectedKnob]) -> None:
-    kept = boot_mount(draft.text, mount)
+    if not items:
+        return
+    kept = boot_mount(draft.facts, draft.text, mount, next(iter(items)))
     if kept is None:
         words = ",".join(wanted for wanted, item in items.items() if item.report.state == "differs")
         if words:
@@ -111,9 +117,25 @@ class BootMount:
     entry: fstab.Entry | None
     """The entry of fstab; None for the drop-in of a mount unit."""
 
+    @property
+    def is_bind(self) -> bool:
+        return not fstab.BIND.isdisjoint(self.options)
 
-def boot_mount(read: Callable[[str], str | None], mount: Mount) -> BootMount | None:
-    """None when neither fstab nor a mount unit mounts it. Raises TuningError when fstab mounts the place twice."""
+
+def boot_mount(facts: Facts, read: Callable[[str], str | None], mount: Mount, option: str) -> BootMount | None:
+    """How the option's layer of a mount is made at boot; None when neither fstab nor a mount unit makes it.
+
+    The superblock of a bind mount gets its options from another mount of the same file system. Raises TuningError when
+    fstab mounts the place twice.
+    """
+    if layer_of(option) == "mount":
+        return _boot_mount(read, mount)
+    others = (other for other in facts.mounts if other.device_number == mount.device_number and other != mount)
+    kept = (_boot_mount(read, each) for each in (mount, *others))
+    return next((each for each in kept if each is not None and not each.is_bind), None)
+
+
+def _boot_mount(read: Callable[[str], str | None], mount: Mount) -> BootMount | None:
     entry = fstab.find_mount(read(fstab.PATH) or "", mount.mount_point)
     if entry is not None:
         return BootMount(fstab.PATH, entry.options, entry)

@@ -50,7 +50,7 @@ class SessionPlan:
                 if step.twin_path is not None:
                     yield setting_name(step.twin_path), step.twin_before or "0", "0"
             elif isinstance(step, RemountStep):
-                yield f"mount {step.mount_point}", ",".join(step.before_options), ",".join(step.after_options)
+                yield f"{step.layer} {step.mount_point}", ",".join(step.before_options), ",".join(step.after_options)
 
 
 def plan_session(profile: Profile, facts: Facts, workload: Workload) -> SessionPlan:
@@ -108,8 +108,9 @@ def differing(session: SessionPlan, facts: Facts) -> list[str]:
     for step in session.plan.steps:
         if isinstance(step, RemountStep):
             mount = next((each for each in reversed(facts.mounts) if each.mount_point == step.mount_point), None)
-            if mount is None or set(mount.options) != set(step.after_options):
-                found.append(f"mount {step.mount_point} is {','.join(mount.options) if mount else 'gone'!r}")
+            now = mount.options_of(step.layer) if mount else None
+            if now is None or set(now) != set(step.after_options):
+                found.append(f"{step.layer} {step.mount_point} is {','.join(now) if now is not None else 'gone'!r}")
     return found
 
 

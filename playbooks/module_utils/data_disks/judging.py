@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ..highwater.tuning.errors import TuningError
-from ..highwater.tuning.facts import Facts
+from ..highwater.tuning.facts import Facts, Mount
 from ..highwater.tuning.formulas.storage import ext4_options
 from ..highwater.tuning.persistence import fstab
 from ..highwater.tuning.planning.mounts import exclusive_options, in_effect
 from ..highwater.tuning.runner import Runner
-from ..highwater.tuning.steps import RemountStep
+from ..highwater.tuning.steps import RemountStep, remount_steps
 from . import ledger
 from .device import Device, Signature, carries_number, files_in, look_at
 from .wanted import Disk
@@ -59,7 +59,7 @@ class Judgement:
     half_made: bool = False
     """What is on it is what a killed run of ours left of a mkfs."""
     mount: bool = False
-    remount: RemountStep | None = None
+    remounts: tuple[RemountStep, ...] = ()
     entry: ledger.Entry | None = None
     """The ledger's word on it, as it is when all is done."""
     earlier: ledger.Entry | None = None
@@ -115,8 +115,8 @@ class Plan:
         disk = judged.disk
         if judged.mount:
             return [f"mount {disk.device} on {disk.mount_point}"]
-        if judged.remount:
-            return [judged.remount.describe()]
+        if judged.remounts:
+            return [step.describe() for step in judged.remounts]
         if disk.mount_point in self.remembered and self.fstab_before == self.fstab_after:
             return [f"take {disk.mount_point} into care as it is"]
         return []
@@ -220,7 +220,7 @@ def _judge(disk: Disk, host: Host, *, allow_format: bool) -> Judgement:
         earlier=entry,
         entry=_entry(judged, entry, line_text),
     )
-    return _with_drift(judged, mounted.options) if mounted else judged
+    return _with_drift(judged, mounted) if mounted else judged
 
 
 def _judge_content(judged: Judgement, device: Device, line: fstab.Entry | None, host: Host) -> Judgement:
@@ -369,9 +369,9 @@ def _is_of_a_lost_disk(source: str, entry: ledger.Entry | None, host: Host) -> b
         return True
 
 
-def _with_drift(judged: Judgement, live: tuple[str, ...]) -> Judgement:
+def _with_drift(judged: Judgement, mounted: Mount) -> Judgement:
     """With what the options in force lack, and with what an earlier run of ours gave them and nobody wants now."""
-    disk, entry = judged.disk, judged.earlier
+    disk, entry, live = judged.disk, judged.earlier, mounted.options
     unseen = entry.unseen if entry else ()
     missing = [option for option in _for_the_kernel(disk) if not in_effect(live, option) and option not in unseen]
     at_mount_only = _AT_MOUNT_ONLY[disk.filesystem]
@@ -383,7 +383,7 @@ def _with_drift(judged: Judgement, live: tuple[str, ...]) -> Judgement:
     for option in missing:
         if option not in later:
             after = _with_option(after, option)
-    return replace(judged, later=later, remount=RemountStep(disk.mount_point, live, after) if after != live else None)
+    return replace(judged, later=later, remounts=tuple(remount_steps(mounted, after)))
 
 
 def _with_option(options: tuple[str, ...], wanted: str) -> tuple[str, ...]:

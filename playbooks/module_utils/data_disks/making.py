@@ -13,7 +13,7 @@ from ..highwater.tuning.facts.filesystems import read_mounts
 from ..highwater.tuning.facts.reading import Reader
 from ..highwater.tuning.hostfiles import HostFiles
 from ..highwater.tuning.persistence import fstab
-from ..highwater.tuning.resources import remount_options
+from ..highwater.tuning.resources import remount_command
 from ..highwater.tuning.runner import Completed, Runner
 from ..highwater.tuning.steps import RemountStep
 from . import ledger
@@ -122,8 +122,8 @@ class _Making:
             self._make_mount_point()
             self._mount()
         else:
-            if self._judged.remount:
-                self._remount(self._judged.remount)
+            for step in self._judged.remounts:
+                self._remount(step)
             edit_fstab(self._files, self._runner, self._fstab_line)
         mount = self._mounted()
         unseen = (option for option in unseen_options(self._disk, mount.options) if option not in self._judged.later)
@@ -173,11 +173,8 @@ class _Making:
             raise
 
     def _remount(self, step: RemountStep) -> None:
-        path = self._disk.mount_point
-        options = remount_options(list(step.before_options), list(step.after_options))
-        # With both the source and the place given, mount(8) does not mix in what fstab says.
-        argv = ("mount", "-o", ",".join(["remount", *options]), self._mounted().source, path)
-        self._do(f"{path} cannot be mounted with {','.join(options)}", *argv)
+        argv = remount_command(step.resource, self._mounted().source, *step.states)
+        self._do(f"{self._disk.mount_point} cannot be mounted with {','.join(step.new or step.after_options)}", *argv)
 
     def _mounted(self) -> Mount:
         found = mount_at(self._files, self._disk.mount_point)

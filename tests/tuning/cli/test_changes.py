@@ -241,6 +241,23 @@ def test_a_named_knob_that_this_host_cannot_set_is_refused(tmp_path: Path) -> No
     assert snapshot(root) == before
 
 
+@pytest.mark.parametrize("form", ["link", "second name", "null byte"])
+def test_a_script_is_refused_where_apply_is(root: Path, form: str) -> None:
+    text = "/dev/sda1 /data ext4 defaults 0 2\n"
+    place = write(root, "/etc/fstab", f"{text}\0" if form == "null byte" else text)
+    if form == "link":
+        place.rename(root / "elsewhere")
+        place.symlink_to("../elsewhere")
+    elif form == "second name":
+        (root / "elsewhere").hardlink_to(place)
+    before = snapshot(root)
+    options = ("--root", str(root), "--data-dir", "/data", "--only", "mount.noatime")
+    applied, printed = invoke("apply", "--yes", *options), invoke("plan", "--script", *options)
+    assert applied.exit_code == 2
+    assert_refused(printed, applied.stderr.removeprefix("error: "))
+    assert snapshot(root) == before
+
+
 def test_the_script_does_what_apply_does(tmp_path: Path) -> None:
     ours, theirs = make_host(tmp_path / "ours"), make_host(tmp_path / "theirs")
     data = ("--data-dir", "/data", "--skip", "mount.noatime")
