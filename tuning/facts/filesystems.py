@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
+from ..persistence.fstab import unescaped
 from .model import Mount
 from .reading import Reader
 
@@ -21,12 +21,12 @@ def read_mounts(reader: Reader) -> tuple[Mount, ...]:
             continue
         mounts.append(
             Mount(
-                mount_point=unescape(left[4]),
+                mount_point=unescaped(left[4]),
                 filesystem=right[0],
-                source=unescape(right[1]),
+                source=unescaped(right[1]),
                 device_number=left[2],
                 mount_options=tuple(left[5].split(",")),
-                root=unescape(left[3]),
+                root=unescaped(left[3]),
                 superblock_options=tuple(right[2].split(",")) if len(right) > 2 else (),
             )
         )
@@ -37,8 +37,3 @@ def read_filesystem_uuids(reader: Reader) -> dict[str, str]:
     """Kernel name of a device to the UUID of its file system, from the links that udev makes."""
     links = ((uuid, reader.files.link(f"{_BY_UUID}/{uuid}")) for uuid in reader.files.names(_BY_UUID))
     return {link.rpartition("/")[2]: uuid for uuid, link in links if link}
-
-
-def unescape(text: str) -> str:
-    r"""Mount tables write space, tab, newline and backslash as \ooo."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

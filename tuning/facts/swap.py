@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from .filesystems import unescape
+from ..persistence import fstab
 from .model import Swap, SwapSource
 from .reading import Reader, parse_whole
 from .units import UNIT_DIRECTORIES, is_masked
@@ -34,16 +34,12 @@ def _active(row: list[str]) -> Swap | None:
     size, used, priority = (parse_whole(text) for text in (*row[2:5], *[""] * 3)[:3])
     if size is None or used is None:
         return None
-    return Swap(unescape(row[0]), row[1], size * 1024, used * 1024, priority or 0)
+    return Swap(fstab.unescaped(row[0]), row[1], size * 1024, used * 1024, priority or 0)
 
 
 def _in_fstab(reader: Reader) -> Iterator[SwapSource]:
-    for line in (reader.optional("/etc/fstab") or "").splitlines():
-        fields = line.split()
-        if len(fields) < 3 or fields[0].startswith("#") or fields[2] != "swap":
-            continue
-        if "noauto" not in ",".join(fields[3:4]).split(","):
-            yield SwapSource("fstab", "/etc/fstab", unescape(fields[0]))
+    for entry in fstab.swap_entries(reader.optional(fstab.PATH) or ""):
+        yield SwapSource("fstab", fstab.PATH, entry.source)
 
 
 def _in_units(reader: Reader) -> Iterator[SwapSource]:

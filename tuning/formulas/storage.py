@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from ..errors import TuningError
 from ..facts import BlockDevice, Facts, Mount
 from ..model import NotApplicable, Observation, Target
+from ..persistence import fstab
 from ..workload import Workload
 
 # ext4(5): how often the journal is committed unless an option says otherwise.
@@ -146,21 +148,25 @@ def observe_discard(facts: Facts, directory: str) -> Observation:
 
 
 def fstab_source(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
-    """UUID= of the mounted file system; LABEL=, PARTUUID= and /dev/disk/by-… are as good."""
+    """UUID= of the mounted file system if its line names the disk; LABEL=, PARTUUID= and /dev/disk/by-… are as good."""
     mount = _disk_mount(facts, directory)
     if isinstance(mount, NotApplicable):
         return mount
     entry = _fstab_entry(facts, mount)
-    if entry is None:
-        return NotApplicable(f"no line of /etc/fstab mounts {mount.mount_point}")
-    source, options = entry
+    if isinstance(entry, NotApplicable):
+        return entry
+    source = entry.source
     note = (
         "nofail: a broker whose unit lacks RequiresMountsFor= starts on an empty directory when the disk is missing"
-        if "nofail" in options
+        if "nofail" in entry.options
         else ""
     )
     if _STABLE_SOURCE.fullmatch(source):
         return Target(source, f"{source} names the file system itself", note=note)
+    if mount.root != "/" or not fstab.BIND.isdisjoint(entry.options):
+        return NotApplicable(f"{mount.mount_point} is a part of a file system: its line names a folder, not a disk")
+    if facts.files.real_path(source) != facts.files.real_path(mount.source):
+        return NotApplicable(f"{fstab.PATH} names {source}, and {mount.source} is mounted: correct one of them")
     name = mount.source.removeprefix("/dev/")
     uuid = facts.filesystem_uuids.get(name)
     if uuid is None:
@@ -173,7 +179,7 @@ def observe_fstab_source(facts: Facts, directory: str) -> Observation:
     if isinstance(mount, NotApplicable):
         return Observation(None, mount.reason)
     entry = _fstab_entry(facts, mount)
-    return _known(entry[0]) if entry else Observation(None, f"no line of /etc/fstab mounts {mount.mount_point}")
+    return Observation(None, entry.reason) if isinstance(entry, NotApplicable) else _known(entry.source)
 
 
 def filesystem_type(facts: Facts, _workload: Workload, directory: str) -> Target | NotApplicable:
@@ -282,18 +288,13 @@ def _commit_s(mount: Mount) -> int:
     return _JOURNAL_COMMIT_S
 
 
-def _fstab_entry(facts: Facts, mount: Mount) -> tuple[str, tuple[str, ...]] | None:
-    """Source and options of the line in fstab(5) that mounts `mount`."""
-    for line in (facts.files.read("/etc/fstab").text or "").splitlines():
-        fields = line.split()
-        if len(fields) >= 4 and not fields[0].startswith("#") and _unescaped(fields[1]) == mount.mount_point:
-            return fields[0].replace('"', ""), tuple(fields[3].split(","))
-    return None
-
-
-def _unescaped(text: str) -> str:
-    r"""fstab(5) writes a space in a path as \040 and a tab as \011."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+def _fstab_entry(facts: Facts, mount: Mount) -> fstab.Entry | NotApplicable:
+    """The line in fstab(5) that mounts `mount`."""
+    try:
+        entry = fstab.find_mount(facts.files.read_verbatim(fstab.PATH) or "", mount.mount_point)
+    except TuningError as error:
+        return NotApplicable(str(error))
+    return NotApplicable(f"no line of {fstab.PATH} mounts {mount.mount_point}") if entry is None else entry
 
 
 def _names(disks: Iterable[BlockDevice]) -> str:

@@ -1,4 +1,7 @@
-"""Edits /etc/fstab in place: only the requested field changes, all other bytes stay."""
+"""Reads /etc/fstab as mount(8) does, and edits it in place: only the requested field changes, all other bytes stay.
+
+Bytes of a text that are no UTF-8 are surrogates (`HostFiles.read_verbatim`).
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,14 @@ MARK: Final = "#highwater-tune# "
 """Prefix of a line that Highwater turned off; the line itself follows unchanged."""
 BIND: Final = frozenset({"bind", "rbind"})
 """Options of a line that shows a folder at another place; mount(8) then uses flags of the mount alone."""
-_OCTAL: Final = re.compile(r"\\([0-7]{3})")
-_FIELDS: Final = re.compile(r"[^\s]+")
+_OCTAL: Final = re.compile(rb"\\([0-7]{3})")
+# libmount and getmntent(3): other white space belongs to a field.
+_FIELDS: Final = re.compile(r"[^ \t]+")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of fstab(5). `source` and `mount_point` have no octal escapes."""
+    """One line of fstab(5). `source` and `mount_point` have no octal escapes, and `source` has no quotes."""
 
     line: int
     """Index of the line."""
@@ -31,20 +35,22 @@ class Entry:
     options_span: tuple[int, int]
     source_span: tuple[int, int]
 
+    @property
+    def has_options(self) -> bool:
+        return self.options_span[1] > self.options_span[0]
+
 
 def parse(text: str) -> Iterator[Entry]:
     for index, line in enumerate(_lines(text)):
-        if line.lstrip().startswith("#"):
-            continue
-        fields = list(_FIELDS.finditer(line))
-        if len(fields) < 3:
+        fields = list(_FIELDS.finditer(line.rstrip("\r\n")))
+        if len(fields) < 3 or fields[0][0].startswith("#"):
             continue
         options = fields[3] if len(fields) > 3 else None
         yield Entry(
             line=index,
-            source=_unescaped(fields[0][0]),
-            mount_point=_unescaped(fields[1][0]),
-            filesystem=fields[2][0],
+            source=unescaped(fields[0][0]).replace('"', ""),
+            mount_point=unescaped(fields[1][0]),
+            filesystem=unescaped(fields[2][0]),
             # mount(8): a line without options has the defaults.
             options=tuple(options[0].split(",")) if options else ("defaults",),
             options_span=options.span() if options else (fields[2].end(), fields[2].end()),
@@ -54,12 +60,8 @@ def parse(text: str) -> Iterator[Entry]:
 
 def find_mount(text: str, mount_point: str) -> Entry | None:
     """The line that mounts a directory; None when there is none. Raises TuningError when there are several."""
-    wanted = mount_point.rstrip("/") or "/"
-    found = [
-        entry
-        for entry in parse(text)
-        if entry.filesystem != "swap" and (entry.mount_point.rstrip("/") or "/") == wanted
-    ]
+    wanted = _simplified(mount_point)
+    found = [entry for entry in parse(text) if entry.filesystem != "swap" and _simplified(entry.mount_point) == wanted]
     if len(found) > 1:
         numbers = " and ".join(str(entry.line + 1) for entry in found)
         raise TuningError(f"{PATH} mounts {mount_point} in lines {numbers}; leave one of them")
@@ -137,5 +139,12 @@ def _with_line(text: str, index: int, change: Callable[[str], str]) -> str:
     return "".join(lines)
 
 
-def _unescaped(field: str) -> str:
-    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), field)
+def _simplified(path: str) -> str:
+    """A path as the kernel shows it: `/data/` and `//data` are /data."""
+    return "/" + "/".join(part for part in path.split("/") if part not in ("", ".")) if path.startswith("/") else path
+
+
+def unescaped(field: str) -> str:
+    """Octal escapes stand for bytes, so that one character can take several."""
+    encoded = field.encode(errors="surrogateescape")
+    return _OCTAL.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), encoded).decode(errors="surrogateescape")

@@ -14,8 +14,10 @@ from highwater.tuning.formulas import storage
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.model import Formula, NotApplicable, Observer, Target
 from highwater.tuning.workload import Workload
+from tests.tuning.host_tree import write
 
 WORKLOAD = Workload(data_dirs=("/data",))
+PART_OF_A_FILE_SYSTEM = "/data is a part of a file system: its line names a folder, not a disk"
 
 
 def _disk(
@@ -155,6 +157,39 @@ def test_a_mount_that_no_line_makes_or_whose_uuid_nobody_knows_is_left_alone(tmp
     assert (
         _reason(storage.fstab_source, _facts(tmp_path)) == "the UUID of /dev/sda is not known: blkid /dev/sda shows it"
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "root", "answer"),
+    [
+        ("/dev/sda /data ext4 defaults 0 2", "/", "UUID=1f"),
+        ("/dev/sda /data/ ext4", "/", "UUID=1f"),
+        ('UUID="2f" //data ext4', "/", "UUID=2f"),
+        (
+            "/big/kafka /data none bind",
+            "/kafka",
+            PART_OF_A_FILE_SYSTEM,
+        ),
+        ("/big /data none rw,rbind 0 0", "/", PART_OF_A_FILE_SYSTEM),
+        ("/dev/sda /data ext4", "/kafka", PART_OF_A_FILE_SYSTEM),
+        ("/dev/sdb /data ext4", "/", "/etc/fstab names /dev/sdb, and /dev/sda is mounted: correct one of them"),
+        (
+            "/dev/sda /data ext4\n/dev/sdb /data ext4",
+            "/",
+            "/etc/fstab mounts /data in lines 1 and 2; leave one of them",
+        ),
+        ("/dev/sda /data", "/", "no line of /etc/fstab mounts /data"),
+    ],
+)
+def test_a_line_gets_a_uuid_only_if_it_names_the_disk_that_is_mounted(
+    tmp_path: Path, line: str, root: str, answer: str
+) -> None:
+    write(tmp_path, "/etc/fstab", f"{line}\n")
+    facts = _facts(tmp_path)
+    (mount,) = facts.mounts
+    facts = replace(facts, mounts=(replace(mount, root=root),), filesystem_uuids={"sda": "1f"})
+    found = storage.fstab_source(facts, WORKLOAD, "/data")
+    assert (found.value if isinstance(found, Target) else found.reason) == answer
 
 
 def test_a_space_in_a_mount_point_is_written_as_fstab_writes_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ nothing outside changes, and what a boot sets is set for a network that ends wit
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -165,6 +166,50 @@ def test_findmnt_finds_nothing_wrong_with_the_edited_fstab(tmp_path: Path) -> No
     table = write(tmp_path, "/fstab", edited)
     done = subprocess.run(["findmnt", "--verify", "--tab-file", table], capture_output=True, text=True, check=False)
     assert (done.returncode, "0 parse errors" in done.stdout or "Success" in done.stdout) == (0, True), done.stdout
+
+
+# Bytes as an administrator's editor may have left them: escapes, quotes, tabs, Latin-1, UTF-8, carriage returns.
+_PARTS = (
+    *("/", "/data", "//data/", "/a\\040b", "/caf\\351", "/caf\udce9", "/café", "none", "swap", "ext4", "UUID=1f"),
+    *('LABEL="x"', "/dev/vdb", "defaults", "bind,ro", "a\vb", "\f", "0", "2", "#", "# remark", "\r"),
+)
+_PART = st.sampled_from(_PARTS)
+_FSTAB_LINE = st.builds(
+    lambda start, parts: start + "".join(part + blank for part, blank in parts),
+    st.sampled_from(["", " ", "\t", "#"]),
+    st.lists(st.tuples(_PART, st.sampled_from([" ", "\t", "  ", ""])), max_size=7),
+)
+_FSTAB = st.builds(
+    lambda lines, end: "\n".join(lines) + end, st.lists(_FSTAB_LINE, max_size=5), st.sampled_from(["", "\n"])
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=_FSTAB)
+def test_fstab_is_read_as_mount_reads_it(tmp_path: Path, text: str) -> None:
+    table = tmp_path / "fstab"
+    table.write_bytes(text.encode(errors="surrogateescape"))
+    command = ("findmnt", "--fstab", "--tab-file", str(table), "--pairs", "--output", "SOURCE,TARGET,FSTYPE,OPTIONS")
+    shown = subprocess.run(command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=False)
+    ignored = {int(number) for number in re.findall(r"parse error at line (\d+)", shown.stderr)}
+    expected = [tuple(map(_shown, re.findall(r'="([^"]*)"', line))) for line in shown.stdout.splitlines()]
+    found = [
+        (entry.source, entry.mount_point, entry.filesystem, _options_of(entry))
+        for entry in fstab.parse(text)
+        if entry.line + 1 not in ignored
+    ]
+    assert found == expected
+
+
+def _options_of(entry: fstab.Entry) -> str:
+    """Options of an entry stay as they are in the file, so that they can be written back."""
+    return fstab.unescaped(",".join(entry.options)) if entry.has_options else ""
+
+
+def _shown(text: str) -> str:
+    """What findmnt wrote with its escapes, as our parser has it."""
+    raw = re.sub(rb"\\x([0-9a-f]{2})", lambda match: bytes([int(match[1], 16)]), text.encode())
+    return raw.decode(errors="surrogateescape")
 
 
 @pytest.mark.parametrize(

@@ -326,6 +326,35 @@ def test_a_mount_is_changed_now_and_in_its_line_of_fstab(tmp_path: Path) -> None
     assert files(plan) == {fstab.PATH: FSTAB.replace("defaults,nofail", "defaults,nofail,noatime")}
 
 
+def test_a_remark_in_another_encoding_stays_byte_for_byte(tmp_path: Path) -> None:
+    kernel = full_host(tmp_path)
+    place = kernel.locate(fstab.PATH)
+    text = b"# caf\xe9\n" + FSTAB.encode()
+    place.write_bytes(text)
+    run(kernel, "mount.noatime")
+    assert place.read_bytes() == text.replace(b"defaults,nofail", b"defaults,nofail,noatime")
+    assert engine.rollback(kernel, FakeRunner(kernel)).problems == ()
+    assert place.read_bytes() == text
+
+
+def test_options_of_a_file_system_are_kept_where_it_is_mounted_and_flags_with_each_mount(tmp_path: Path) -> None:
+    kernel = FakeKernel(make_host(tmp_path, disks=[Disk("sda", "/big")]))
+    table = kernel.locate("/proc/self/mountinfo")
+    table.write_text(table.read_text() + "51 10 8:1 /kafka /data ro,relatime - ext4 /dev/sda1 rw\n")
+    before = table.read_text()
+    write(tmp_path, fstab.PATH, "UUID=1 /big ext4 defaults 0 2\n/big/kafka /data none bind,ro 0 0\n")
+    accepted = PlanOptions(accepted=frozenset({"mount.commit"}))
+    plan = plan_of(kernel, "mount.noatime", "mount.commit", options=accepted)
+    assert files(plan)[fstab.PATH] == (
+        "UUID=1 /big ext4 defaults,commit=30 0 2\n/big/kafka /data none bind,ro,noatime 0 0\n"
+    )
+    engine.apply(kernel, FakeRunner(kernel), plan, OWNER)
+    assert table.read_text() == before.replace("ro,relatime", "ro,noatime").replace("sda1 rw", "sda1 rw,commit=30")
+    assert not plan_of(kernel, "mount.noatime", "mount.commit", options=accepted).changes_anything
+    assert engine.rollback(kernel, FakeRunner(kernel)).problems == ()
+    assert table.read_text() == before
+
+
 def test_a_mount_unit_gets_a_drop_in_and_a_mount_of_nobody_a_warning(tmp_path: Path) -> None:
     kernel = FakeKernel(make_host(tmp_path))
     (warning,) = plan_of(kernel, "mount.noatime").warnings
@@ -448,7 +477,7 @@ def test_a_hard_limit_stays_within_what_the_host_can_grant(tmp_path: Path) -> No
 
 def test_a_file_that_cannot_be_read_is_not_taken_for_absent(tmp_path: Path) -> None:
     kernel = FakeKernel(make_host(tmp_path))
-    (tmp_path / sysctl_d.MANAGED_FILE[1:]).write_bytes(b"# caf\xe9\n")
+    (tmp_path / sysctl_d.MANAGED_FILE[1:]).mkdir()
     with pytest.raises(TuningError, match=r"90-highwater\.conf cannot be read"):
         plan_of(kernel, "vm.swappiness")
 
