@@ -1,4 +1,4 @@
-"""Reads /etc/fstab as mount(8) does, and edits it in place: only the requested field changes, all other bytes stay.
+"""Reads /etc/fstab as mount(8) does, and edits it in place: all bytes but the requested field stay.
 
 Bytes of a text that are no UTF-8 are surrogates (`HostFiles.read_verbatim`).
 """

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Final
 
 from ..hostfiles import HostFiles
 from . import tuned
-from .sysctl_d import PAIRED_KEYS, dotted, parse_lines
+from .sysctl_d import PAIRED_KEYS, Line, dotted, parse_lines, single_blanks
 
 # sysctl.d(5), and sysctl(8) of procps-ng 4: of files with the same name, the one in the first directory counts.
 _DIRECTORIES: Final = (
@@ -48,23 +48,26 @@ class Assignment:
     """Counted from 1; 0 where there are no lines."""
     reader: str
     """Who applies it: kernel, systemd-sysctl, sysctl --system, TuneD, rc.local."""
+    idle: str = ""
+    """Why its reader does not make it; empty for an assignment that is made."""
 
     @property
     def where(self) -> str:
         return f"{self.path}:{self.line}" if self.line else self.path
 
     def __str__(self) -> str:
-        return f"{self.where} sets {self.key} = {self.value} ({self.reader})"
+        remark = f": no effect, {self.idle}" if self.idle else ""
+        return f"{self.where} sets {self.key} = {self.value} ({self.reader}){remark}"
 
 
 @dataclass(frozen=True)
 class Boot:
-    """All assignments of a boot in the order in which they are made."""
+    """All assignments of a boot in the order in which they are made; idle ones have the places of their lines."""
 
     assignments: tuple[Assignment, ...]
 
     def chain(self, key: str) -> tuple[Assignment, ...]:
-        """All assignments of the key or of the other member of its pair, in order; the last one wins."""
+        """All assignments of the key or of the other member of its pair, in order; the last one that is made wins."""
         keys = {key, PAIRED_KEYS.get(key, key)}
         found = [item for wanted in keys for item in self._by_key.get(wanted, ())]
         # The kernel does not accept 0 for a member of a pair, so such a line has no effect.
@@ -73,14 +76,15 @@ class Boot:
 
     def winner(self, key: str) -> Assignment | None:
         """The last assignment; None when the kernel's default stays. Its key may be the other member of the pair."""
-        return self.chain(key)[-1] if self.chain(key) else None
+        return next((item for item in reversed(self.chain(key)) if not item.idle), None)
 
     def explain(self, key: str) -> list[str]:
         """A line for each place that sets the key, the winner last."""
-        chain = self.chain(key)
-        if not chain:
-            return [f"no file sets {key} at boot: the kernel's default stays"]
-        return [str(item) for item in chain[:-1]] + [f"{chain[-1]}: it wins at boot"]
+        winner = self.winner(key)
+        others = [str(item) for item in self.chain(key) if item is not winner]
+        if winner is None:
+            return [*others, f"no file sets {key} at boot: the kernel's default stays"]
+        return [*others, f"{winner}: it wins at boot"]
 
     def settings(self) -> dict[str, str]:
         """Key to value after the boot; for a pair only the member that is in force."""
@@ -104,18 +108,19 @@ def simulate_boot(files: HostFiles, texts: Mapping[str, str | None] | None = Non
     with_systemd = any(files.exists(path) for path in _SYSTEMD_SYSCTL)
     made = list(_kernel_command_line(files))
     if with_systemd:
-        made += _explicit_before_patterns(files, view.lines(view.by_name(_DIRECTORIES), "systemd-sysctl"))
+        lines = list(view.lines(view.by_name(_DIRECTORIES)))
+        made += _explicit_before_patterns(files, lines, _as_systemd_sysctl(lines))
     else:
         # sysctl(8) reads /etc/sysctl.conf last, whatever the other files are called.
-        paths = [*view.by_name(_DIRECTORIES), _SYSCTL_CONF]
-        made += _explicit_before_patterns(files, view.lines(paths, "sysctl --system"))
+        lines = list(view.lines([*view.by_name(_DIRECTORIES), _SYSCTL_CONF]))
+        made += _explicit_before_patterns(files, lines, _assignments(lines, "sysctl --system"))
     profile = tuned.active_profile(files)
     if profile is not None:
         made += [Assignment(line.key, line.value, line.path, line.number, "TuneD") for line in profile.sysctls]
         if profile.reapply_sysctl and profile.sysctls:
             # TuneD's plugin_sysctl reads fewer directories than systemd.
             paths = [*view.by_name(_DIRECTORIES_OF_TUNED), _SYSCTL_CONF]
-            made += view.lines(paths, "TuneD, reapply_sysctl")
+            made += _assignments(view.lines(paths), "TuneD, reapply_sysctl")
     made += _boot_scripts(files, view)
     return Boot(tuple(_values_resolved(made)))
 
@@ -137,31 +142,58 @@ class _View:
                     name = path.rpartition("/")[2]
                     names = names | {name} if text is not None else names - {name}
             for name in names:
-                if name.endswith(".conf"):
+                if name.endswith(".conf") and not name.startswith("."):
                     found.setdefault(name, f"{directory}/{name}")
         return [found[name] for name in sorted(found)]
 
-    def lines(self, paths: Iterable[str], reader: str) -> Iterator[Assignment]:
-        for path in paths:
-            for line in parse_lines(self.text(path)):
-                yield Assignment(line.key, line.value, path, line.number, reader)
+    def lines(self, paths: Iterable[str]) -> Iterator[tuple[str, Line]]:
+        """Each line with the path of its file."""
+        yield from ((path, line) for path in paths for line in parse_lines(self.text(path)))
 
     def text(self, path: str) -> str:
         """Empty for a file that cannot be read."""
         return (self.texts[path] if path in self.texts else self.files.read_of_others(path)) or ""
 
 
-def _explicit_before_patterns(files: HostFiles, lines: Iterable[Assignment]) -> Iterator[Assignment]:
-    """Expand patterns (`net.ipv4.conf.*.rp_filter`) like systemd-sysctl: an explicit key takes precedence."""
-    everything = list(lines)
-    named = {item.key for item in everything}
-    for item in everything:
+def _assignments(lines: Iterable[tuple[str, Line]], reader: str) -> Iterator[Assignment]:
+    for path, line in lines:
+        if line.value is not None:
+            yield Assignment(line.key, single_blanks(line.value), path, line.number, reader)
+
+
+def _as_systemd_sysctl(lines: Sequence[tuple[str, Line]]) -> Iterator[Assignment]:
+    """The assignments by systemd's rules (sysctl.c, parse_file() and apply_all()).
+
+    A later line with an equal value is dropped, and the key keeps the place of the earlier line: the other member of a
+    pair between the two wins. Any other later line takes the key to its own place. `-KEY` takes it away.
+    """
+    held: dict[str, tuple[str, Line]] = {}
+    idle: dict[tuple[str, int], str] = {}
+    for path, line in lines:
+        before = held.get(line.key)
+        if before is not None and before[1].value == line.value:
+            idle[path, line.number] = f"as it repeats {before[0]}:{before[1].number}, which keeps its place"
+        else:
+            held[line.key] = (path, line)
+    for path, line in lines:
+        by, last = held[line.key]
+        if line.value is not None:
+            why = f"as {by}:{last.number} excludes the key" if last.value is None else idle.get((path, line.number), "")
+            yield Assignment(line.key, single_blanks(line.value), path, line.number, "systemd-sysctl", why)
+
+
+def _explicit_before_patterns(
+    files: HostFiles, lines: Sequence[tuple[str, Line]], made: Iterable[Assignment]
+) -> Iterator[Assignment]:
+    """Expand patterns (`net.ipv4.conf.*.rp_filter`): a line that names a key, also to exclude it, takes precedence."""
+    named = {line.key for _, line in lines}
+    for item in made:
         if not _GLOB.search(item.key):
             yield item
             continue
         for key in _matching(files, item.key):
             if key not in named:
-                yield Assignment(key, item.value, item.path, item.line, item.reader)
+                yield replace(item, key=key)
 
 
 def _matching(files: HostFiles, pattern: str) -> Iterator[str]:
@@ -203,6 +235,6 @@ def _values_resolved(made: Sequence[Assignment]) -> Iterator[Assignment]:
             bound, before = int(item.value[1:]), last.get(item.key, "")
             if before.isdecimal():
                 bound = (max if item.value[0] == ">" else min)(bound, int(before))
-            item = Assignment(item.key, str(bound), item.path, item.line, item.reader)
+            item = replace(item, value=str(bound))
         last[item.key] = item.value
         yield item

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from . import HEADER
 
+# read_line() of systemd; splitlines() would also split at a form feed.
+_LINE_END: Final = re.compile("\r\n|[\n\r\0]")
 MANAGED_FILE: Final = "/etc/sysctl.d/90-highwater.conf"
 # Writing one of a pair makes the kernel set the other to 0 (Documentation/admin-guide/sysctl/vm.rst).
 PAIRED_KEYS: Final[Mapping[str, str]] = {
@@ -18,25 +21,30 @@ PAIRED_KEYS: Final[Mapping[str, str]] = {
 
 
 class Line(NamedTuple):
-    """An assignment of a sysctl.d file: its key in dotted form, its value with single blanks."""
+    """A line of a sysctl.d file: its key in dotted form, and its value as written; None for `-KEY` without a value."""
 
     number: int
     key: str
-    value: str
+    value: str | None
 
 
 def parse_lines(text: str) -> Iterator[Line]:
-    """Assignments in the order of the file; comments and invalid lines are skipped."""
-    for number, line in enumerate(text.splitlines(), start=1):
+    """Assignments and exclusions in the order of the file; comments and invalid lines are skipped."""
+    for number, line in enumerate(_LINE_END.split(text), start=1):
         key, equals, value = line.partition("=")
-        # A leading minus says that a failure to set the key is no error.
-        key = key.strip().removeprefix("-").strip()
-        if equals and key and key[0] not in "#;":
-            yield Line(number, dotted(key), " ".join(value.split()))
+        key = key.strip()
+        # A leading minus: a failure to set the key is no error; without a value: patterns do not set the key.
+        named = key.removeprefix("-").strip()
+        if named and key[0] not in "#;" and (equals or key[0] == "-"):
+            yield Line(number, dotted(named), value.strip() if equals else None)
+
+
+def single_blanks(value: str) -> str:
+    return " ".join(value.split())
 
 
 def parse_settings(text: str) -> dict[str, str]:
-    return {line.key: line.value for line in parse_lines(text)}
+    return {line.key: single_blanks(line.value) for line in parse_lines(text) if line.value is not None}
 
 
 def with_settings(present: str | None, settings: Mapping[str, str], comments: Mapping[str, str]) -> str | None:
@@ -50,7 +58,8 @@ def with_settings(present: str | None, settings: Mapping[str, str], comments: Ma
     merged.update(settings)
     if not merged:
         return None
-    lines = [HEADER]
+    excluded = [f"-{line.key}\n" for line in parse_lines(present or "") if line.value is None]
+    lines = [HEADER, *dict.fromkeys(excluded)]
     for key in sorted(merged):
         comment = f"# {comments[key]}\n" if key in comments else ""
         lines.append(f"{comment}{key} = {merged[key]}\n")
@@ -60,4 +69,6 @@ def with_settings(present: str | None, settings: Mapping[str, str], comments: Ma
 def dotted(key: str) -> str:
     """The dotted form of a key. sysctl.d(5): if the first separator is a slash, dots belong to names."""
     first = next((character for character in key if character in "./"), ".")
-    return key if first == "." else key.translate(str.maketrans("./", "/."))
+    if first == "/":
+        key = "/".join(part for part in key.split("/") if part).translate(str.maketrans("./", "/."))
+    return key

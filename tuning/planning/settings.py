@@ -121,8 +121,8 @@ def _good_at_boot(draft: Draft, item: SelectedKnob, boot: Boot, twin_of_ours: st
 
 def overridden(winner: Assignment) -> str:
     return (
-        f"{winner.where} sets {winner.key} = {winner.value} ({winner.reader}) after {sysctl_d.MANAGED_FILE}: "
-        "it wins at the next boot; remove that line"
+        f"{winner.where} sets {winner.key} = {winner.value} ({winner.reader}): it wins over {sysctl_d.MANAGED_FILE} "
+        "at the next boot; remove that line"
     )
 
 

@@ -82,6 +82,31 @@ def test_a_percentage_undoes_the_bytes_of_its_pair(root: Path) -> None:
     assert boot_of(root).settings() == {"vm.dirty_bytes": "2000000"}, "the kernel takes no 0 for a member of a pair"
 
 
+def test_an_equal_line_keeps_the_place_of_the_earlier_one_under_systemd(root: Path) -> None:
+    write(root, "/etc/sysctl.d/10-a.conf", "vm.dirty_bytes = 1000000\n")
+    write(root, "/etc/sysctl.d/70-b.conf", "vm.dirty_ratio = 40\n")
+    write(root, "/etc/sysctl.d/90-highwater.conf", "vm.dirty_bytes = 1000000\n")
+    no_effect = "no effect, as it repeats /etc/sysctl.d/10-a.conf:1, which keeps its place"
+    assert boot_of(root).explain("vm.dirty_bytes") == [
+        "/etc/sysctl.d/10-a.conf:1 sets vm.dirty_bytes = 1000000 (systemd-sysctl)",
+        f"/etc/sysctl.d/90-highwater.conf:1 sets vm.dirty_bytes = 1000000 (systemd-sysctl): {no_effect}",
+        "/etc/sysctl.d/70-b.conf:1 sets vm.dirty_ratio = 40 (systemd-sysctl): it wins at boot",
+    ]
+    (root / "usr/lib/systemd/systemd-sysctl").unlink()
+    assert winner(root, "vm.dirty_bytes") == ("/etc/sysctl.d/90-highwater.conf:1", "vm.dirty_bytes", "1000000")
+
+
+def test_a_key_that_is_excluded_is_not_set_under_systemd(root: Path) -> None:
+    write(root, "/etc/sysctl.d/10-a.conf", "vm.swappiness = 5\n")
+    write(root, "/etc/sysctl.d/20-b.conf", "-vm.swappiness\n")
+    assert winner(root, "vm.swappiness") is None
+    no_effect = "no effect, as /etc/sysctl.d/20-b.conf:1 excludes the key"
+    assert boot_of(root).explain("vm.swappiness") == [
+        f"/etc/sysctl.d/10-a.conf:1 sets vm.swappiness = 5 (systemd-sysctl): {no_effect}",
+        "no file sets vm.swappiness at boot: the kernel's default stays",
+    ]
+
+
 def test_the_pairs_are_those_of_the_catalogue() -> None:
     pairs = {knob.id: knob.twin for knob in KNOBS if knob.twin}
     assert {key: twin for key, twin in PAIRED_KEYS.items() if key in pairs} == pairs
