@@ -20,6 +20,7 @@ from highwater.pipeline.kafka.model import (
     LATEST,
     BrokerError,
     CommittedOffset,
+    Edge,
     Fetch,
     OutOfRange,
 )
@@ -156,7 +157,7 @@ class TopicReader:
             return f"{what} may not be read by this user; a capture needs {needed}"
         return f"{what} cannot be read: {error}"
 
-    def _offsets(self, partitions: list[TopicPartition], at: int) -> dict[TopicPartition, int | None]:
+    def _offsets(self, partitions: list[TopicPartition], at: Edge | int) -> dict[TopicPartition, int | None]:
         found: dict[TopicPartition, int | None] = {}
         for each, listed in self._client.list_offsets(dict.fromkeys(partitions, at)).items():
             if isinstance(listed, BrokerError):

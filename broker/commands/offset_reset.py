@@ -36,12 +36,17 @@ def parse_target(goals: Mapping[str, bool | int | str | None]) -> Target:
         )
     goal, value = given[0], goals[given[0]]
     if goal == "--to-datetime":
-        return Target("--to-datetime", parse_time_ms(str(value)))
+        return _at_time(parse_time_ms(str(value)))
     if goal == "--by-duration":
-        return Target("--to-datetime", time.time_ns() // 1_000_000 - parse_duration_ms(str(value)))
+        return _at_time(time.time_ns() // 1_000_000 - parse_duration_ms(str(value)))
     if goal == "--to-offset" and isinstance(value, int) and value < 0:
         raise UsageError(f"--to-offset {value}: offsets begin at 0")
     return Target(goal, value if isinstance(value, int) else 0)
+
+
+def _at_time(time_ms: int) -> Target:
+    """Brokers take negative times for signs: −1 would be the end of the log, where all is skipped."""
+    return Target("--to-datetime", time_ms) if time_ms > 0 else Target("--to-earliest")
 
 
 def parse_time_ms(text: str) -> int:
@@ -59,7 +64,10 @@ def parse_duration_ms(text: str) -> int:
     parts = {} if found is None else {name: float(part) for name, part in found.groupdict().items() if part}
     if not parts:
         raise UsageError(f"--by-duration {text}: write it as P1DT2H30M5S")
-    return timedelta(**parts) // timedelta(milliseconds=1)
+    try:
+        return timedelta(**parts) // timedelta(milliseconds=1)
+    except OverflowError:
+        raise UsageError(f"--by-duration {text}: no log reaches so far back; write --to-earliest") from None
 
 
 def targets(

@@ -29,6 +29,7 @@ from highwater.pipeline.kafka.model import (
     BrokerError,
     Cluster,
     CommittedOffset,
+    Edge,
     Fetch,
     Fetched,
     ListedOffset,
@@ -153,9 +154,9 @@ class Client:
             time.sleep(self.settings.retry_backoff_ms / 1000)
 
     def list_offsets(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool = False
+        self, wanted: Mapping[TopicPartition, Edge | int], *, read_committed: bool = False
     ) -> dict[TopicPartition, ListedOffset | BrokerError]:
-        """The first offset whose record has the timestamp in ms or a later one; the ends for EARLIEST and LATEST.
+        """The offset of an edge, or of the first record with the time in ms or a later one. Times up to 0: EARLIEST.
 
         With `read_committed`, LATEST is the last stable offset. Raises ClientError.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -12,9 +13,19 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.client.request import error_text
 from highwater.common.topic_partition import TopicPartition
 
-EARLIEST: Final = -2
-LATEST: Final = -1
-"""Timestamps of ListOffsets that mean the two ends of a partition."""
+
+class Edge(enum.Enum):
+    """The first offset of a partition, or the one after the last; never a time, which is a whole number of ms.
+
+    The values are the timestamps of ListOffsets that mean the edges. No time that data or users give becomes one.
+    """
+
+    EARLIEST = -2
+    LATEST = -1
+
+
+EARLIEST: Final = Edge.EARLIEST
+LATEST: Final = Edge.LATEST
 
 RETRIED: Final = frozenset(code for code in ErrorCode if code.retriable)
 
@@ -73,7 +84,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class ListedOffset:
-    """offset: None where no record has the timestamp or a later one. timestamp_ms: of the record; -1 for the ends."""
+    """offset: None where no record has the timestamp or a later one. timestamp_ms: of the record; −1 for an edge."""
 
     offset: int | None
     timestamp_ms: int

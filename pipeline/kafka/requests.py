@@ -17,6 +17,7 @@ from highwater.pipeline.kafka.model import (
     BrokerError,
     Cluster,
     CommittedOffset,
+    Edge,
     Fetch,
     Fetched,
     ListedOffset,
@@ -33,6 +34,7 @@ TRANSACTION: Final = 1
 SOFTWARE: Final = "highwater-pipeline"
 
 _NO_GENERATION: Final = -1
+_TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 def _error(code: ErrorCode, detail: str | None = None) -> BrokerError | None:
@@ -69,9 +71,12 @@ def _topic(answer: Any) -> Topic:
 
 
 def list_offsets(
-    wanted: Mapping[TopicPartition, tuple[int, int]], *, read_committed: bool
+    wanted: Mapping[TopicPartition, tuple[Edge | int, int]], *, read_committed: bool
 ) -> Request[dict[TopicPartition, ListedOffset | BrokerError]]:
-    """`wanted`: (timestamp in ms or EARLIEST or LATEST, leader epoch or −1) of partitions with one leader."""
+    """`wanted`: (edge or time in ms, leader epoch or −1) of partitions with one leader.
+
+    A time up to 0 is no bound: it lists the first offset, also of a record without a time.
+    """
     fields = {
         "replica_id": -1,
         "isolation_level": int(read_committed),
@@ -79,8 +84,8 @@ def list_offsets(
             {
                 "name": topic,
                 "partitions": [
-                    {"partition_index": partition, "timestamp": timestamp, "current_leader_epoch": epoch}
-                    for partition, (timestamp, epoch) in partitions.items()
+                    {"partition_index": partition, "timestamp": _timestamp(at), "current_leader_epoch": epoch}
+                    for partition, (at, epoch) in partitions.items()
                 ],
             }
             for topic, partitions in _by_topic(wanted).items()
@@ -98,6 +103,15 @@ def list_offsets(
         }
 
     return cold_request("list_offsets", 2, 7, fields, read)
+
+
+def _timestamp(at: Edge | int) -> int:
+    """Kafka gives negative timestamps meanings of their own, and adds to them with each version."""
+    if not isinstance(at, Edge):
+        if at > 0:
+            return min(at, _TIMESTAMP_MAX)
+        at = Edge.EARLIEST
+    return at.value
 
 
 Value = TypeVar("Value")

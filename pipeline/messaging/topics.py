@@ -121,7 +121,12 @@ class Topics:
         return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def at_time(self, partitions: Iterable[Partition], timestamp_ms: int) -> dict[Partition, int]:
-        """The offsets of the first records that are as late; the ends where there is none."""
+        """The offsets of the first records that are as late; the ends where there is none.
+
+        A time up to 0 is no bound: brokers take negative times for signs, and −1 for the end.
+        """
+        if timestamp_ms <= 0:
+            return self.starts(partitions)
         found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
         without = [partition for partition, offset in found.items() if offset < 0]
         return found | (self.ends(without) if without else {})

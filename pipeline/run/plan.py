@@ -17,7 +17,6 @@ from highwater.pipeline.run.model import TOPIC_FORMAT, Flow, Named, Pipeline, Py
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
 from highwater.pipeline.run.storage import Storage, keeping_its_start
 from highwater.pipeline.sink.options import read_sink_options
-from highwater.pipeline.source.bounds import Edge
 from highwater.pipeline.source.options import read_options
 from highwater.pipeline.source.positions import Positions
 
@@ -52,7 +51,7 @@ def topic_positions(source: Source) -> list[TopicPosition]:
             start: Mapping[TopicPartition, int] = first
             if options.resume_from:
                 start = {**first, **resume_offsets(options.resume_from, client).next}
-            elif starting != Edge(EARLIEST):
+            elif starting is not EARLIEST:
                 start = positions.starting().next
     except PipelineError as error:
         # The class stays: it says whether a topic is missing, a broker is down or records are gone.

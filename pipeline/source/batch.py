@@ -63,7 +63,7 @@ class BatchReader(DataSourceReader):
         return [
             each._replace(start_offset=max(each.start_offset, each.end_offset if offset is None else offset))
             for each in narrowed
-            for offset in (first[each.topic, each.partition],)
+            for offset in (first[each.topic, each.partition].offset,)
         ]
 
 

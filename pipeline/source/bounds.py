@@ -3,50 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.kafka.model import EARLIEST, LATEST
+from highwater.pipeline.kafka.model import Edge
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.option_values import OptionValues
 
 
 @dataclass(frozen=True)
-class Edge:
-    """The first offset of each partition (EARLIEST), or the one after the last (LATEST)."""
-
-    timestamp: int
-
-
-@dataclass(frozen=True)
 class AtOffsets:
-    """An offset for each partition; EARLIEST and LATEST mean its ends."""
+    """An offset or an edge for each partition."""
 
     offsets: Offsets
+    edges: Mapping[TopicPartition, Edge] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class AtTime:
-    """The first record with this time in ms or a later one: of each partition, or the same for all."""
+    """The first record with this time in ms or a later one: of each partition, or the same for all.
+
+    A time up to 0 is no bound.
+    """
 
     timestamps_ms: Mapping[TopicPartition, int] | int
 
 
 Bound = Edge | AtOffsets | AtTime
 
+_EDGES: Final = {-2: Edge.EARLIEST, -1: Edge.LATEST}
+"""Spark's signs in the JSON of an option."""
+
 
 def starting_bound(take: OptionValues, *, is_stream: bool) -> Bound:
     default = "latest" if is_stream else "earliest"
     bound = _bound(take, "starting", default)
     if not is_stream:
-        _refuse_edge(bound, "startingOffsets", LATEST, "latest")
+        _refuse_edge(bound, "startingOffsets", Edge.LATEST)
     return bound
 
 
 def ending_bound(take: OptionValues) -> Bound:
     bound = _bound(take, "ending", "latest")
-    _refuse_edge(bound, "endingOffsets", EARLIEST, "earliest")
+    _refuse_edge(bound, "endingOffsets", Edge.EARLIEST)
     return bound
 
 
@@ -61,20 +62,27 @@ def _bound(take: OptionValues, which: str, default: str) -> Bound:
     name = f"{which}Offsets"
     text = take.text(name, default)
     if text.lower() in ("earliest", "latest"):
-        return Edge(EARLIEST if text.lower() == "earliest" else LATEST)
+        return Edge[text.upper()]
     if not text.startswith("{"):
         raise SettingsError(f'{name}={text} is neither earliest, latest, nor offsets such as {{"topic":{{"0":123}}}}')
-    offsets = take.parsed(name, Offsets.from_text)
-    for of, offset in offsets.next.items():
-        if offset < EARLIEST:
+    asked = take.parsed(name, Offsets.from_text)
+    offsets: dict[TopicPartition, int] = {}
+    edges: dict[TopicPartition, Edge] = {}
+    for of, offset in asked.next.items():
+        if offset >= 0:
+            offsets[of] = offset
+        elif offset in _EDGES:
+            edges[of] = _EDGES[offset]
+        else:
             raise SettingsError(f"{name}: {partition_name(*of)}: {offset} is no offset, nor -2 (earliest), -1 (latest)")
-    return AtOffsets(offsets)
+    return AtOffsets(Offsets(offsets, asked.ids), edges)
 
 
-def _refuse_edge(bound: Bound, name: str, edge: int, word: str) -> None:
-    if bound == Edge(edge):
+def _refuse_edge(bound: Bound, name: str, edge: Edge) -> None:
+    word = edge.name.lower()
+    if bound == edge:
         raise SettingsError(f"{name}={word} makes no sense for a read of a batch, which would be empty")
     if isinstance(bound, AtOffsets):
-        for of, offset in bound.offsets.next.items():
-            if offset == edge:
-                raise SettingsError(f"{name}: {partition_name(*of)}: {edge} ({word}) makes no sense for a batch")
+        for of, each in bound.edges.items():
+            if each is edge:
+                raise SettingsError(f"{name}: {partition_name(*of)}: {edge.value} ({word}) makes no sense for a batch")

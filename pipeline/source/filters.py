@@ -82,11 +82,11 @@ class Bounds:
         if name == "timestamp" and isinstance(value, datetime) and value.tzinfo is not None:
             # Records have ms. Later records can have earlier times: Spark has to look at each.
             earliest_ms = math.floor(value.timestamp() * _MS_PER_S)
-            self.earliest_ms = max(earliest_ms, self.earliest_ms or earliest_ms)
+            self.earliest_ms = earliest_ms if self.earliest_ms is None else max(earliest_ms, self.earliest_ms)
         return False
 
     def _begin_at(self, offset: int) -> None:
-        self.first_offset = max(offset, self.first_offset or offset)
+        self.first_offset = offset if self.first_offset is None else max(offset, self.first_offset)
 
     def _end_at(self, offset: int) -> None:
         self.end_offset = offset if self.end_offset is None else min(offset, self.end_offset)

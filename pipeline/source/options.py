@@ -12,12 +12,12 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka import settings
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, check_columns
-from highwater.pipeline.kafka.model import EARLIEST, LATEST
+from highwater.pipeline.kafka.model import Edge
 from highwater.pipeline.kafka.settings import PREFIX, Settings, settings_of
 from highwater.pipeline.option_values import OptionValues
 from highwater.pipeline.registry import client as registry
 from highwater.pipeline.registry.decoding import KINDS, ColumnFormat, Formats
-from highwater.pipeline.source.bounds import AtOffsets, Bound, Edge, ending_bound, starting_bound
+from highwater.pipeline.source.bounds import AtOffsets, Bound, ending_bound, starting_bound
 from highwater.pipeline.source.offsets import read_assignment
 
 
@@ -164,7 +164,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> Options:
         raise SettingsError("kafka.bootstrap.servers is missing; write it as HOST:PORT, several with commas between")
     take = OptionValues(options)
     starting = starting_bound(take, is_stream=is_stream)
-    ending = Edge(LATEST) if is_stream else ending_bound(take)
+    ending = Edge.LATEST if is_stream else ending_bound(take)
     at_least, at_most = take.count("minOffsetsPerTrigger"), take.count("maxOffsetsPerTrigger")
     if at_least is not None and at_most is not None and at_least > at_most:
         raise SettingsError(f"minOffsetsPerTrigger={at_least} is above maxOffsetsPerTrigger={at_most}")
@@ -314,11 +314,11 @@ def _local_file(take: OptionValues) -> str:
 
 def _check_start_can_be_kept(options: Options) -> None:
     """Spark asks where a stream begins again after a crash in its first batch: the answer must be the same."""
-    if options.starting == Edge(EARLIEST) or (
+    if options.starting == Edge.EARLIEST or (
         options.commit_offsets or options.initial_offsets_location or options.resume_from
     ):
         return
-    if isinstance(options.starting, AtOffsets) and LATEST not in options.starting.offsets.next.values():
+    if isinstance(options.starting, AtOffsets) and Edge.LATEST not in options.starting.edges.values():
         return
     raise SettingsError(
         "a stream that begins at latest or at a time has to keep where it began, or a crash in its first batch would "

@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import ClientError, DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import EARLIEST, LATEST, BrokerError, ListedOffset, Topic
+from highwater.pipeline.kafka.model import EARLIEST, LATEST, BrokerError, Edge, ListedOffset, Topic
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.source.bounds import AtOffsets, AtTime, Bound, Edge
+from highwater.pipeline.source.bounds import AtOffsets, AtTime, Bound
 from highwater.pipeline.source.offsets import recreated
 from highwater.pipeline.source.options import Options
 
@@ -53,19 +53,19 @@ class Positions:
         ids = {name: str(each.topic_id) for name, each in there.items() if each.topic_id is not None}
         return Offsets(found, {topic: ids[topic] for topic in {topic for topic, _ in found} & ids.keys()})
 
-    def edge(self, timestamp: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def edge(self, edge: Edge, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offsets (EARLIEST), or those after the last record that may be read (LATEST)."""
         found = {}
-        for of, offset in self._listed(dict.fromkeys(partitions, timestamp)).items():
-            if offset is None:
+        for of, listed in self._listed(dict.fromkeys(partitions, edge)).items():
+            if listed.offset is None:
                 raise ClientError(f"{partition_name(*of)}: the broker did not say where the log ends")
-            found[of] = offset
+            found[of] = listed.offset
         return found
 
     def high_watermarks(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offsets after the last record, of open transactions too."""
         listed = self._listed(dict.fromkeys(partitions, LATEST), read_committed=False)
-        return {of: offset for of, offset in listed.items() if offset is not None}
+        return {of: each.offset for of, each in listed.items() if each.offset is not None}
 
     def starting(self) -> Offsets:
         """Where to begin. Raises SettingsError or DataLossError if the options ask for what is not there."""
@@ -76,29 +76,30 @@ class Positions:
         """Where to stop, in the partitions of `there`. Raises SettingsError or DataLossError, as `starting` does."""
         return self._resolve(self._options.ending, there, is_start=False)
 
-    def at_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record has this time or a later one; None if there is none."""
+    def at_time(self, timestamp_ms: int, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+        """The first record with this time or a later one; a time up to 0 is no bound."""
         return self._listed(dict.fromkeys(partitions, timestamp_ms))
 
     def _resolve(self, bound: Bound, there: Offsets, *, is_start: bool) -> dict[TopicPartition, int]:
         match bound:
-            case Edge(timestamp):
-                return self.edge(timestamp, there.next)
-            case AtOffsets(offsets):
-                return self._at_offsets(offsets, there, is_start=is_start)
+            case Edge():
+                return self.edge(bound, there.next)
+            case AtOffsets():
+                return self._at_offsets(bound, there, is_start=is_start)
             case AtTime(timestamps_ms):
                 return self._at_times(timestamps_ms, there, is_start=is_start)
 
-    def _at_offsets(self, asked: Offsets, there: Offsets, *, is_start: bool) -> dict[TopicPartition, int]:
+    def _at_offsets(self, bound: AtOffsets, there: Offsets, *, is_start: bool) -> dict[TopicPartition, int]:
         option = "startingOffsets" if is_start else "endingOffsets"
-        _check_all_are_named(asked.next, there.next, option)
-        if again := recreated(asked, there):
+        asked: Mapping[TopicPartition, Edge | int] = {**bound.offsets.next, **bound.edges}
+        _check_all_are_named(asked, there.next, option)
+        if again := recreated(bound.offsets, there):
             self._lost(f"{option}: {', '.join(sorted(again))} was deleted and created again since these were written")
         first, last = self.edge(EARLIEST, there.next), self.edge(LATEST, there.next)
         ends = {EARLIEST: first, LATEST: last}
         found = {}
-        for of, offset in asked.next.items():
-            if offset in ends:
+        for of, offset in asked.items():
+            if isinstance(offset, Edge):
                 found[of] = ends[offset][of]
             elif of[0] in again:
                 found[of] = (first if is_start else last)[of]
@@ -118,13 +119,13 @@ class Positions:
             _check_all_are_named(asked, there.next, f"{'starting' if is_start else 'ending'}OffsetsByTimestamp")
         last = self.edge(LATEST, there.next)
         found = {}
-        for of, offset in self._listed(asked).items():
-            if offset is None and is_start and not self._options.later_than_all_is_latest:
+        for of, listed in self._listed(asked).items():
+            if listed.offset is None and is_start and not self._options.later_than_all_is_latest:
                 raise SettingsError(
                     f"{partition_name(*of)} has no record with the time {asked[of]} ms or a later one; "
                     "startingOffsetsByTimestampStrategy=latest begins at its end"
                 )
-            found[of] = last[of] if offset is None else min(offset, last[of])
+            found[of] = last[of] if listed.offset is None else min(listed.offset, last[of])
         return found
 
     def _lost(self, what: str) -> None:
@@ -132,8 +133,8 @@ class Positions:
             raise DataLossError(what)
 
     def _listed(
-        self, wanted: Mapping[TopicPartition, int], *, read_committed: bool | None = None
-    ) -> dict[TopicPartition, int | None]:
+        self, wanted: Mapping[TopicPartition, Edge | int], *, read_committed: bool | None = None
+    ) -> dict[TopicPartition, ListedOffset]:
         if read_committed is None:
             read_committed = self._options.read_committed
         for _ in range(self._options.offset_attempts - 1):
@@ -143,13 +144,14 @@ class Positions:
                 time.sleep(self._options.offset_retry_interval_ms / 1000)
         return self._ask(wanted, read_committed=read_committed)
 
-    def _ask(self, wanted: Mapping[TopicPartition, int], *, read_committed: bool) -> dict[TopicPartition, int | None]:
+    def _ask(
+        self, wanted: Mapping[TopicPartition, Edge | int], *, read_committed: bool
+    ) -> dict[TopicPartition, ListedOffset]:
         found = {}
         for of, listed in self._client.list_offsets(wanted, read_committed=read_committed).items():
             if isinstance(listed, BrokerError):
                 raise ClientError(f"{partition_name(*of)}: {listed}")
-            assert isinstance(listed, ListedOffset)
-            found[of] = listed.offset
+            found[of] = listed
         return found
 
 

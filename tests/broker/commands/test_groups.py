@@ -98,6 +98,11 @@ def test_offsets_are_reset(broker: RunningBroker) -> None:
         (("--to-earliest",), (0, 0)),
         (("--to-current",), (0, 0)),
         (("--to-latest",), (20, 8)),
+        # −1 ms, which brokers take for the end of the log.
+        (("--to-datetime", "1969-12-31T23:59:59.999"), (0, 0)),
+        (("--to-latest",), (20, 8)),
+        (("--by-duration", "P99999D"), (0, 0)),
+        (("--to-latest",), (20, 8)),
         (("--by-duration", "PT1H"), (0, 0)),
         (("--to-datetime", "2100-01-01T00:00:00.000"), (20, 8)),
     ):
@@ -158,6 +163,7 @@ def test_mistakes_are_one_line_each(broker: RunningBroker) -> None:
         ((*reset, "--to-latest"), 2, "--all-topics"),
         ((*reset, "--all-topics", "--to-latest", "--to-earliest"), 2, "cannot go together"),
         ((*reset, "--all-topics", "--to-datetime", "soon"), 2, "soon"),
+        ((*reset, "--all-topics", "--by-duration", "P999999999999D"), 2, "no log reaches so far back"),
         ((*reset, "--all-topics", "--to-latest", "--dry-run", "--execute"), 2, "cannot go together"),
         (("--describe",), 2, "--group"),
         (("--list", "--execute"), 2, "--execute"),

@@ -69,7 +69,9 @@ def test_topics_partitions_and_offsets(broker: RunningBroker, client: Client) ->
     assert set(client.cluster().topics) >= {"orders"}
     found = client.list_offsets({("orders", 0): LATEST, ("orders", 1): LATEST})
     assert [each.offset for each in found.values() if isinstance(each, ListedOffset)] == [10, 0]
-    by_time = {NOW_MS + 4: 4, NOW_MS - 1: 0, NOW_MS + 10: None}
+    by_time = {NOW_MS + 4: 4, NOW_MS - 1: 0, NOW_MS + 10: None, 2**63: None, 10**30: None}
+    # Kafka gives negative timestamps meanings of their own: the end, the largest time, and others to come.
+    by_time |= dict.fromkeys([0, -1, -2, -3, -4, -5, -6, -(2**63), -(10**30)], 0)
     for timestamp, offset in by_time.items():
         listed = client.list_offsets({("orders", 0): timestamp})["orders", 0]
         assert isinstance(listed, ListedOffset)

@@ -103,6 +103,16 @@ def test_which_topics_are_read(topics: Topics) -> None:
         reader_of(topics, assign='{"which.a":[7]}').partitions()
 
 
+@pytest.mark.parametrize("before_ms", [0, 1, 2, 3, 4, 5, 6, 10**12])
+def test_a_filter_by_a_time_before_1970_takes_nothing_away(topics: Topics, before_ms: int) -> None:
+    if not topics.exists("epoch"):
+        topics.create("epoch")
+        topics.produce("epoch", 5, timestamps_ms=range(1000, 1005))
+    reader = reader_of(topics, "epoch")
+    list(reader.pushFilters([GreaterThanOrEqual(("timestamp",), EPOCH - timedelta(milliseconds=before_ms))]))
+    assert offsets_of(reader) == [(0, offset) for offset in range(5)]
+
+
 def test_where_a_read_begins_and_ends(topics: Topics) -> None:
     topics.create("bounds", 2)
     for partition in range(2):
@@ -121,6 +131,8 @@ def test_where_a_read_begins_and_ends(topics: Topics) -> None:
     assert offsets(endingTimestamp="9999") == both(range(10))
     assert offsets(startingOffsetsByTimestamp='{"bounds":{"0":1900,"1":1800}}') == both(range(9, 10), range(8, 10))
     assert offsets(startingTimestamp="9999", startingOffsetsByTimestampStrategy="latest") == []
+    assert offsets(startingOffsetsByTimestamp='{"bounds":{"0":-1,"1":-3}}') == both(range(10))
+    assert offsets(startingTimestamp="0", endingTimestamp="0") == []
     for given, words in (
         ({"startingTimestamp": "9999"}, "no record with the time 9999 ms"),
         ({"startingOffsets": '{"bounds":{"0":8}}'}, "bounds-1 is missing"),

@@ -10,7 +10,7 @@ from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.source.bounds import AtOffsets, AtTime, Edge
+from highwater.pipeline.source.bounds import AtOffsets, AtTime
 from highwater.pipeline.source.options import Options, Topics, read_options
 
 LEAST = {"kafka.bootstrap.servers": "h:9092", "subscribe": "t"}
@@ -28,7 +28,7 @@ def test_what_is_read_without_options() -> None:
     found = batch()
     assert found.settings.bootstrap_servers == (("h", 9092),)
     assert found.topics == Topics(names=("t",))
-    assert (found.starting, found.ending) == (Edge(EARLIEST), Edge(LATEST))
+    assert (found.starting, found.ending) == (EARLIEST, LATEST)
     assert found.columns == DEFAULT_COLUMNS
     assert found.fail_on_data_loss
     assert not found.read_committed
@@ -46,7 +46,7 @@ def test_names_arrive_in_lower_case() -> None:
 @pytest.mark.parametrize(
     ("given", "starting"),
     [
-        ({"startingOffsets": '{"t":{"0":5,"1":-2}}'}, AtOffsets(Offsets({("t", 0): 5, ("t", 1): -2}))),
+        ({"startingOffsets": '{"t":{"0":5,"1":-2}}'}, AtOffsets(Offsets({("t", 0): 5}), {("t", 1): EARLIEST})),
         ({"startingOffsets": '{"t":{"0":5},"#ids":{"t":"x"}}'}, AtOffsets(Offsets({("t", 0): 5}, {"t": "x"}))),
         ({"startingTimestamp": "1000"}, AtTime(1000)),
         ({"startingOffsetsByTimestamp": '{"t":{"0":1000}}'}, AtTime({("t", 0): 1000})),
@@ -60,7 +60,7 @@ def test_where_a_read_begins(given: dict[str, str], starting: object) -> None:
 
 
 def test_where_a_read_ends() -> None:
-    assert batch(endingOffsets='{"t":{"0":-1}}').ending == AtOffsets(Offsets({("t", 0): -1}))
+    assert batch(endingOffsets='{"t":{"0":-1}}').ending == AtOffsets(Offsets({}), {("t", 0): LATEST})
     assert batch(endingTimestamp="5").ending == AtTime(5)
 
 
