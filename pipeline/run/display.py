@@ -70,6 +70,9 @@ class Display:
     def say(self, text: str) -> None:
         self._out.print(Text(one_line(text)))
 
+    def warn(self, text: str) -> None:
+        self._error.print(Text(one_line(f"warning: {text}")))
+
     def error(self, text: str) -> None:
         self._error.print(Text(one_line(f"error: {text}")))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from highwater.common.units import NONE, count_text, rate_text
+from highwater.common.units import NONE, count_text, plural, rate_text
 
 Report = Mapping[str, Any]
 """One StreamingQueryProgress, as its JSON."""
+_AGGREGATIONS: Final = ("stateStoreSave", "sessionWindowStateStoreSaveExec")
+"""Operators that see, and count, one row for all rows of a group that a batch brings."""
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class FlowProgress:
     lag: int | None = None
     state_rows: int | None = None
     late_rows: int = 0
+    late_groups: int = 0
     watermark: str = ""
     _seen: set[str] = field(default_factory=set)
 
@@ -49,11 +52,23 @@ class FlowProgress:
         operators = report.get("stateOperators") or ()
         if operators:
             self.state_rows = sum(each["numRowsTotal"] for each in operators)
-            self.late_rows += sum(each.get("numRowsDroppedByWatermark", 0) for each in operators)
+        for each in operators:
+            dropped = each.get("numRowsDroppedByWatermark", 0)
+            if each["operatorName"] in _AGGREGATIONS:
+                self.late_groups += dropped
+            else:
+                self.late_rows += dropped
         self.watermark = (report.get("eventTime") or {}).get("watermark", self.watermark)
         lags = [lag_of(each.get("endOffset"), each.get("latestOffset")) for each in report["sources"]]
         known = [each for each in lags if each is not None]
         self.lag = sum(known) if known else None
+
+    @property
+    def late(self) -> str:
+        """What watermarks dropped; empty for nothing. Spark does not count how many records a group had."""
+        counted = ((self.late_rows, "row"), (self.late_groups, "group"))
+        found = [plural(count, word) for count, word in counted if count]
+        return " and ".join(found) + (" of rows" if self.late_groups else "")
 
     def line(self) -> str:
         """`per_minute: batch 3, 12,000 rows (24,000/s), lag 0, watermark 2026-01-01T00:00:50Z`."""
@@ -63,8 +78,8 @@ class FlowProgress:
         parts.append(f"lag {NONE if self.lag is None else count_text(self.lag)}")
         if self.state_rows is not None:
             parts.append(f"rows in state: {count_text(self.state_rows)}")
-        if self.late_rows:
-            parts.append(f"late rows dropped: {count_text(self.late_rows)}")
+        if late := self.late:
+            parts.append(f"dropped as late: {late}")
         if self.watermark and not self.watermark.startswith("1970-01-01T00:00:00"):
             parts.append(f"watermark {self.watermark.replace('.000Z', 'Z')}")
         return f"{self.name}: {', '.join(parts)}"

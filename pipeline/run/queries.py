@@ -30,6 +30,7 @@ class FlowRun:
         self.flow = flow
         self.progress = FlowProgress(flow.name)
         self.was_stopped = False
+        self.has_warned = False
         self._sink = sink
         self._stopping = stopping
         self._failure: BaseException | None = None

@@ -147,9 +147,7 @@ def run_flows(pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, 
                 break
             begun = _begin(pipeline, [by_name[name] for name in stage], storage, display, stop)
             runs += begun
-            failures |= watch(
-                begun, stop.stopping, stop.at_once, lambda run: display.progress(run.flow.name, run.progress.line())
-            )
+            failures |= watch(begun, stop.stopping, stop.at_once, lambda run: _show(run, display))
     display.last_progress()
     for run in runs:
         display.say(_answer(run, time.monotonic() - started_s))
@@ -159,6 +157,16 @@ def run_flows(pipeline: Pipeline, planned: Sequence[Planned], storage: Storage, 
     if failures:
         return min(map(exit_code_of, failures.values()))
     return EXIT_INTERRUPTED if stop.at_once.is_set() else EXIT_OK
+
+
+def _show(run: FlowRun, display: Display) -> None:
+    display.progress(run.flow.name, run.progress.line())
+    if run.progress.late and not run.has_warned:
+        run.has_warned = True
+        display.warn(
+            f"flow {run.flow.name} drops rows that come after the watermark has passed their time; "
+            "a longer delay of its watermark keeps them"
+        )
 
 
 def _begin(
@@ -191,11 +199,12 @@ def _kept_log(pipeline: Pipeline, storage: Storage) -> Path:
 def _answer(run: FlowRun, seconds: float) -> str:
     """`done: per_minute: 6,000 rows in, 12 rows out to the console, 2 batches in 9 s`."""
     word = "failed" if run.failure is not None else "stopped" if run.was_stopped else "done"
+    late = f", dropped as late: {run.progress.late}" if run.progress.late else ""
     out = "" if run.rows_out is None else f"{count_text(run.rows_out)} rows out "
     target = target_of(run.flow.sink.format, run.flow.sink.options)
     return (
         f"{word}: {run.flow.name}: {count_text(run.progress.rows_in)} rows in, {out}to {target}, "
-        f"{plural(run.progress.batches, 'batch').replace('batchs', 'batches')} in {wait_text(seconds)}"
+        f"{plural(run.progress.batches, 'batch').replace('batchs', 'batches')} in {wait_text(seconds)}{late}"
     )
 
 

@@ -1,20 +1,24 @@
-"""How much of what is new a micro-batch takes, as Spark's connector computes it. Pure."""
+"""How much of what is new a micro-batch takes. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
 
 from highwater.common.topic_partition import TopicPartition
 
-OFFSET_MAX: Final = 2**63 - 1
+
+def new_offsets(starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    return sum(end - starts[of] for of, end in ends.items())
 
 
 def at_most(
     records: int, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The ends of a batch of about `records` offsets, which partitions share in proportion to what is new in them.
+
+    As Spark's connector computes them. In a query with a watermark, this is for records of one time alone: a share of
+    the offsets of each partition is not a share of its time, and what is left in one partition would be late.
 
     A partition with something new gets one offset at least, so that no small partition starves: a batch can therefore
     have a few more than `records`. `starts` has every partition of `ends`.

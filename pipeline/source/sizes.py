@@ -76,6 +76,11 @@ def _bytes_per_offset(*samples: Sample | None) -> float:
     return sum(each.size_bytes for each in there) / sum(each.end_offset - each.start_offset for each in there)
 
 
+def bytes_before(ends: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, Sizes]) -> float:
+    """From where `sizes` begins, of all partitions that it has."""
+    return sum(each.bytes_before(ends[of]) for of, each in sizes.items())
+
+
 def at_most_bytes(
     limit_bytes: int,
     starts: Mapping[TopicPartition, int],
@@ -87,13 +92,14 @@ def at_most_bytes(
     A partition with something new gets one offset at least. `starts` has every partition of `ends`, and `sizes` begins
     at `starts`; partitions that are not in `sizes` have nothing new.
     """
-    total_bytes = sum(each.total_bytes for each in sizes.values())
+    total_bytes = bytes_before(ends, sizes)
     if total_bytes <= limit_bytes:
         return dict(ends)
     limited = dict(ends)
     for of, each in sizes.items():
-        share_bytes = limit_bytes * (each.total_bytes / total_bytes)
-        limited[of] = min(ends[of], max(each.offset_after(share_bytes), starts[of] + 1))
+        if ends[of] > starts[of]:
+            share_bytes = limit_bytes * (each.bytes_before(ends[of]) / total_bytes)
+            limited[of] = min(ends[of], max(each.offset_after(share_bytes), starts[of] + 1))
     return limited
 
 

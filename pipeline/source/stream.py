@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,14 +27,15 @@ from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.resume import resume_offsets, shown
 from highwater.pipeline.source import first_offsets
 from highwater.pipeline.source.group_commits import GroupCommits
-from highwater.pipeline.source.limits import Delay, at_most
+from highwater.pipeline.source.limits import Delay, at_most, new_offsets
 from highwater.pipeline.source.offsets import continued, ranges_between, unknown_starts, what_is_gone
 from highwater.pipeline.source.options import Options
 from highwater.pipeline.source.positions import Positions
 from highwater.pipeline.source.ranges import divide
 from highwater.pipeline.source.reading import read
 from highwater.pipeline.source.sampling import sizes_of
-from highwater.pipeline.source.sizes import at_most_bytes, split_by_bytes
+from highwater.pipeline.source.sizes import at_most_bytes, bytes_before, split_by_bytes
+from highwater.pipeline.source.time_cut import TimeCut
 
 JsonOffsets = dict[str, dict[str, Any]]
 
@@ -48,6 +49,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         self._seen: Offsets | None = None
         self._commits: GroupCommits | None = None
+        self._cut = TimeCut()
         self._delay = Delay(options.min_offsets_per_trigger or 0, options.max_trigger_delay_ms)
 
     @cached_property
@@ -128,17 +130,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = self._starts(before, latest)
         ends = dict(latest.next)
         if not isinstance(limit, ReadAllAvailable):
-            new_records = sum(ends[of] - starts[of] for of in ends)
             now_ms = time.monotonic_ns() // 1_000_000
             # A run of AvailableNow would end with what is too little for a batch.
-            if self._target is None and self._delay.holds_back(new_records, now_ms):
+            if self._target is None and self._delay.holds_back(new_offsets(starts, ends), now_ms):
                 return None
-            if self._options.max_offsets_per_trigger is not None:
-                ends = at_most(self._options.max_offsets_per_trigger, starts, ends)
+            if (records := self._options.max_offsets_per_trigger) is not None:
+                ends = self._at_one_time(starts, ends, lambda reached: new_offsets(starts, reached) / records)
+                ends = at_most(records, starts, ends)
             if (limit_bytes := self._options.max_bytes_per_trigger) is not None:
                 new = ranges_between(Offsets(starts, latest.ids), Offsets(ends, latest.ids), {})
-                ends = at_most_bytes(limit_bytes, starts, ends, sizes_of(self._client, new))
+                sizes = sizes_of(self._client, new)
+                ends = self._at_one_time(starts, ends, lambda reached: bytes_before(reached, sizes) / limit_bytes)
+                ends = at_most_bytes(limit_bytes, starts, ends, sizes)
         return Offsets(ends, latest.ids).to_json_object()
+
+    def _at_one_time(
+        self,
+        starts: Mapping[TopicPartition, int],
+        ends: dict[TopicPartition, int],
+        share: Callable[[Mapping[TopicPartition, int]], float],
+    ) -> dict[TopicPartition, int]:
+        """Ends of which `share`, of a limit, is 1 at most; what one millisecond has beyond that is still to divide."""
+        new = [of for of, end in ends.items() if end > starts[of]]
+        if len(new) == 1 or share(ends) <= 1:
+            return ends
+        return self._cut.ends(starts, ends, share, lambda time_ms: self._positions.at_time(time_ms, new))
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802 - Spark's name
         """For the progress of the query, which shows it with the address of GroupCommits to listeners."""

@@ -247,12 +247,18 @@ class _Stream:
         self._batches: list[tuple[int, list[Row]]] = []
 
     def run(self) -> list[Any]:
-        """The batches with rows, each with its number, its end and its count, and then the rows; or the error."""
+        """The batches with rows, each with its number, its end and its count, and then the rows; or the error.
+
+        Of a limited stream the end of the last batch, and all rows.
+        """
         self._batches.clear()
         try:
             self._read_what_is_there()
         except (PySparkException, Py4JJavaError) as error:
             return [f"{self._name} fails: {str(error)[:600]}"]
+        if "maxOffsetsPerTrigger" in self._options:
+            # The connector divides a limit by offsets, and our source by time: the batches differ, not the rows.
+            return [self.end(), *by_offset(row for _, rows in self._batches for row in rows)]
         return [
             [(number, self._end(number), len(rows)) for number, rows in self._batches],
             *(row for _, rows in self._batches for row in rows),

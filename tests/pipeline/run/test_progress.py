@@ -40,12 +40,36 @@ def test_an_idle_report_keeps_the_rate_and_is_no_batch() -> None:
 
 def test_state_watermark_and_late_rows_are_in_the_line() -> None:
     progress = FlowProgress("keep")
-    operators = [{"numRowsTotal": 12, "numRowsDroppedByWatermark": 3}, {"numRowsTotal": 1}]
+    operators = [
+        {"operatorName": "stateStoreSave", "numRowsTotal": 12, "numRowsDroppedByWatermark": 3},
+        {"operatorName": "globalLimit", "numRowsTotal": 1},
+    ]
     watermark = {"watermark": "2026-01-05T08:59:50.000Z"}
     progress.add([report(0, 10, 1, stateOperators=operators, eventTime=watermark, sources=[])])
     assert progress.line() == (
-        "keep: batch 0, 10 rows (20/s), lag –, rows in state: 13, late rows dropped: 3, watermark 2026-01-05T08:59:50Z"
+        "keep: batch 0, 10 rows (20/s), lag –, rows in state: 13, dropped as late: 3 groups of rows, "
+        "watermark 2026-01-05T08:59:50Z"
     )
+
+
+@pytest.mark.parametrize(
+    ("dropped", "late"),
+    [
+        ({"stateStoreSave": 0, "dedupe": 0}, ""),
+        ({"dedupe": 1}, "1 row"),
+        ({"symmetricHashJoin": 1200, "dedupeWithinWatermark": 1}, "1,201 rows"),
+        # Of an aggregation Spark counts one row for all that a batch brings of a window and key.
+        ({"sessionWindowStateStoreSaveExec": 1}, "1 group of rows"),
+        ({"stateStoreSave": 3, "dedupe": 2}, "2 rows and 3 groups of rows"),
+    ],
+)
+def test_what_is_dropped_as_late_is_called_what_spark_counts(dropped: dict[str, int], late: str) -> None:
+    progress = FlowProgress("keep")
+    operators = [
+        {"operatorName": name, "numRowsTotal": 0, "numRowsDroppedByWatermark": count} for name, count in dropped.items()
+    ]
+    progress.add([report(0, 10, 1, stateOperators=operators)])
+    assert progress.late == late
 
 
 def test_a_watermark_that_has_not_moved_is_left_out() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import sqlite3
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -136,3 +138,37 @@ def test_sinks_count_their_rows_and_say_where_to_go_on(tmp_path: Path, topics: T
     expected = [(0, offset) for offset in range(150)] + [(1, offset) for offset in range(30)]
     assert sorted(zip(rows["partition"], rows["offset"], strict=True)) == expected
     assert len(topics.rows("whole", 2, read_committed=True)) == 180
+
+
+def test_a_limit_drops_nothing_from_windows_and_what_is_late_is_named(tmp_path: Path, topics: Topics, run: Run) -> None:
+    """Partitions begin at different times: a share of the offsets of each puts the watermark above what is left."""
+    topics.create("windows", 3)
+    begin_ms = time.time_ns() // 60_000_000_000 * 60_000 - 3_600_000
+    for partition, (first_s, step_ms) in enumerate(((0, 500), (60, 200), (90, 100))):
+        times_ms = range(begin_ms + first_s * 1000, begin_ms + 100_000, step_ms)
+        topics.produce("windows", len(times_ms), partition=partition, timestamps_ms=times_ms)
+    file = write(
+        tmp_path,
+        SOURCE.replace("TOPIC", "windows") + "flows:\n"
+        "  counts:\n"
+        "    sql: |\n"
+        "      SELECT string(window.start) AS begins, count(*) AS records\n"
+        "      FROM numbers WATERMARK timestamp DELAY OF INTERVAL 1 SECOND GROUP BY window(timestamp, '5 seconds')\n"
+        "    output_mode: update\n"
+        "    sink: {format: database, options: {url: 'sqlite:out.db', table: counts, key: begins, create: true}}\n",
+    )
+
+    def counted() -> int:
+        with contextlib.closing(sqlite3.connect(tmp_path / "out.db")) as database:
+            return int(database.execute("SELECT sum(records) FROM counts").fetchone()[0])
+
+    first = run(file)
+    assert first.exit_code == 0, first.stderr
+    assert counted() == 500
+    assert "late" not in first.stdout + first.stderr
+
+    topics.produce("windows", 70, timestamps_ms=range(begin_ms, begin_ms + 7_000, 100))
+    second = run(file)
+    assert counted() == 500
+    assert second.stdout.rstrip().endswith(", dropped as late: 2 groups of rows")
+    assert second.stderr.count("warning: flow counts drops rows that come after the watermark") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ def query(topics: Topics, queries: list[Query]) -> Any:
     return start
 
 
+START_MS = time.time_ns() // 1_000_000 - 3_600_000
+"""Of records: an hour ago, so that no retention removes them."""
+
+
 def offsets(first: range, second: range = range(0)) -> list[tuple[int, int]]:
     return [(0, offset) for offset in first] + [(1, offset) for offset in second]
 
@@ -136,18 +141,16 @@ def test_a_file_that_holds_no_offsets_is_refused(topics: Topics, query: Any, tmp
 
 def test_limits_of_a_batch(topics: Topics, query: Any) -> None:
     topics.create("limits", 2)
-    topics.produce("limits", 30)
-    topics.produce("limits", 10, partition=1)
+    topics.produce("limits", 30, timestamps_ms=range(START_MS, START_MS + 30))
+    topics.produce("limits", 10, partition=1, timestamps_ms=range(START_MS, START_MS + 30, 3))
     stream = query("limits", startingOffsets="earliest", maxOffsetsPerTrigger="8", minOffsetsPerTrigger="4")
     assert stream.reader.getDefaultReadLimit() == ReadMaxRows(8)
-    assert stream.batch() == offsets(range(6), range(2))
-    assert stream.batch() == offsets(range(6, 12), range(2, 4))
+    assert stream.batch() == offsets(range(5), range(2))
+    assert stream.batch() == offsets(range(5, 10), range(2, 4))
     start = json.loads(stream.offset_log[-1])
     everything = stream.reader.latestOffset(start, ReadAllAvailable())
     assert everything["limits"] == {"0": 30, "1": 10}
-    while stream.plan():
-        pass
-    assert json.loads(stream.offset_log[-1])["limits"] == {"0": 30, "1": 10}
+    stream.offset_log.append(json.dumps(everything))
     topics.produce("limits", 3)
     assert not stream.plan()  # fewer than minOffsetsPerTrigger, and maxTriggerDelay is not over
     topics.produce("limits", 1)
@@ -159,7 +162,7 @@ def test_limits_of_a_batch(topics: Topics, query: Any) -> None:
 
 def test_available_now_ends_with_what_is_there_at_its_start(topics: Topics, query: Any) -> None:
     topics.create("now")
-    topics.produce("now", 5)
+    topics.produce("now", 5, timestamps_ms=range(START_MS, START_MS + 5))
     stream = query("now", startingOffsets="earliest", maxOffsetsPerTrigger="3", minOffsetsPerTrigger="3")
     stream.reader.prepareForTriggerAvailableNow()
     topics.produce("now", 100)
@@ -266,7 +269,8 @@ def test_offsets_are_plain_json(topics: Topics, query: Any) -> None:
 def test_a_batch_is_limited_by_bytes(topics: Topics, query: Any) -> None:
     topics.create("bytes", 2)
     for partition, count in ((0, 3000), (1, 1000)):
-        topics.produce("bytes", count, partition=partition)
+        step_ms = 12_000 // count
+        topics.produce("bytes", count, partition=partition, timestamps_ms=range(START_MS, START_MS + 12_000, step_ms))
     whole = query("bytes", startingOffsets="earliest", columns="partition,offset,batchBytes")
     whole.plan()
     reader = copied(StreamReader(whole.options))
@@ -290,6 +294,24 @@ def test_a_batch_is_limited_by_bytes(topics: Topics, query: Any) -> None:
     both = query("bytes", startingOffsets="earliest", maxBytesPerTrigger=str(limit), maxOffsetsPerTrigger="8")
     assert both.batch() == offsets(range(6), range(2))
     assert query("bytes", startingOffsets="earliest", maxBytesPerTrigger="1").batch() == offsets(range(1), range(1))
+
+
+def test_a_partition_that_is_ahead_in_time_waits_for_the_others(topics: Topics, query: Any) -> None:
+    """A share of the offsets of each partition would take the newest of one beside the oldest of another."""
+    topics.create("uneven", 3)
+    for partition, step_ms in enumerate((10, 20, 100)):
+        times_ms = range(START_MS, START_MS + 10_000, step_ms)
+        topics.produce("uneven", len(times_ms), partition=partition, timestamps_ms=times_ms)
+    stream = query("uneven", startingOffsets="earliest", maxOffsetsPerTrigger="200")
+    stream.reader.prepareForTriggerAvailableNow()
+    latest_ms, count = 0, 0
+    while batch := stream.batch():
+        found_ms = [START_MS + offset * (10, 20, 100)[partition] for partition, offset in batch]
+        assert min(found_ms) > latest_ms
+        assert len(batch) <= 200
+        latest_ms, count = max(found_ms), count + len(batch)
+    assert count == 1600
+    assert len(stream.offset_log) <= 10
 
 
 def test_tasks_are_limited_by_bytes(topics: Topics, query: Any) -> None:
