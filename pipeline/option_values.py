@@ -14,6 +14,20 @@ _DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+def spelled(options: Mapping[str, str], proper: Mapping[str, str]) -> dict[str, str]:
+    """With the names of `proper` (by their lower case) in place of other spellings; unknown names stay.
+
+    Raises SettingsError for a name that is there in two spellings.
+    """
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        known = proper.get(name.lower(), name)
+        if known in found:
+            raise SettingsError(f"option {known} is there twice, also as {name}: keep one")
+        found[known] = value
+    return found
+
+
 class OptionValues:
     """Reads values by the proper names of options, and names the option in errors."""
 

@@ -11,6 +11,7 @@ from highwater.common.nearest import did_you_mean
 from highwater.common.yaml_nodes import Document
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import PREFIX
+from highwater.pipeline.option_values import spelled
 from highwater.pipeline.progress.resume import PARQUET
 from highwater.pipeline.run.document import Part
 from highwater.pipeline.run.model import (
@@ -30,13 +31,12 @@ from highwater.pipeline.run.model import (
     View,
 )
 from highwater.pipeline.run.sink_formats import FORMATS, check_sink_options, progress_name, with_transactional_ids
-from highwater.pipeline.run.storage import keeping_its_start
-from highwater.pipeline.source.options import read_options
+from highwater.pipeline.run.storage import read_source_options
+from highwater.pipeline.sink.options import PROPER as SINK_OPTIONS
+from highwater.pipeline.source.options import PROPER as SOURCE_OPTIONS
 
 BOOTSTRAP_SERVERS: Final = f"{PREFIX}bootstrap.servers"
 _NO_BROKER_YET: Final = "127.0.0.1:9"
-# Of a flow, whose place is known when it runs.
-_ANYWHERE: Final = Path("first-offsets.json")
 _SQLITE: Final = "sqlite:"
 FILE_FORMATS: Final = ("parquet", "json", "csv", "orc", "text")
 _GENERATORS: Final = ("rate", "rate-micro-batch")
@@ -140,7 +140,7 @@ class _Reader:
         options = part.texts("options")
         path = ""
         if format_name == TOPIC_FORMAT:
-            options = {**self._cluster, **options}
+            options = self._with_cluster(part, options, SOURCE_OPTIONS)
             if "resumeFrom" in options:
                 options["resumeFrom"] = self._stored_place(options["resumeFrom"])
             _check_options(part, options, is_stream=is_stream)
@@ -191,12 +191,19 @@ class _Reader:
             options["url"] = self._database_url(options["url"])
         if FORMATS[format_name].is_topic:
             name = progress_name(self._root.text("name"), flow)
-            options = with_transactional_ids({**self._cluster, **options}, name)
+            options = with_transactional_ids(self._with_cluster(part, options, SINK_OPTIONS), name)
         try:
             check_sink_options(format_name, options)
         except SettingsError as error:
             part.fail(None, str(error))
         return Sink(format_name, part.origin, options)
+
+    def _with_cluster(self, part: Part, options: Mapping[str, str], proper: Mapping[str, str]) -> dict[str, str]:
+        """With the settings of the cluster, and names in their proper spelling: capitals in them mean nothing."""
+        try:
+            return {**spelled(self._cluster, proper), **spelled(options, proper)}
+        except SettingsError as error:
+            part.fail("options", str(error))
 
     def _stored_place(self, text: str) -> str:
         """The value of resumeFrom, with the folder or the file of SQLite in it relative to the pipeline's file."""
@@ -261,6 +268,6 @@ def _check_name(name: str, part: Part) -> None:
 
 def _check_options(part: Part, options: Mapping[str, str], *, is_stream: bool) -> None:
     try:
-        read_options(keeping_its_start(options, _ANYWHERE) if is_stream else options, is_stream=is_stream)
+        read_source_options(options, is_stream=is_stream)
     except SettingsError as error:
         part.fail("options" if "options" in part else None, str(error))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from highwater.common.topic_partition import TopicPartition
@@ -15,9 +14,8 @@ from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.progress.resume import resume_offsets
 from highwater.pipeline.run.model import TOPIC_FORMAT, Flow, Named, Pipeline, PythonFunction, Query, Source, Sql
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
-from highwater.pipeline.run.storage import Storage, keeping_its_start
+from highwater.pipeline.run.storage import Storage, read_source_options
 from highwater.pipeline.sink.options import read_sink_options
-from highwater.pipeline.source.options import read_options
 from highwater.pipeline.source.positions import Positions
 
 if TYPE_CHECKING:
@@ -39,9 +37,7 @@ class TopicPosition:
 
 def topic_positions(source: Source) -> list[TopicPosition]:
     """Ask the brokers. Raises PipelineError that begins with file and line, such as for a topic that is missing."""
-    # Only the start is asked for; where it is kept is a matter of each flow.
-    given = keeping_its_start(source.options, Path("unused")) if source.is_stream else source.options
-    options = read_options(given, is_stream=source.is_stream)
+    options = read_source_options(source.options, is_stream=source.is_stream)
     try:
         with POOL.borrow(options.settings) as client:
             positions = Positions(client, options)

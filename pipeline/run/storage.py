@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.source.options import Options, read_options
 
 _KEPT_START: Final = ("commitOffsets", "initialOffsetsLocation")
 _FILE_OPTION: Final = "initialOffsetsLocation"
@@ -23,6 +24,11 @@ def keeping_its_start(options: Mapping[str, str], place: Path) -> dict[str, str]
     if any(name.lower() in given for name in _KEPT_START):
         return dict(options)
     return {**options, _FILE_OPTION: str(place)}
+
+
+def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Options:
+    """Of a source of topics; where a stream began is kept by each flow. Raises SettingsError."""
+    return read_options(keeping_its_start(options, Path("unused")) if is_stream else options, is_stream=is_stream)
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ _NAMES: Final = (
     "kafka.transaction.timeout.ms",
     *(f"{PREFIX}{name}" for name in sorted(settings.NAMES)),
 )
-_PROPER: Final = {name.lower(): name for name in _NAMES}
+PROPER: Final = {name.lower(): name for name in _NAMES}
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
 """What Spark adds to the options of every sink."""
 _NO_SERIALIZER: Final = "keys and values are columns of bytes or text; convert them with DataFrame operations"
@@ -75,10 +75,10 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
     for name in options:
         if name in _REFUSED:
             raise SettingsError(f"{name} is not supported: {_REFUSED[name]}")
-        if name not in _PROPER:
-            hint = did_you_mean(name, _PROPER)
+        if name not in PROPER:
+            hint = did_you_mean(name, PROPER)
             known = hint.removeprefix("; did you mean ").removesuffix("?")
-            raise SettingsError(f"option {name} is unknown" + (f"; did you mean {_PROPER[known]}?" if hint else ""))
+            raise SettingsError(f"option {name} is unknown" + (f"; did you mean {PROPER[known]}?" if hint else ""))
     if "kafka.bootstrap.servers" not in options:
         raise SettingsError("kafka.bootstrap.servers is missing; write it as HOST:PORT, several with commas between")
     _check_constant(options, "kafka.acks", ("all", "-1"), "an idempotent producer needs all")

@@ -29,10 +29,14 @@ class Topics:
     pattern: str = ""
     partitions: tuple[TopicPartition, ...] = ()
 
-    def include(self, of: TopicPartition) -> bool:
+    def has(self, topic: str) -> bool:
+        """Whether a partition of the topic can be read."""
         if self.pattern:
-            return re.fullmatch(self.pattern, of[0]) is not None
-        return of[0] in self.names or of in self.partitions
+            return re.fullmatch(self.pattern, topic) is not None
+        return topic in self.names or any(topic == name for name, _ in self.partitions)
+
+    def include(self, of: TopicPartition) -> bool:
+        return self.has(of[0]) and (not self.partitions or of in self.partitions)
 
 
 @dataclass(frozen=True)
@@ -124,7 +128,7 @@ _NAMES: Final = (
     "kafka.isolation.level",
     *(f"{PREFIX}{name}" for name in sorted({*settings.NAMES, *_FETCH_SIZES, *_WITHOUT_EFFECT})),
 )
-_PROPER: Final = {name.lower(): name for name in _NAMES}
+PROPER: Final = {name.lower(): name for name in _NAMES}
 _OF_STREAMS_ALONE: Final = (
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -206,8 +210,8 @@ def _check_names(options: Mapping[str, str], *, is_stream: bool) -> None:
             raise SettingsError(f"Kafka option '{name.removeprefix(PREFIX)}' is not supported. {_REFUSED[name]}")
         if name in _NOT_HERE:
             raise SettingsError(f"{name} is not supported: {_NOT_HERE[name]}")
-        if name not in _PROPER:
-            hint = did_you_mean(name, _PROPER)
+        if name not in PROPER:
+            hint = did_you_mean(name, PROPER)
             raise SettingsError(f"option {name} is unknown{_proper_spelling(hint)}")
     for proper in _OF_BATCHES_ALONE if is_stream else _OF_STREAMS_ALONE:
         if proper.lower() in options:
@@ -216,7 +220,7 @@ def _check_names(options: Mapping[str, str], *, is_stream: bool) -> None:
 
 
 def _proper_spelling(hint: str) -> str:
-    for lower, proper in _PROPER.items():
+    for lower, proper in PROPER.items():
         if hint.endswith(f" {lower}?"):
             return f"{hint.removesuffix(lower + '?')}{proper}?"
     return hint
