@@ -18,6 +18,7 @@ Location = tuple[str | int, ...]
 _MAX_DEPTH: Final = 16
 # Aliases of aliases can expand to more than fits into memory.
 _MAX_PARTS: Final = 100_000
+_SHOWN_MAX: Final = 80
 _PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
 
 
@@ -66,6 +67,9 @@ def parse(yaml: Any, text: str, name: str, example: str) -> Document:
         raise DocumentError(f"{where}: not valid YAML: {error.problem or error.context}") from None
     except yaml.YAMLError as error:
         raise DocumentError(f"{name}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        # PyYAML calls itself for each level before this module counts them.
+        raise DocumentError(f"{name}: nested too deeply") from None
 
 
 def _document(name: str, root: Any, construct: Callable[[Any], Any], example: str) -> Document:
@@ -110,7 +114,7 @@ def _value(construct: Callable[[Any], Any], node: Any, location: Location, docum
         return construct(node)
     except ValueError as error:
         raise DocumentError(
-            f"{_line(document, node)}: {dotted(location)}: {node.value!r} is not a value: {error}"
+            f"{_line(document, node)}: {dotted(location)}: {str(node.value)[:_SHOWN_MAX]!r} is not a value: {error}"
         ) from None
 
 

@@ -65,6 +65,7 @@ TEXT: /'([^']|'')*'/
 """
 _PARSER: Final = Lark(_GRAMMAR, parser="lalr")
 _NUMBER_TEXT: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_DIGITS_MAX: Final = 300
 _EXPECTED: Final = {
     "OPERATOR": "a comparison",
     "NAME": "a name",
@@ -257,7 +258,8 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _number(text: str) -> int | float:
-    return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
+    """Python refuses to read whole numbers of more than 4,300 digits; as a float these are infinite."""
+    return int(text) if len(text) <= _DIGITS_MAX and re.fullmatch(r"[+-]?\d+", text) else float(text)
 
 
 def _as_boolean(value: Value) -> bool | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+import re
+from typing import Any, Final, NamedTuple, TypeAlias
 
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
@@ -22,7 +24,7 @@ class Place(NamedTuple):
 def parse_place(text: str) -> Place | None:
     """Return the place that `str` writes as this; None if there is none."""
     parts = text.split("/")
-    if len(parts) != 3 or not parts[0] or not all(part.isascii() and part.isdecimal() for part in parts[1:]):
+    if len(parts) != 3 or not parts[0] or not all(_NUMBER.fullmatch(part) for part in parts[1:]):
         return None
     return Place(parts[0], int(parts[1]), int(parts[2]))
 

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import fastavro
 import pyarrow as pa
-from fastavro.schema import SchemaParseException
 
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.registry.wire import UnreadableValueError
+from highwater.pipeline.registry.wire import Reading
 
 _UTC_US: Final = pa.timestamp("us", tz="UTC")
 _PLAIN: Final = {
@@ -31,8 +30,11 @@ _LOGICAL: Final = {
     "timestamp-micros": _UTC_US,
     "local-timestamp-millis": pa.timestamp("us"),
     "local-timestamp-micros": pa.timestamp("us"),
-    "uuid": pa.string(),
 }
+_AS_THEY_ARE: Final = ("uuid", "time-millis", "time-micros")
+"""Python has types for them, and Spark has no columns of these types by default."""
+_DIGITS_MAX: Final = 38
+_READING: Final = Reading("Avro of its schema")
 
 
 class AvroFormat:
@@ -46,20 +48,32 @@ class AvroFormat:
 
     def decode(self, payload: bytes, writer_schema: str) -> Any:
         """Raises UnreadableValueError."""
-        writer = self._writers.get(writer_schema)
-        if writer is None:
-            writer = self._writers[writer_schema] = _parsed(writer_schema)
-        try:
+        with _READING:
+            writer = self._writers.get(writer_schema)
+            if writer is None:
+                writer = self._writers[writer_schema] = _parsed(writer_schema)
             return fastavro.schemaless_reader(io.BytesIO(payload), writer, self._reader)
-        except (ValueError, EOFError, IndexError, TypeError, KeyError, fastavro.read.SchemaResolutionError) as error:
-            raise UnreadableValueError(f"it is no Avro of its schema: {error or type(error).__name__}") from None
 
 
 def _parsed(text: str) -> Any:
     try:
-        return fastavro.parse_schema(json.loads(text))
-    except (ValueError, SchemaParseException, fastavro.schema.UnknownType) as error:
-        raise SettingsError(f"the registry has an Avro schema that is none: {error}") from None
+        return fastavro.parse_schema(_without_text_and_time(json.loads(text)))
+    except Exception as error:
+        # Of a schema that others wrote, in words of fastavro's own errors and of Python's.
+        raise SettingsError(f"the registry has an Avro schema that is none: {error or type(error).__name__}") from None
+
+
+def _without_text_and_time(schema: Any) -> Any:
+    """The schema with uuid and times of day as the texts and numbers that they are in Avro, as Spark's from_avro."""
+    if isinstance(schema, list):
+        return [_without_text_and_time(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        key: _without_text_and_time(each)
+        for key, each in schema.items()
+        if key != "logicalType" or each not in _AS_THEY_ARE
+    }
 
 
 def _arrow_type(schema: Any, seen: Mapping[str, Any], where: str) -> Any:
@@ -78,7 +92,13 @@ def _arrow_type(schema: Any, seen: Mapping[str, Any], where: str) -> Any:
     kind = schema["type"]
     logical = schema.get("logicalType")
     if logical == "decimal":
-        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+        precision, scale = schema["precision"], schema.get("scale", 0)
+        if not 0 <= scale <= precision <= _DIGITS_MAX:
+            raise SettingsError(
+                f"{where} is a decimal({precision}, {scale}); Spark has {_DIGITS_MAX} digits at most: "
+                "read the bytes without value.format"
+            )
+        return pa.decimal128(precision, scale)
     if logical in _LOGICAL:
         return _LOGICAL[logical]
     found: Any

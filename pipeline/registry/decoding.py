@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -13,8 +14,9 @@ from highwater.pipeline.errors import RecordsError, SettingsError
 from highwater.pipeline.kafka.columns import schema_of
 from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.registry.client import Registered, RegistrySettings, client_of, latest, schema_of_id
-from highwater.pipeline.registry.wire import UnreadableValueError, split
+from highwater.pipeline.registry.wire import Reading, UnreadableValueError, split
 
+_FITTING: Final = Reading("value of its column")
 KINDS: Final = ("avro", "json", "protobuf")
 
 
@@ -115,23 +117,36 @@ class Decoder:
         for wanted, format_ in self._formats:
             index = rows.schema.get_field_index(wanted.column)
             if index >= 0:
-                values = [self._value(rows, row, index, wanted, format_, of) for row in range(rows.num_rows)]
-                column = _array(values, format_.type, wanted)
+                column = self._column(rows.column(index), format_, partial(_unreadable, rows, of, wanted))
                 rows = rows.set_column(index, pa.field(wanted.column, format_.type), column)
         return rows
 
-    def _value(self, rows: Any, row: int, index: int, wanted: ColumnFormat, format_: Format, of: OffsetRange) -> Any:
-        payload = rows.column(index)[row].as_py()
+    def _column(self, payloads: Any, format_: Format, unreadable: Callable[[UnreadableValueError, int], None]) -> Any:
+        """unreadable: raises, or returns for a null in the place of the value."""
+        values: list[Any] = []
+        for row, payload in enumerate(payloads):
+            try:
+                values.append(self._value(payload.as_py(), format_))
+            except UnreadableValueError as error:
+                unreadable(error, row)
+                values.append(None)
+        try:
+            return _array(values, format_.type)
+        except UnreadableValueError:
+            # Arrow takes what Python has: a number of more bits, half a character. Which value it is, it does not say.
+            for row, value in enumerate(values):
+                try:
+                    _array([value], format_.type)
+                except UnreadableValueError as error:
+                    unreadable(error, row)
+                    values[row] = None
+            return _array(values, format_.type)
+
+    def _value(self, payload: bytes | None, format_: Format) -> Any:
         if payload is None:
             return None
-        try:
-            schema_id, data = split(payload)
-            return format_.decode(data, self._writer(schema_id))
-        except UnreadableValueError as error:
-            if wanted.is_null_on_error:
-                return None
-            what = f"{wanted.column}: {error}; {wanted.column}.onError=null makes it null"
-            raise RecordsError(of.topic, of.partition, _offset(rows, row, of), what) from None
+        schema_id, data = split(payload)
+        return format_.decode(data, self._writer(schema_id))
 
     def _writer(self, schema_id: int) -> str:
         try:
@@ -140,13 +155,18 @@ class Decoder:
             raise UnreadableValueError(str(error)) from None
 
 
+def _unreadable(rows: Any, of: OffsetRange, wanted: ColumnFormat, error: UnreadableValueError, row: int) -> None:
+    if not wanted.is_null_on_error:
+        what = f"{wanted.column}: {error}; {wanted.column}.onError=null makes it null"
+        raise RecordsError(of.topic, of.partition, _offset(rows, row, of), what) from None
+
+
 def _offset(rows: Any, row: int, of: OffsetRange) -> int:
     index = rows.schema.get_field_index("offset")
     return of.start_offset if index < 0 else int(rows.column(index)[row].as_py())
 
 
-def _array(values: list[Any], kind: Any, wanted: ColumnFormat) -> Any:
-    try:
+def _array(values: list[Any], kind: Any) -> Any:
+    """Raises UnreadableValueError."""
+    with _FITTING:
         return pa.array(values, kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise SettingsError(f"{wanted.column}.format={wanted.kind}: a value does not fit its column: {error}") from None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Final
 
 import pyarrow as pa
 
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.registry.wire import UnreadableValueError
+from highwater.pipeline.registry.wire import Reading, UnreadableValueError
 
 _PLAIN: Final = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64(), "string": pa.string()}
+_CHOICES: Final = ("oneOf", "anyOf")
+_READING: Final = Reading("JSON of its schema")
 
 
 class JsonFormat:
@@ -19,22 +22,25 @@ class JsonFormat:
     def __init__(self, reader_schema: str) -> None:
         """Raises SettingsError for a schema that is none, or that has no Arrow type."""
         try:
-            self._schema = json.loads(reader_schema)
-        except ValueError as error:
+            self.type = _arrow_type(json.loads(reader_schema), "the value")
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise SettingsError(f"the registry has a JSON schema that is none: {error}") from None
-        self.type = _arrow_type(self._schema, "the value")
 
     def decode(self, payload: bytes, writer_schema: str) -> Any:
         """Raises UnreadableValueError."""
-        try:
+        with _READING:
             return _fitting(json.loads(payload), self.type)
-        except ValueError as error:
-            raise UnreadableValueError(f"it is no JSON: {error}") from None
 
 
 def _arrow_type(schema: Any, where: str) -> Any:
     if not isinstance(schema, dict):
         raise SettingsError(f"{where} has no type in its JSON schema; name one, or read the bytes without value.format")
+    for name in _CHOICES:
+        if name in schema and "type" not in schema:
+            # So do generators in Java (oneOf) and pydantic (anyOf) write a field that may be null.
+            others = [each for each in schema[name] if each != {**_as_dict(each), "type": "null"}]
+            if len(others) == 1:
+                return _arrow_type(others[0], where)
     kinds = schema.get("type")
     kinds = [kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind != "null"]
     if len(kinds) == 1 and kinds[0] in _PLAIN:
@@ -53,6 +59,10 @@ def _arrow_type(schema: Any, where: str) -> Any:
     )
 
 
+def _as_dict(schema: Any) -> dict[str, Any]:
+    return schema if isinstance(schema, dict) else {}
+
+
 def _fitting(value: Any, kind: Any) -> Any:
     """`value` with the fields of `kind` alone, numbers of a kind that Arrow takes. Raises UnreadableValueError."""
     if value is None:
@@ -65,7 +75,10 @@ def _fitting(value: Any, kind: Any) -> Any:
         return [_fitting(each, kind.value_type) for each in value]
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if pa.types.is_floating(kind) and is_number:
-        return float(value)
+        number = float(value)
+        if not math.isfinite(number):
+            raise UnreadableValueError("it has a number that is infinite or none")
+        return number
     if pa.types.is_integer(kind) and is_number and value == int(value):
         return int(value)
     if (pa.types.is_string(kind) and isinstance(value, str)) or (pa.types.is_boolean(kind) and isinstance(value, bool)):

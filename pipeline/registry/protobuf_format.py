@@ -17,10 +17,11 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.registry.wire import UnreadableValueError, split_message_path
+from highwater.pipeline.registry.wire import Reading, UnreadableValueError, split_message_path
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
+_READING: Final = Reading("Protobuf of its schema")
 _MAIN: Final = "value.proto"
 _IMPORTS: Final = "imports.proto"
 _PLAIN: Final = {
@@ -66,12 +67,10 @@ class ProtobufFormat:
         if path != self._path:
             it = self._names.get(path, f"message {'.'.join(map(str, path))} of its schema")
             raise UnreadableValueError(f"it is a {it}, and not a {self._names[self._path]}")
-        message = self._class()
-        try:
+        with _READING:
+            message = self._class()
             message.ParseFromString(data)
-        except DecodeError as error:
-            raise UnreadableValueError(f"it is no Protobuf of its schema: {error}") from None
-        return _values(message)
+            return _values(message)
 
 
 def _messages(file: Any) -> dict[tuple[int, ...], Any]:

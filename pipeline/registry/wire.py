@@ -10,6 +10,7 @@ from typing import Final
 from highwater.pipeline.errors import PipelineError
 
 _MAGIC: Final = 0
+_SAID_MAX: Final = 200
 _PREFIX_BYTES: Final = 5
 _VARINT_BITS: Final = 7
 _VARINT_BYTES_MAX: Final = 5
@@ -17,6 +18,25 @@ _VARINT_BYTES_MAX: Final = 5
 
 class UnreadableValueError(PipelineError):
     """A value does not have the format that it should have."""
+
+
+class Reading:
+    """Whatever a library raises over bytes that anybody may have written is an UnreadableValueError.
+
+    Libraries promise no list of what they raise: OverflowError for a date, RecursionError for brackets, and others.
+    """
+
+    def __init__(self, what: str) -> None:
+        """what: as which the bytes cannot be read, such as `JSON`."""
+        self._what = what
+
+    def __enter__(self) -> None:
+        """Nothing is held."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, UnreadableValueError):
+            said = " ".join(str(error).split())[:_SAID_MAX]
+            raise UnreadableValueError(f"it is no {self._what}: {said or type(error).__name__}") from None
 
 
 def split(payload: bytes) -> tuple[int, bytes]:

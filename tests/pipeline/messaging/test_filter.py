@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from highwater.pipeline.messaging.filter import FilterError, parse_filter
-from highwater.pipeline.messaging.record import Record
+from highwater.pipeline.messaging.record import Record, parse_place
 
 RECORD = Record(
     *("orders", 2, 5, 1_700_000_000_000, b"k1", b'{"id":1}'),
@@ -84,6 +84,16 @@ def test_wrong(expression: str, problem: str) -> None:
         parse_filter(expression)
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("digits", [400, 5000, 200_000])
+def test_a_number_may_have_any_length(digits: int) -> None:
+    """Python reads no whole number of more than 4,300 digits."""
+    record = RECORD._replace(headers=(("n", b"9" * digits), ("small", b"5")))
+    assert parse_filter("n > 1.5")(record)
+    assert parse_filter("n > 6")(record)
+    assert not parse_filter(f"small > {'9' * digits}")(record)
+    assert parse_place(f"orders/{'9' * digits}/0") is None
 
 
 @given(st.text(alphabet="ab'\"()=<>!., andornotisnullbetween0123456789", max_size=40))

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from google.protobuf import any_pb2, type_pb2  # type: ignore[import-untyped]
 
-from highwater.pipeline.errors import SettingsError
+from highwater.pipeline.errors import RecordsError, SettingsError
+from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.registry import client
 from highwater.pipeline.registry.avro_format import AvroFormat
 from highwater.pipeline.registry.client import Registered, RegistrySettings, latest
@@ -88,6 +89,92 @@ def test_avro_resolves_the_writers_schema() -> None:
 def test_avro_without_a_type_of_columns_is_refused(fields: list[Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
         AvroFormat(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+
+
+@pytest.mark.parametrize(
+    ("logical", "value", "kind"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, "8a6e0804-2bd0-4672-b79d-d97027f9071a", pa.string()),
+        ({"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, bytes(range(16)), pa.binary()),
+        ({"type": "int", "logicalType": "time-millis"}, 3_600_000, pa.int32()),
+        ({"type": "long", "logicalType": "time-micros"}, 3_600_000_000, pa.int64()),
+    ],
+)
+def test_avro_types_of_python_that_spark_lacks_are_the_plain_types_below(
+    logical: dict[str, Any], value: Any, kind: Any
+) -> None:
+    schema = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", logical]}]}
+    text = json.dumps(schema)
+    found = AvroFormat(text)
+    plain = {"type": "record", "name": "R", "fields": [{"name": "x", "type": ["null", {**logical, "logicalType": ""}]}]}
+    assert pa.array([found.decode(avro_bytes(plain, {"x": value}), text)], found.type).to_pylist() == [{"x": value}]
+    assert found.type.field("x").type == kind
+
+
+def test_a_decimal_that_spark_lacks_is_named() -> None:
+    amount = {"type": "bytes", "logicalType": "decimal", "precision": 50, "scale": 2}
+    schema = {"type": "record", "name": "R", "fields": [{"name": "amount", "type": ["null", amount]}]}
+    with pytest.raises(SettingsError, match=r"the value\.amount is a decimal\(50, 2\); Spark has 38 digits at most"):
+        AvroFormat(json.dumps(schema))
+
+
+def _decoded(kind: str, schema: dict[str, Any], payloads: list[bytes], *, is_null_on_error: bool) -> list[Any]:
+    registered = Registered(1, kind.upper(), json.dumps(schema), {})
+    settings = RegistrySettings((("url", "http://127.0.0.1:1"),))
+    formats = Formats(settings, (ColumnFormat("value", kind, "s", is_null_on_error, reader=registered),))
+    decoder = Decoder(formats)
+    decoder._writer = lambda schema_id: registered.text  # type: ignore[method-assign]
+    values = [b"\0\0\0\0\x01" + payload for payload in payloads]
+    rows = pa.RecordBatch.from_pydict(
+        {"offset": pa.array(range(70, 70 + len(values)), pa.int64()), "value": pa.array(values, pa.binary())}
+    )
+    found: list[Any] = decoder.rows(rows, OffsetRange("orders", 3, 70, 90)).column("value").to_pylist()
+    return found
+
+
+def _json_of(kind: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": {"type": kind}}}
+
+
+def _avro_of(**kind: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "R", "fields": [{"name": "x", "type": kind}]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "poison", "good"),
+    [
+        ("json", _json_of("integer"), b'{"x": 9223372036854775808}', b'{"x": 1}'),
+        ("json", _json_of("integer"), b'{"x": 1e999}', b'{"x": 1}'),
+        ("json", _json_of("integer"), b'{"x": ' + b"9" * 5000 + b"}", b'{"x": 1}'),
+        ("json", _json_of("number"), b'{"x": Infinity}', b'{"x": 1}'),
+        ("json", _json_of("number"), b'{"x": 1' + b"0" * 400 + b"}", b'{"x": 1}'),
+        ("json", _json_of("string"), rb'{"x": "\ud800"}', b'{"x": "a"}'),
+        ("json", _json_of("string"), b'{"x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", b'{"x": "a"}'),
+        ("json", _json_of("string"), b"\xff\xfe", b'{"x": "a"}'),
+        ("avro", _avro_of(type="int", logicalType="date"), b"\xfe\xff\xff\xff\x0f", b"\x02"),
+        ("avro", _avro_of(type="long", logicalType="timestamp-micros"), b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02"),
+        ("avro", _avro_of(type="int"), b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02"),
+        (
+            "avro",
+            _avro_of(type="bytes", logicalType="decimal", precision=4, scale=2),
+            b"\x10" + b"\x7f" * 8,
+            b"\x02\x01",
+        ),
+        ("avro", _avro_of(type="string"), b"\xfe" + b"\xff" * 8 + b"\x01", b"\x02a"),
+    ],
+)
+def test_one_poisonous_value_is_null_or_is_named_with_its_offset(
+    kind: str, schema: dict[str, Any], poison: bytes, good: bytes
+) -> None:
+    payloads = [good, poison, good]
+    first, second, third = _decoded(kind, schema, payloads, is_null_on_error=True)
+    assert second is None
+    assert first == third
+    assert first["x"] is not None
+    with pytest.raises(
+        RecordsError, match=r"^orders-3 at offset 71: value: it (is no|has a) .*; value\.onError=null makes it"
+    ):
+        _decoded(kind, schema, payloads, is_null_on_error=False)
 
 
 def test_damaged_avro_is_one_error() -> None:
@@ -178,6 +265,18 @@ def test_json_values_fit_their_type() -> None:
     value = found.decode(b'{"id": 1, "price": 2, "lines": [{"ok": true}, {}], "tags": {"a": "b"}, "more": 1}', JSON)
     (row,) = pa.array([value], found.type).to_pylist()
     assert row == {"id": 1, "price": 2.0, "lines": [{"ok": True}, {"ok": None}], "tags": [("a", "b")]}
+
+
+@pytest.mark.parametrize("choice", ["oneOf", "anyOf"])
+@pytest.mark.parametrize("null", [{"type": "null"}, {"type": "null", "title": "Not included"}])
+def test_json_fields_that_may_be_null_as_generators_write_them(choice: str, null: dict[str, Any]) -> None:
+    schema = {"type": "object", "properties": {"x": {choice: [null, {"type": "integer"}]}, "y": {"type": "string"}}}
+    found = JsonFormat(json.dumps(schema))
+    assert found.type.field("x").type == pa.int64()
+    assert found.decode(b'{"x": null, "y": "a"}', "") == {"x": None, "y": "a"}
+    two = {choice: [null, {"type": "integer"}, {"type": "string"}]}
+    with pytest.raises(SettingsError, match="the value has no single type"):
+        JsonFormat(json.dumps(two))
 
 
 def test_json_that_does_not_fit() -> None:
