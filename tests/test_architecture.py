@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker.client.request",
         "broker.client.security",
         "broker.client.settings",
+        "broker.client.spoken",
         "broker.client.tokens",
         "broker.commands.client",
         "broker.commands.terminal",

@@ -12,8 +12,9 @@ from highwater.broker.client.errors import ClientError
 from highwater.broker.client.exchange import Arrived, Exchange, UnservedError
 from highwater.broker.client.handshake import HandshakeError
 from highwater.broker.client.request import Request, UnexpectedAnswer
-from highwater.broker.client.security import reason_of
+from highwater.broker.client.security import reason_of, tls_failure
 from highwater.broker.client.settings import Address, ClientSettings
+from highwater.broker.client.spoken import is_unclear, misfit
 from highwater.broker.security.login import Credential
 
 Answer = TypeVar("Answer")
@@ -45,9 +46,12 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         traffic: Traffic,
+        settings: ClientSettings,
     ) -> None:
         assert exchange.session is not None
         self._address = address
+        self._settings = settings
+        self._has_answered = False
         self._exchange = exchange
         self._reader = reader
         self._writer = writer
@@ -74,7 +78,7 @@ class Connection:
     async def ask(self, request: Request[Answer], timeout_s: float) -> Answer:
         """Send a request and return its answer. An answer that comes later than `timeout_s` is dropped."""
         if self._failure is not None:
-            raise failure(self._address, request.name, self._failure)
+            raise await self._explained(request, self._failure)
         try:
             correlation_id = self._exchange.ask(request)
         except UnservedError as error:
@@ -99,9 +103,15 @@ class Connection:
                 api=request.name,
             ) from None
         except (OSError, EOFError, UnexpectedAnswer) as error:
-            raise failure(self._address, request.name, error) from None
+            raise await self._explained(request, error) from None
         finally:
             self._waiting.pop(correlation_id, None)
+
+    async def _explained(self, request: Request[Any], error: Exception) -> ClientError:
+        if self._has_answered or self._settings.sasl is not None:
+            return failure(self._address, request.name, error)
+        # A listener that wants a login answers a client without one as far as the versions, and then closes.
+        return await _explained(self._address, self._settings, request.name, error)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -112,6 +122,7 @@ class Connection:
             while data := await self._reader.read(_READ_BYTES):
                 self._traffic.received_bytes += len(data)
                 for arrived in self._exchange.received(data):
+                    self._has_answered = True
                     arrives = self._waiting.get(arrived.correlation_id)
                     if arrives is None or arrives.done():
                         self._traffic.late_answers += 1
@@ -151,8 +162,8 @@ async def connect(
             broker=text_of(address),
         ) from None
     except (OSError, EOFError, UnexpectedAnswer, HandshakeError) as error:
-        raise failure(address, "", error) from None
-    return Connection(address, exchange, reader, writer, traffic)
+        raise await _explained(address, settings, "", error) from None
+    return Connection(address, exchange, reader, writer, traffic, settings)
 
 
 async def _shake_hands(
@@ -179,6 +190,17 @@ async def _shake_hands(
     return exchange
 
 
+async def _explained(address: Address, settings: ClientSettings, api: str, error: Exception) -> ClientError:
+    """As `failure`; if a wrong protocol may be the reason, the listener is asked which one it speaks."""
+    if is_unclear(error):
+        told = await asyncio.to_thread(
+            misfit, address, has_tls=settings.tls is not None, has_login=settings.sasl is not None
+        )
+        if told:
+            return ClientError(f"broker {text_of(address)} {told}", broker=text_of(address), is_refusal=True)
+    return failure(address, api, error)
+
+
 def failure(address: Address, api: str, error: Exception) -> ClientError:
     """What an exception of a connection means to a person. `api` is empty while the connection begins."""
     broker = text_of(address)
@@ -190,19 +212,10 @@ def failure(address: Address, api: str, error: Exception) -> ClientError:
             f"broker {broker} closes new connections; check security.protocol against that of its listener",
             **known,
         )
-    if isinstance(error, ssl.SSLCertVerificationError):
-        way_out = "ssl.ca.location must name the authority that signed its certificate"
-        if "mismatch" in error.verify_message:
-            way_out = "ask for it by a name of its certificate"
-        return ClientError(f"TLS with broker {broker} failed: {reason_of(error)}; {way_out}", is_refusal=True, **known)
     if isinstance(error, ssl.SSLError):
-        return ClientError(
-            f"TLS with broker {broker} failed: {reason_of(error)}; check security.protocol and the ssl. properties",
-            is_refusal=True,
-            **known,
-        )
+        return ClientError(f"TLS with broker {broker} failed: {tls_failure(error)}", is_refusal=True, **known)
     if isinstance(error, HandshakeError):
-        return ClientError(f"broker {broker} {error}; check the sasl. properties", is_refusal=True, **known)
+        return ClientError(f"broker {broker} {error}", is_refusal=True, **known)
     if isinstance(error, UnservedError):
         return ClientError(f"broker {broker} cannot answer: {error}", is_refusal=True, **known)
     if isinstance(error, UnexpectedAnswer):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from highwater.broker.client.request import Request, Versions, api_versions, sasl_authenticate, sasl_handshake
 from highwater.broker.security.login import Credential, LoginError
+from highwater.broker.security.sasl import OAUTHBEARER
 
 
 class Session(NamedTuple):
@@ -18,6 +19,12 @@ class Session(NamedTuple):
 class HandshakeError(Exception):
     """Why the broker and the client do not come together, as a sentence without its subject, the broker."""
 
+
+_SETTINGS: Final = {
+    False: "sasl.username and sasl.password, or sasl.jaas.config",
+    True: "the sasl.oauthbearer. properties, and which tokens the broker takes",
+}
+"""Where a login comes from, by whether it is a token."""
 
 Step = tuple[Request[Any], int]
 """A request and the version to send it in."""
@@ -31,22 +38,25 @@ def handshake(credential: Credential | None, software: str) -> Generator[Step, A
         return Session(versions, 0)
     others = yield _step(sasl_handshake(credential.mechanism), versions)
     if others is not None:
-        raise HandshakeError(f"does not take {credential.mechanism}; it takes {', '.join(others) or 'none'}")
+        if not others:
+            raise HandshakeError("has no login at this address; set security.protocol without SASL_")
+        raise HandshakeError(f"does not take {credential.mechanism}; set sasl.mechanism to {' or '.join(others)}")
     try:
         login = credential.begin()
     except LoginError as error:
         raise HandshakeError(f"cannot be logged in to: {error}") from None
+    is_token = credential.mechanism == OAUTHBEARER
     token: bytes | None = login.first()
     lifetime_ms = 0
     while token is not None:
         answer = yield _step(sasl_authenticate(token), versions)
         if answer.error:
-            raise HandshakeError(f"refuses the login: {answer.error}")
+            raise HandshakeError(f"refuses the login: {answer.error.rstrip('.')}; check {_SETTINGS[is_token]}")
         lifetime_ms = answer.lifetime_ms
         try:
             token = login.answer(answer.token)
         except LoginError as error:
-            raise HandshakeError(f"fails in the login: {error}") from None
+            raise HandshakeError(f"fails in the login: {error}; check {_SETTINGS[is_token]}") from None
     return Session(versions, lifetime_ms)
 
 

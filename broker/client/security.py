@@ -82,6 +82,18 @@ def reason_of(error: Exception) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
+def tls_failure(error: ssl.SSLError) -> str:
+    """Why TLS with a broker failed, and what to look at."""
+    reason = reason_of(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        if "mismatch" in error.verify_message:
+            return f"{reason}; ask for it by a name of its certificate"
+        return f"{reason}; ssl.ca.location must name the authority that signed its certificate"
+    if "certificate" in reason and "alert" in reason:
+        return f"{reason}; the broker wants a certificate of this client: ssl.certificate.location, ssl.key.location"
+    return f"{reason}; check the ssl. properties"
+
+
 def _no_password() -> str:
     """Called by OpenSSL for an encrypted key, which would otherwise ask on the terminal."""
     raise ValueError("its key is encrypted; set ssl.key.password")

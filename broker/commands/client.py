@@ -13,8 +13,9 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
-from highwater.broker.client.errors import ClientSettingsError
+from highwater.broker.client.errors import ClientError, ClientSettingsError
 from highwater.broker.client.java_names import as_librdkafka_has_it
+from highwater.broker.client.request import cold_request
 from highwater.broker.client.security import TlsError
 from highwater.broker.client.settings import mechanism_of, settings_of, token_settings_of
 from highwater.broker.commands.terminal import CommandError, UsageError
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
+_UNASKED_S: Final = 1.0
+"""How long librdkafka may take before the other client looks for the reason."""
 
 BootstrapOption = Annotated[
     str,
@@ -62,6 +65,7 @@ class Cluster:
         self, bootstrap_servers: str, command_config: Path | None = None, properties: Mapping[str, str] | None = None
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
+        self._command_config = command_config
         # librdkafka also raises its errors as exceptions, so its log lines on the terminal are not needed.
         self._properties = {"log_level": "0", **_read(command_config), **(properties or {})}
         self._properties["bootstrap.servers"] = bootstrap_servers
@@ -77,16 +81,37 @@ class Cluster:
     def metadata(self) -> ClusterMetadata:
         """The brokers and all topics, fetched once, on first use."""
         if self._metadata is None:
-            try:
-                self._metadata = self.admin.list_topics(timeout=REQUEST_TIMEOUT_S)
-            except KafkaException as error:
-                if error.args[0].code() in GONE:
-                    raise UsageError(
-                        f"{self.bootstrap_servers} accepts connections, but does not answer as a Kafka broker does "
-                        f"within {REQUEST_TIMEOUT_S:.0f} s"
-                    ) from None
-                raise refusal("", error) from None
+            self._metadata = self._listed(min(_UNASKED_S, REQUEST_TIMEOUT_S))
+        if self._metadata is None:
+            # librdkafka goes on trying until its time is over, and does not say what is the matter.
+            self._raise_refusal()
+            self._metadata = self._listed(REQUEST_TIMEOUT_S)
+        if self._metadata is None:
+            raise UsageError(
+                f"{self.bootstrap_servers} accepts connections, but does not answer as a Kafka broker does within "
+                f"{REQUEST_TIMEOUT_S:.0f} s"
+            )
         return self._metadata
+
+    def _listed(self, timeout_s: float) -> ClusterMetadata | None:
+        """None if no broker has answered in time."""
+        try:
+            return self.admin.list_topics(timeout=timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() in GONE:
+                return None
+            raise refusal("", error) from None
+
+    def _raise_refusal(self) -> None:
+        """Raises UsageError if TLS, the login or the protocol is why no broker answers, with the setting to change."""
+        try:
+            self.wire.ask_any(cold_request("metadata", 4, 12, {"topics": []}, lambda _: None))
+        except UsageError:
+            return  # a property that librdkafka alone knows: nothing can be asked
+        except ClientError as error:
+            if error.is_refusal:
+                file = "" if self._command_config else " (in a file that --command-config names)"
+                raise UsageError(f"{error}{file}") from None
 
     @functools.cached_property
     def wire(self) -> BlockingClient:

@@ -17,11 +17,12 @@ from typing import Final, Generic, TypeVar
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.client.request import Request
+from highwater.broker.client.spoken import is_unclear, misfit
 from highwater.broker.records.batch import NO_PRODUCER_ID, read_header
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka import requests
-from highwater.pipeline.kafka.connection import UNREACHABLE, Address, Connection
+from highwater.pipeline.kafka.connection import UNREACHABLE, Address, Connection, RefusedError
 from highwater.pipeline.kafka.model import (
     EARLIEST,
     LATEST,
@@ -83,6 +84,8 @@ class Client:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._connections: dict[Address, Connection] = {}
+        self._has_answer = False
+        """Some broker has answered: what breaks later is no wrong setting."""
         self._brokers: dict[int, Address] = {}
         self._topics: dict[str, Topic] = {}
         """The last answer for each topic that had partitions: these are known."""
@@ -487,10 +490,21 @@ class Client:
     def _ask(self, address: Address, request: Request[Answer], wait_ms: int = 0) -> Answer:
         """Ask this broker. If it cannot be reached, the leaders it had are looked up before the next attempt."""
         try:
-            return self._connection(address).ask(request, wait_ms)
+            answer = self._connection(address).ask(request, wait_ms)
         except UNREACHABLE as error:
+            if not self._has_answer and is_unclear(error):
+                self._refuse_another_protocol(address)
             self._brokers = {node: each for node, each in self._brokers.items() if each != address}
             raise _UnreachableError(f"broker {address[0]}:{address[1]}: {error}") from error
+        self._has_answer = True
+        return answer
+
+    def _refuse_another_protocol(self, address: Address) -> None:
+        """Raises RefusedError if this broker speaks another protocol than this client does."""
+        settings = self.settings
+        told = misfit(address, has_tls=settings.tls is not None, has_login=settings.sasl is not None)
+        if told:
+            raise RefusedError(f"broker {address[0]}:{address[1]} {told}")
 
     def _connection(self, address: Address) -> Connection:
         """The connection to a broker, made if need be. Raises UNREACHABLE or ClientError."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from highwater.broker.client.handshake import HandshakeError, Session, handshake
 from highwater.broker.client.request import Request, UnexpectedAnswer, Versions, frame, read_answer
-from highwater.broker.client.security import TlsError, reason_of, tls_context
+from highwater.broker.client.security import TlsError, tls_context, tls_failure
 from highwater.broker.security.login import Credential
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.credentials import credential
@@ -124,7 +124,7 @@ class Connection:
             raw.close()
             if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
                 raise  # the broker went away
-            raise RefusedError(f"TLS with {_name(self.address)} failed: {reason_of(error)}") from None
+            raise RefusedError(f"TLS with {_name(self.address)} failed: {tls_failure(error)}") from None
         except BaseException:
             raw.close()
             raise

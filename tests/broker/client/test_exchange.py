@@ -20,6 +20,9 @@ from highwater.broker.security.login import PasswordCredential
 SERVED = [{"api_key": api.key, "min_version": 0, "max_version": api.max_version} for api in APIS.values()]
 
 
+WHERE_A_PASSWORD_IS = "sasl.username and sasl.password, or sasl.jaas.config"
+
+
 def asked(data: bytes) -> list[tuple[RequestHeader, Any]]:
     """The requests in these bytes, with their headers."""
     found = []
@@ -111,11 +114,11 @@ def test_a_login_with_plain() -> None:
     [
         (
             {"error_code": ErrorCode.unsupported_sasl_mechanism, "mechanisms": ["SCRAM-SHA-512"]},
-            "does not take PLAIN; it takes SCRAM-SHA-512",
+            "does not take PLAIN; set sasl.mechanism to SCRAM-SHA-512",
         ),
         (
             {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "no", "auth_bytes": b""},
-            "refuses the login: SASL_AUTHENTICATION_FAILED (58): no",
+            f"refuses the login: SASL_AUTHENTICATION_FAILED (58): no; check {WHERE_A_PASSWORD_IS}",
         ),
     ],
 )

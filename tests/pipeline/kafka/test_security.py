@@ -166,9 +166,12 @@ def test_logins(secured: Secured, protocol: str) -> None:
     )
 
 
-def test_a_plain_connection_where_a_login_is_needed(secured: Secured) -> None:
-    options = secured.options("PLAINTEXT") | {
-        "kafka.bootstrap.servers": f"127.0.0.1:{secured.ports['SASL_PLAINTEXT']}",
-        "kafka.default.api.timeout.ms": "300",
-    }
-    assert "closed the connection" in refusal(options)
+@pytest.mark.parametrize(
+    ("own", "listener"),
+    [("PLAINTEXT", "SASL_PLAINTEXT"), ("PLAINTEXT", "SASL_SSL"), ("SASL_SSL", "SASL_PLAINTEXT"), ("SSL", "PLAINTEXT")],
+)
+def test_another_protocol_than_that_of_the_listener(secured: Secured, own: str, listener: str) -> None:
+    options = secured.options(own, **(login("PLAIN") if own.startswith("SASL") else {}))
+    told = refusal(options | {"kafka.bootstrap.servers": f"127.0.0.1:{secured.ports[listener]}"})
+    words = f"speaks {listener} at this address, and this client speaks {own}: set security.protocol={listener}"
+    assert words in told
