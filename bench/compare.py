@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from highwater.bench import comparison_answer, environment_key
+from highwater.bench import asked_load, comparison_answer, environment_key
+from highwater.bench.analysis.cells import offered_per_s
 from highwater.bench.analysis.conclusions import noise_between
 from highwater.bench.analysis.statistics import (
     CONFIDENCE,
@@ -124,6 +125,7 @@ def compare(
         for cell in dict.fromkeys(item.cell for item in found)
     }
     environment = [] if paired else environment_key.differences(base, head)
+    load = [] if paired else asked_load.differences(base, head, ((trials.base, trials.head) for trials in cells))
     answer = comparison_answer.sentence_of_cells(about) if about else "nothing can be compared"
     return ResultComparison(
         base=side_of(base, base_cell),
@@ -131,10 +133,10 @@ def compare(
         paired=paired,
         metrics=found,
         asked=asked,
-        answer="; ".join([answer, *_doubts(cells, environment)]),
+        answer="; ".join([answer, *_doubts(cells, environment, load)]),
         answers={cell: comparison_answer.sentence(items) for cell, items in about.items()},
         environment=environment,
-        workload=[] if paired else list(_workload_differences(base, head)),
+        workload=[] if paired else [*load, *_other_differences(base, head)],
         warnings=warnings,
     )
 
@@ -148,13 +150,17 @@ def _asked(base: RunResult, head: RunResult) -> list[str]:
     return list(dict.fromkeys(name for names in asked for name in names))
 
 
-def _doubts(cells: Sequence[Trials], environment: Sequence[EnvironmentDifference]) -> Iterator[str]:
+def _doubts(
+    cells: Sequence[Trials], environment: Sequence[EnvironmentDifference], load: Sequence[EnvironmentDifference]
+) -> Iterator[str]:
     """What keeps the answer from being sure."""
     used = [summary for trials in cells for summary in (*trials.base, *trials.head)]
     if doubtful := sum(summary.verdict.state == "inconclusive" for summary in used):
         yield f"in doubt: {doubtful} of {len(used)} trials inconclusive"
     if any(difference.decides for difference in environment):
         yield "in doubt: the two were measured under different conditions"
+    if load:
+        yield f"in doubt: the two had different loads ({'; '.join(map(environment_key.difference_text, load))})"
 
 
 def matched_cells(
@@ -228,7 +234,7 @@ def _compare_metric(trials: Trials, definition: MetricDefinition, limits: Limits
     if not base_values or not head_values:
         return None
     name = definition.name
-    better = limits.better.get(name, definition.better)
+    better = limits.better.get(name) or definition.better_of(offered_per_s(trials.base), offered_per_s(trials.head))
     n = min(len(base_values), len(head_values))
     a_a_ratios = noise_between(limits.noise.get(name, ()), trials.cells)
     noise = a_a_centre_bound(a_a_ratios, n, limits.quantile, paired=trials.paired)
@@ -355,9 +361,9 @@ def _connections(side: Sequence[TrialSummary]) -> str:
     return ", ".join(sorted({environment_key.connection_text(summary.system.connection) for summary in side}))
 
 
-def _workload_differences(base: RunResult, head: RunResult) -> Iterable[EnvironmentDifference]:
+def _other_differences(base: RunResult, head: RunResult) -> list[EnvironmentDifference]:
+    """What differs between the two workload files beside the load."""
     asked = (what_is_measured(result.manifest.workload) for result in (base, head))
     one, other = map(environment_key.flat, asked)
-    for key in dict.fromkeys([*one, *other]):
-        if key not in ("name", "purpose") and one.get(key) != other.get(key):
-            yield EnvironmentDifference(fact=key, base=one.get(key), head=other.get(key), decides=False)
+    found = environment_key.unequal(one, other, decides=False)
+    return [item for item in found if item.fact not in ("name", "purpose") and not asked_load.is_of_the_load(item.fact)]

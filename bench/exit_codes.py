@@ -15,6 +15,8 @@ EXIT_INVALID: Final = 4
 """A measurement that must not be believed, or a result directory that contradicts itself."""
 EXIT_ENVIRONMENT: Final = 5
 """The two results were not measured under the same conditions."""
+EXIT_LOAD: Final = 6
+"""The two results had different loads."""
 EXIT_REGRESSION: Final = 10
 EXIT_INCONCLUSIVE: Final = 11
 """Only with --strict."""

@@ -23,6 +23,10 @@ from highwater.common.units import duration_ns_text, duration_text, percent_text
 # Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
 COUNTS_OF_FATES: Final = ("delivery.", "errors")
 
+OFFERED: Final = "produce.offered_per_s"
+SAME_LOAD: Final = 1.005
+"""Two loads are the same up to this ratio: random arrivals differ a little from trial to trial."""
+
 _GIB: Final = 1 << 30
 # Name -> how it is written, and the share of all samples that are above it.
 _PERCENTILES: Final = {
@@ -51,6 +55,16 @@ class MetricDefinition:
     """What reports call it; empty where they show the name."""
     samples_above: Read = lambda _: None
     """Of a percentile: how many samples of a trial are above it."""
+    follows_load: bool = False
+    """It is as high as what is offered, while the system keeps up: of two loads, it is a verdict on neither system."""
+
+    def better_of(self, base_offered_per_s: float | None, head_offered_per_s: float | None) -> Better:
+        """Which way is better between two sides that were offered this much; None: a closed loop."""
+        one, other = base_offered_per_s, head_offered_per_s
+        if not self.follows_load or one == other:
+            return self.better
+        alike = one and other and max(one, other) <= min(one, other) * SAME_LOAD
+        return self.better if alike else "none"
 
     @property
     def column(self) -> str:
@@ -151,6 +165,7 @@ _DEFINITIONS: Final = (
         "records acknowledged",
         lambda summary: summary.achieved_per_s,
         "Throughput",
+        follows_load=True,
     ),
     MetricDefinition(
         "produce.achieved_bytes_per_s",
@@ -159,9 +174,10 @@ _DEFINITIONS: Final = (
         "value bytes acknowledged",
         lambda summary: summary.achieved_bytes_per_s,
         "Throughput in bytes",
+        follows_load=True,
     ),
     MetricDefinition(
-        "produce.offered_per_s",
+        OFFERED,
         "per_s",
         "none",
         "records due by the schedule",
@@ -189,6 +205,7 @@ _DEFINITIONS: Final = (
         "records received, all groups",
         lambda summary: summary.consumed_per_s if summary.generator.consumers else None,
         "Consumed records",
+        follows_load=True,
     ),
     MetricDefinition(
         "consume.bytes_per_s",
@@ -197,6 +214,7 @@ _DEFINITIONS: Final = (
         "value bytes received, all groups",
         lambda summary: summary.consumed_bytes_per_s if summary.generator.consumers else None,
         "Consumed bytes",
+        follows_load=True,
     ),
     MetricDefinition(
         "lag.max",

@@ -25,7 +25,7 @@ from highwater.bench.analysis.statistics import (
     paired_ratio_ci,
     smallest_detectable_ratio,
 )
-from highwater.bench.metrics import METRICS, MetricDefinition, values_of
+from highwater.bench.metrics import METRICS, OFFERED, MetricDefinition, values_of
 from highwater.bench.results import (
     AaPair,
     Analysis,
@@ -36,7 +36,7 @@ from highwater.bench.results import (
     Scalar,
     TrialSummary,
 )
-from highwater.bench.results.analysis import ComparisonVerdict
+from highwater.bench.results.analysis import Better, ComparisonVerdict
 from highwater.common.units import percent_text
 
 SIGNIFICANCE: Final = 0.05
@@ -208,12 +208,13 @@ def comparisons_with(
         is not None
     }
     corrected = holm([p_value for *_, p_value in found.values()])
+    better = {head: definition.better_of(_offered(values[base]), _offered(values[head])) for head in found}
     return [
         Comparison(
             base=base,
             head=head,
             metric=definition.name,
-            better=definition.better,
+            better=better[head],
             n_pairs=ratio.n,
             ratio=ratio.ratio,
             ci95=ratio.interval,
@@ -221,7 +222,7 @@ def comparisons_with(
             smallest_detectable_ratio=smallest_detectable_ratio(ratio, delta_ratio),
             p_value=p_value,
             p_value_holm=p_value_holm,
-            verdict=_verdict(definition, ratio, delta_ratio, p_value_holm),
+            verdict=_verdict(better[head], ratio, delta_ratio, p_value_holm),
         )
         for (head, (ratio, delta_ratio, p_value)), p_value_holm in zip(found.items(), corrected, strict=True)
     ]
@@ -242,9 +243,12 @@ def _compare(
     return None if p_value is None else (ratio, delta_ratio, p_value)
 
 
-def _verdict(
-    definition: MetricDefinition, ratio: RatioEstimate, delta_ratio: float, p_value_holm: float
-) -> ComparisonVerdict:
+def _offered(by_block: Mapping[int, Values]) -> float | None:
+    """The offered load of a cell; None in a closed loop."""
+    return median(found) if (found := [row[OFFERED] for row in by_block.values() if OFFERED in row]) else None
+
+
+def _verdict(better: Better, ratio: RatioEstimate, delta_ratio: float, p_value_holm: float) -> ComparisonVerdict:
     if ratio.low is None or ratio.high is None:
         return "undecided"
     above, below = ratio.low > 1 + delta_ratio, ratio.high < 1 / (1 + delta_ratio)
@@ -252,9 +256,9 @@ def _verdict(
         return "no_change"
     if p_value_holm > SIGNIFICANCE:
         return "undecided"
-    if definition.better == "none":
+    if better == "none":
         return "differs"
-    return "better" if above == (definition.better == "higher") else "worse"
+    return "better" if above == (better == "higher") else "worse"
 
 
 def _warnings(cells: Sequence[CellAnalysis], noise: Sequence[Noise], steady: Collection[str]) -> Iterable[str]:

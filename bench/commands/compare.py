@@ -34,6 +34,9 @@ def compare(
     allow_env_diff: Annotated[
         bool, typer.Option("--allow-env-diff", help="Compare although the two environments differ.")
     ] = False,
+    allow_load_diff: Annotated[
+        bool, typer.Option("--allow-load-diff", help="Compare although the two loads differ.")
+    ] = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Show every metric, not only those of the question.")
     ] = False,
@@ -45,13 +48,14 @@ def compare(
     These are the metrics of the workload's question (answer: {best: …}) and of its objectives; without a question, six
     headline metrics.
 
-    Exit code 4 when no valid trial can be compared, 5 when the two were measured under different conditions.
+    Exit code 4 when no valid trial can be compared, 5 when the two were measured under different conditions,
+    6 when their loads differ (keys of load: and records:).
     """
     with one_line_errors():
         from highwater.bench.compare import compare as compared
         from highwater.bench.display.comparison_text import comparison_markdown
         from highwater.bench.errors import UsageError
-        from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID
+        from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD
         from highwater.bench.metrics import metric as known_metric
 
         names = [known_metric(name).name for name in metric or []]
@@ -79,6 +83,13 @@ def compare(
                 err=True,
             )
             raise typer.Exit(EXIT_ENVIRONMENT)
+        if not found.same_load and not allow_load_diff:
+            typer.echo(
+                "error: the two loads differ (bold above); measure both with one workload, or compare them "
+                "nevertheless with --allow-load-diff",
+                err=True,
+            )
+            raise typer.Exit(EXIT_LOAD)
 
 
 def side_named(text: str) -> tuple[RunResult, str | None]:

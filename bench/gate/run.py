@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from highwater.bench import asked_load
 from highwater.bench.compare import compare, matched_cells, noise_of_both, side_of
 from highwater.bench.display.comparison_text import gate_markdown
+from highwater.bench.environment_key import difference_text
 from highwater.bench.errors import UsageError
 from highwater.bench.exit_codes import EXIT_INTERRUPTED
 from highwater.bench.gate.annotations import gitlab_report
@@ -35,7 +37,16 @@ from highwater.bench.gate.reasoning import (
     target_outcome,
 )
 from highwater.bench.gate.sides import Measured, Recorded
-from highwater.bench.results import AaPair, ComparedSide, Gate, GateRound, Manifest, RunResult, checksums
+from highwater.bench.results import (
+    AaPair,
+    ComparedSide,
+    EnvironmentDifference,
+    Gate,
+    GateRound,
+    Manifest,
+    RunResult,
+    checksums,
+)
 from highwater.bench.results.files import dump
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
@@ -81,7 +92,16 @@ def gate_specification(workload_file: Path, base: Measured, head: Measured, poli
     if isinstance(trials, dict):
         trials = {key: value for key, value in trials.items() if key != "stop_when"}
         document.data["trials"] = trials | {"n": policy.pairs.max, "a_a": policy.noise.source == OWN_A_A}
-    return specify(document, workload_file)
+    specification = specify(document, workload_file)
+    by_factors: dict[str, list[dict[str, Any]]] = {}
+    for cell in specification.cells:
+        by_factors.setdefault(repr(cell.factors | {VARIANT: None}), []).append(cell.workload.as_document())
+    for one, *others in by_factors.values():
+        for other in others:
+            # Other records may be what is gated. Another rate never is: throughput would follow it.
+            differences = asked_load.differences_of_documents(one, other)
+            _require_one_load([item for item in differences if item.fact.startswith("load.")])
+    return specification
 
 
 def run_gate(base: Measured, head: Measured, plan: Plan, rules: Rules, out: Path, execute: Execute) -> Gate:
@@ -144,6 +164,7 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
     pairs = min(_pairs_of(base, head), min((item.n_pairs for item in found.metrics if item.gated), default=0))
     a_a_pairs = max(map(len, noise.values()), default=0)
     evaluation = Evaluation(found.metrics, pairs, pairs, a_a_pairs)
+    _require_one_load([difference for difference in found.workload if difference.decides])
     decisive = [difference for difference in found.environment if difference.decides]
     lost = broken_promises(
         (trial.summary for trial in head.result.trials if head.cell in (None, trial.summary.cell)),
@@ -184,6 +205,14 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
             *found.warnings,
         ],
     )
+
+
+def _require_one_load(differences: Sequence[EnvironmentDifference]) -> None:
+    if differences:
+        raise UsageError(
+            f"base and head do not have one load ({'; '.join(map(difference_text, differences))}), so which of the two "
+            "is slower cannot be said; give both the same load: and records:"
+        )
 
 
 def _pairs_of(base: Recorded, head: Recorded) -> int:

@@ -80,7 +80,9 @@ class ResultComparison(Model):
     paired: bool
     metrics: list[MetricComparison]
     environment: list[EnvironmentDifference]
-    workload: list[EnvironmentDifference] = Field(default=[], description="keys of the two workloads that differ")
+    workload: list[EnvironmentDifference] = Field(
+        default=[], description="keys of the two workloads that differ; `decides`: they say which load it is"
+    )
     asked: list[str] = Field(
         default=[], description="metrics of the workload's question and objectives, or the headline ones"
     )
@@ -91,6 +93,10 @@ class ResultComparison(Model):
     @property
     def same_environment(self) -> bool:
         return not any(difference.decides for difference in self.environment)
+
+    @property
+    def same_load(self) -> bool:
+        return not any(difference.decides for difference in self.workload)
 
 
 class GateRound(Model):

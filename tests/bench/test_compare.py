@@ -122,6 +122,45 @@ def test_two_directories_are_compared_unpaired_and_say_so(tmp_path: Path) -> Non
     assert result.base.environment_key == result.head.environment_key
 
 
+def at_rate(directory: Path, rate_per_s: float, axes: dict[str, list[Scalar]] | None = None) -> RunResult:
+    return RunResult(write_sample(directory, Sample(axes=axes or {}, trials=6, measure_s=3, rate_per_s=rate_per_s)))
+
+
+def test_two_loads_are_no_verdict_on_two_systems(tmp_path: Path) -> None:
+    result = compare(at_rate(tmp_path / "base", 200.0), at_rate(tmp_path / "head", 400.0))
+    verdicts = {item.metric: item.verdict for item in result.metrics if item.metric in (RATE, "consume.per_s")}
+    assert verdicts == {RATE: "differs", "consume.per_s": "differs"}
+    assert not result.same_load
+    assert [(item.fact, item.base, item.head) for item in result.workload if item.decides] == [
+        ("load.rate", "200/s", "400/s")
+    ]
+    assert "in doubt: the two had different loads (load.rate: 200/s → 400/s)" in result.answer
+
+
+def test_trials_of_two_loads_have_no_verdict_on_throughput() -> None:
+    slow = [summary(block, offered_per_s=20_000.0, achieved_per_s=20_000.0 + block) for block in range(1, 9)]
+    fast = [summary(block, offered_per_s=40_000.0, achieved_per_s=40_000.0 + block) for block in range(1, 9)]
+    assert judge([Trials("base", slow, fast, paired=True)], [RATE], Limits(), seed=1)[0].verdict == "differs"
+
+
+def test_the_same_load_in_other_words_is_the_same(tmp_path: Path) -> None:
+    base, head = at_rate(tmp_path / "base", 2000.0), at_rate(tmp_path / "head", 2000.0)
+    head.manifest.workload["load"] = {"rate": "2k/s", "arrival": "uniform"}
+    head.manifest.workload["topics"]["partitions"] = 8
+    result = compare(base, head)
+    assert result.same_load
+    assert [item.fact for item in result.workload] == ["topics.partitions"]
+
+
+def test_a_factor_is_part_of_the_load_of_its_cell(tmp_path: Path) -> None:
+    base, head = (
+        at_rate(tmp_path / side, 200.0, {"records.size": sizes})
+        for side, sizes in (("base", ["1KiB", "2KiB"]), ("head", ["2KiB", "4KiB"]))
+    )
+    assert not compare(base, head, "size=1KiB", "size=2KiB").same_load
+    assert compare(base, head, "size=2KiB", "size=2KiB").same_load
+
+
 def test_sides_of_unequal_size_are_not_called_equal(tmp_path: Path) -> None:
     base = RunResult(sample(tmp_path / "base", trials=4))
     assert header_lines(compare(base, RunResult(sample(tmp_path / "head", trials=5))))[-1].endswith(

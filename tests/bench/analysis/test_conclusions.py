@@ -84,6 +84,16 @@ def test_pairing_by_block_finds_what_the_weather_hides() -> None:
     assert metric_of(analysis, 0, "produce.p99").unstable
 
 
+def test_throughput_of_two_loads_is_no_verdict() -> None:
+    trials = [
+        summary(block, dict(factors), offered_per_s=rate, achieved_per_s=rate + block)
+        for block in range(1, 9)
+        for factors, rate in ((ONE, 20_000.0), (TWO, 40_000.0))
+    ]
+    found = comparison_of(analysis_of(trials), "produce.achieved_per_s")
+    assert (found.verdict, found.better) == ("differs", "none")
+
+
 def test_blocks_of_trials_at_once_may_differ_as_they_like() -> None:
     trials = two_cells(8, 1.2)
     assert any("unstable from trial to trial" in warning for warning in analysis_of(trials).warnings)

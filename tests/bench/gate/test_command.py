@@ -138,6 +138,16 @@ def test_other_conditions_are_exit_code_5(base: Path, elsewhere: Path) -> None:
     assert call("env", "diff", base, base).exit_code == 0
 
 
+def test_another_load_is_exit_code_6(base: Path, tmp_path: Path) -> None:
+    other = write_sample(tmp_path / "other", Sample(axes={}, trials=6, measure_s=3, rate_per_s=400.0))
+    refused = call("compare", base, other, "--metric", RATE)
+    assert refused.exit_code == 6
+    assert refused.stderr.startswith("error: the two loads differ")
+    assert "better" not in refused.stdout
+    assert "workload differs: load.rate: 200/s → 400/s" in refused.stdout
+    assert call("compare", base, other, "--metric", RATE, "--allow-load-diff").exit_code == 0
+
+
 def test_env_shows_this_host_and_a_result(base: Path, tmp_path: Path) -> None:
     here = json.loads(call("env", "show", "--json", "--storage", tmp_path).stdout)
     assert len(here["key"]) == 12

@@ -129,6 +129,17 @@ def gate(tmp_path: Path, runner: Runner, rules: Rules = RULES, head: dict[str, A
     return run_gate(base, other, plan, rules, tmp_path / "out", runner)
 
 
+def test_a_gate_has_one_load(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"do not have one load \(load.rate: .* → 7/s\)"):
+        gate(tmp_path, Runner(measuring(1.0)), head={"load": {"rate": "7/s"}})
+    base, head = (
+        Recorded(name, RunResult(write_sample(tmp_path / name, Sample(axes={}, trials=5, rate_per_s=rate))), None)
+        for name, rate in (("base", 200.0), ("head", 400.0))
+    )
+    with pytest.raises(UsageError, match=r"do not have one load \(load.rate: 200/s → 400/s\)"):
+        judge_recorded(base, head, RULES)
+
+
 def test_a_regression_is_confirmed_by_a_run_of_its_own(tmp_path: Path) -> None:
     runner = Runner(measuring(0.8))
     found = gate(tmp_path, runner)
