@@ -1,6 +1,6 @@
-"""Which load a cell was asked to carry, from its workload: figures of two loads are no verdict on two systems.
+"""Reads from a workload which load a cell was asked to carry, and compares two loads.
 
-The load is how much is offered, when, and of which records. Partitions, clients and their settings are what people
+Figures of two loads are no verdict on two systems. The load is how much is offered, when, and of which records. Partitions, clients and their settings are what people
 compare, and are no part of it.
 """
 

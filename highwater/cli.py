@@ -7,12 +7,13 @@ import signal
 import sys
 from functools import reduce
 from importlib import import_module
-from io import TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
+
+from highwater.common.plain_letters import show_all
 
 # Command -> its room's module, and what of it is mounted.
 ROOMS: Final = {
@@ -157,8 +158,8 @@ def main() -> None:
     """Entry point of the console command. A mistake in the call itself gets one line and exit status 2."""
     # An impatient Ctrl-C while Python takes itself down would kill it, whatever status it was about to give.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show → is no reason to stop half-way
+    for stream in (sys.stdout, sys.stderr):
+        show_all(stream)
     try:
         status = app(standalone_mode=False)
     except typer.Abort:

@@ -100,7 +100,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "reports.quantity",
         "reports.svg",
     ),
-    FRONT_DOOR: ("common.extras", *(f"{room}.cli" for room in ROOMS if room != "common")),
+    FRONT_DOOR: ("common.extras", "common.plain_letters", *(f"{room}.cli" for room in ROOMS if room != "common")),
 }
 
 # Code that takes bytes, events and times as values; sockets, loops, threads, files and clocks stay outside of it.

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from highwater.bench.analysis.conclusions import HEADLINES
+from highwater.bench.display.figure_table import FigureTable
 from highwater.bench.results import Calibration, ConsumerCeiling, GeneratorCeiling
 from highwater.common.units import duration_ns_text, percent_text, rate_text, ratio_text, size_text
 
@@ -37,10 +37,10 @@ def print_calibration(calibration: Calibration, out: Path) -> None:
         )
     if calibration.noise:
         console.print("\n[bold]noise[/]: 95 % of pairs of the same thing differ by at most")
-        console.print(_noise(calibration))
+        _noise(calibration).print_to(console)
     if calibration.launchers:
         console.print("\n[bold]Spark ÷ plain processes[/], paired by block")
-        console.print(_launchers(calibration))
+        _launchers(calibration).print_to(console)
     for note in calibration.notes:
         console.print(f"note: {escape(note)}", soft_wrap=True)
     console.print(f"calibration: {escape(str(out))}", soft_wrap=True)
@@ -60,8 +60,10 @@ def _figures(ceiling: GeneratorCeiling | ConsumerCeiling, of: str) -> str:
     )
 
 
-def _noise(calibration: Calibration) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
+def _noise(calibration: Calibration) -> FigureTable:
+    table = FigureTable(show_header=False)
+    table.add_names("")
+    table.add_figures("", "", justify="left")
     for item in calibration.noise:
         if item.metric in HEADLINES:
             bound = "not known" if item.bound95_ratio is None else percent_text(item.bound95_ratio)
@@ -69,8 +71,10 @@ def _noise(calibration: Calibration) -> Table:
     return table
 
 
-def _launchers(calibration: Calibration) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=False)
+def _launchers(calibration: Calibration) -> FigureTable:
+    table = FigureTable(show_header=False)
+    table.add_names("")
+    table.add_figures("", "", "", justify="left")
     for item in calibration.launchers:
         if item.metric in HEADLINES:
             interval = "no interval" if item.ci95 is None else f"95 %: {'–'.join(map(ratio_text, item.ci95))}"

@@ -170,8 +170,8 @@ def _show_plan(advising: Advising, *, as_json: bool) -> None:
 def _tell(advice: Advice, directory: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.metrics import value_text
     from highwater.bench.results.advice import SETTINGS
     from highwater.common.units import NONE
@@ -182,17 +182,16 @@ def _tell(advice: Advice, directory: Path) -> None:
     for line in advice.notes:
         console.print(escape(line), soft_wrap=True)
     for option in advice.options:
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table = FigureTable(gap=2)
         beside_defaults = any(figure.defaults is not None for figure in option.figures)
-        columns = ["figure", option.title, "in use", *(["defaults"] if beside_defaults else []), "against in use\n95 %"]
-        for column in columns:
-            table.add_column(column, justify="left" if column == "figure" else "right", no_wrap=True)
+        table.add_names("figure")
+        table.add_figures(option.title, "in use", *(["defaults"] if beside_defaults else []), "against in use\n95 %")
         for figure in option.figures:
             sides = [figure.advised, figure.in_use, *([figure.defaults] if beside_defaults else [])]
             told = [value_text(side.value, figure.unit) if side else NONE for side in sides]
             name = f"[bold]{escape(figure.metric)}[/]" if figure.is_aim else escape(figure.metric)
             table.add_row(name, *told, _change_text(figure.against_in_use))
-        console.print(table)
+        table.print_to(console)
     for line in advice.why:
         console.print(escape(line), soft_wrap=True)
     for line in advice.would_change:

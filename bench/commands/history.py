@@ -208,8 +208,8 @@ def _print_series(series: Series, columns: Sequence[str], detection: Detection) 
     """The answer of a series, then a row for each column."""
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.history.detection import sentence, unit_of
     from highwater.bench.history.series import cell_of, metric_of
     from highwater.bench.history.spark import CHANGE, spark_line
@@ -223,11 +223,10 @@ def _print_series(series: Series, columns: Sequence[str], detection: Detection) 
     for cell in dict.fromkeys(map(cell_of, columns)):
         if cell:
             console.print(f"[bold]{escape(cell)}[/]")
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-        table.add_column("metric", overflow="fold")
-        table.add_column("oldest to newest run", no_wrap=True)
-        for title in ("lowest", "highest", "last"):
-            table.add_column(title, justify="right", no_wrap=True)
+        table = FigureTable()
+        table.add_names("metric")
+        table.add_figures("oldest to newest run", justify="left")
+        table.add_figures("lowest", "highest", "last")
         for column in (name for name in columns if cell_of(name) == cell):
             values = [float(row[column]) if row.get(column) else None for row in rows]
             known = [value for value in values if value is not None]
@@ -235,7 +234,7 @@ def _print_series(series: Series, columns: Sequence[str], detection: Detection) 
                 at = {times.index(change.time) for change in detection.changes if change.column == column}
                 figures = (value_text(value, unit_of(column)) for value in (min(known), max(known), known[-1]))
                 table.add_row(escape(metric_of(column)), spark_line(values, at), *figures)
-        console.print(table)
+        table.print_to(console)
     if detection.changes:
         console.print(f"[dim]{CHANGE} change point[/]")
     if hidden := len({*map(metric_of, series.columns())} - {*map(metric_of, columns)}):

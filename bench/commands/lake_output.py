@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterator
 
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
 from rich.text import Text
 
+from highwater.bench.display.figure_table import FigureTable
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.lake.answers import UNIT, cell_text
 from highwater.bench.lake.asking import Answer
@@ -47,10 +48,10 @@ def _table_text(answer: Answer) -> str:
     texts = {name: [cell_text(row, name) for row in answer.rows] for name in shown}
     # What all rows have in common stands once, above them.
     common = [name for name in shown if len(answer.rows) > 1 and len(set(texts[name])) == 1]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = FigureTable(gap=2)
     for name in (name for name in shown if name not in common):
         numbers = any(isinstance(row[name], int | float) for row in answer.rows)
-        table.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+        (table.add_figures if numbers else table.add_names)(escape(name))
     for cells in zip(*(texts[name] for name in shown if name not in common), strict=True):
         table.add_row(*map(Text, cells))
     with console.capture() as printed:
@@ -59,7 +60,7 @@ def _table_text(answer: Answer) -> str:
             about = ", ".join(f"{name} {texts[name][0]}" for name in common)
             console.print(wrapped(f"in all rows: {about}", console.width), soft_wrap=True, markup=False)
         if table.columns and answer.rows:
-            console.print(table)
+            table.print_to(console)
     return printed.get()
 
 

@@ -197,8 +197,8 @@ def _show_plan(rounds: Sequence[Round], others: Sequence[Unprovable], *, as_json
 def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     from rich.console import Console
     from rich.markup import escape
-    from rich.table import Table
 
+    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.prove.page import HEADER, knob_change_text, row
     from highwater.tuning.proofs import VERDICT_TEXTS
 
@@ -208,17 +208,17 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     for proof in proofs:
         console.print(f"\n[bold]{escape(knob_change_text(proof))}[/]  ({item.load}, {proof.pairs_valid} valid pairs)")
         # Two lines a row: so it fits a terminal of 80 columns.
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+        table = FigureTable()
         figure, off, on, change, interval, detectable, _ = HEADER
-        for title in (figure, f"{off}\n{on}", f"{change}\n{interval}", detectable):
-            table.add_column(title, justify="left" if title == figure else "right", no_wrap=True)
-        table.add_column("", no_wrap=True)
+        table.add_names(figure)
+        table.add_figures(f"{off}\n{on}", f"{change}\n{interval}", detectable)
+        table.add_figures("", justify="left")
         for effect in filter(lambda effect: effect.decides, proof.effects):
             figure, off, on, change, interval, detectable, outcome = map(escape, row(effect))
             style = styles.get(effect.outcome)
             told = f"[{style}]{outcome}[/]" if style else outcome
             table.add_row(figure, f"{off}\n{on}", f"{change}\n[dim]{interval}[/]", detectable, told)
-        console.print(table)
+        table.print_to(console)
         for trade in proof.durability_trades:
             console.print(f"durability traded away meanwhile: {escape(trade)}", style="yellow", soft_wrap=True)
         style = verdict_styles[proof.verdict]

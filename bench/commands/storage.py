@@ -12,8 +12,7 @@ import typer
 from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
+    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.results import StorageTarget, TargetProbe
     from highwater.bench.storage.emulated_hdd import EmulatedDisk
 
@@ -164,23 +163,23 @@ def _parsed(option: str, parse: Callable[[object], int], value: str) -> int:
         raise UsageError(f"{option}: {error}") from None
 
 
-def _print(table: Table) -> None:
+def _print(table: FigureTable) -> None:
     from rich.console import Console
 
-    Console(highlight=False).print(table)
+    table.print_to(Console(highlight=False))
 
 
-def _table(*columns: str, figures: int = 0) -> Table:
+def _table(*columns: str, figures: int = 0) -> FigureTable:
     """A table whose last `figures` columns are numbers."""
-    from rich.table import Table
+    from highwater.bench.display.figure_table import FigureTable
 
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for position, column in enumerate(columns):
-        table.add_column(column, justify="right" if position >= len(columns) - figures else "left", overflow="fold")
+    table = FigureTable()
+    table.add_names(*columns[: len(columns) - figures])
+    table.add_figures(*columns[len(columns) - figures :])
     return table
 
 
-def _targets_table(targets: list[StorageTarget]) -> Table:
+def _targets_table(targets: list[StorageTarget]) -> FigureTable:
     from rich.markup import escape
 
     table = _table("path", "medium", "device", "model", "scheduler", "file system", "options")
@@ -192,7 +191,7 @@ def _targets_table(targets: list[StorageTarget]) -> Table:
     return table
 
 
-def _probe_table(probe: TargetProbe) -> Table:
+def _probe_table(probe: TargetProbe) -> FigureTable:
     from highwater.common.units import count_text, duration_ns_text, size_text
 
     table = _table("job", "block", "past cache", "bytes/s", "ops/s", "p50", "p99", "max", figures=5)
@@ -209,7 +208,7 @@ def _probe_table(probe: TargetProbe) -> Table:
     return table
 
 
-def _disks_table(disks: list[EmulatedDisk]) -> Table:
+def _disks_table(disks: list[EmulatedDisk]) -> FigureTable:
     from rich.markup import escape
 
     from highwater.common.units import size_text

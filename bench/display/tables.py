@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from highwater.bench.analysis.answer import answer_of
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
+from highwater.bench.display.figure_table import FigureTable
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.exit_codes import EXIT_OK, MEANINGS_OF_A_RUN
 from highwater.bench.metrics import metric
@@ -65,17 +65,15 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     specification = plan.specification
     workload = specification.workload
     console.print(f"[bold]{escape(workload.name)}[/]  {escape(workload.purpose)}")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("block", justify="right")
-    for label in specification.axes or ["cell"]:
-        table.add_column(label, overflow="fold")
-    table.add_column("trial takes", justify="right")
-    table.add_column("")
+    table = FigureTable()
+    table.add_figures("block")
+    table.add_names(*(specification.axes or ["cell"]))
+    table.add_figures("trial takes", "")
     for planned in plan.trials:
         values = [str(planned.plan.factors[label]) for label in specification.axes] or [planned.cell.name]
         took = wait_text(trial_duration_s(planned.cell.workload))
         table.add_row(str(planned.plan.block), *values, took, "A/A" if planned.plan.role == "a_a" else "")
-    console.print(table)
+    table.print_to(console)
     blocks = plan.trials[-1].plan.block
     at_once = f" of {plan.lanes} at once," if plan.lanes > 1 else ""
     console.print(
@@ -134,7 +132,7 @@ def _storage(target: StorageTarget) -> str:
 def print_end(result: RunResult) -> None:
     """Print the cells and notes, then the answer to the workload's question and where the results are."""
     console = Console(highlight=False)
-    console.print(results_table(result))
+    results_table(result).print_to(console)
     if not result.manifest.for_measurement:
         console.print("This workload says for_measurement: false; its figures are not to be quoted.", style="yellow")
     for target in {trial.summary.storage.name: trial.summary.storage for trial in result.trials}.values():
@@ -185,15 +183,16 @@ def analysis_lines(analysis: Analysis, headlines: Sequence[str]) -> list[str]:
 def print_search(result: RunResult, search: Search) -> None:
     """Print every probe, then the answer and where the results are."""
     console = Console(highlight=False)
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in ("", "rate", "result"):
-        table.add_column(column, justify="right" if column == "rate" else "left", overflow="fold")
+    table = FigureTable(gap=2)
+    table.add_names("")
+    table.add_figures("rate")
+    table.add_names("result")
     for probe in search.probes:
         outcome = "[green]passed[/]" if probe.passed else f"[red]failed[/]  {escape(probe.text or probe.limit or '')}"
         if probe.passed and probe.verdict is not None and probe.verdict.state != "valid":
             outcome += f", [yellow]{probe.verdict.state}[/]"
         table.add_row(probe.stage, rate_text(probe.rate_per_s), outcome)
-    console.print(table)
+    table.print_to(console)
     console.print()
     _print_end(console, result)
 
@@ -218,19 +217,18 @@ def _say(console: Console, line: str | Text, *, with_command: bool = False) -> N
     console.print(Text(wrapped(text.plain, console.width), text.style), soft_wrap=True)
 
 
-def results_table(result: RunResult) -> Table:
+def results_table(result: RunResult) -> FigureTable:
     """One row per cell: medians over its usable trials (if there are none, over all), with their range below.
 
     All axes are in one column, a line each, so that the table fits a terminal of 80 columns.
     """
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    table = FigureTable()
     axes = list(result.manifest.axes)
     if axes:
-        table.add_column("\n".join(axes), overflow="fold")
+        table.add_names("\n".join(axes))
     columns = _columns(result)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_figures(*columns)
+    table.add_figures("verdict", justify="left")
     factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     for cell, trials in result.cells().items():
         shown = [trial for trial in trials if trial.summary.verdict.state != "invalid"] or trials
@@ -365,20 +363,21 @@ def print_metrics(
             answer = f"  {escape(answers[cell.cell])}" if answers and cell.cell in answers else ""
             console.print(f"[bold]{escape(cell.title)}[/]{answer}")
         if cell.rows:
-            console.print(_comparison_table(cell.rows))
+            _comparison_table(cell.rows).print_to(console)
     if line := zero_line(metrics):
         console.print(f"[dim]{escape(line)}[/]")
     if hidden := len({item.metric for cell in cells for item in cell.others}):
         console.print(f"[dim]{hidden} more metrics with --all[/]")
 
 
-def _comparison_table(metrics: Sequence[MetricComparison]) -> Table:
-    """A row for each metric, within 80 columns: a long name is folded, figures never are."""
+def _comparison_table(metrics: Sequence[MetricComparison]) -> FigureTable:
+    """A row for each metric, within 80 columns."""
     styles = {"better": "green", "worse": "red", "differs": "yellow"}
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for position, column in enumerate(_narrow(HEADER)):
-        text = position in (0, len(HEADER) - 2)
-        table.add_column(column, justify="left" if text else "right", overflow="fold", no_wrap=position > 0)
+    table = FigureTable()
+    metric, *figures, verdict_title = _narrow(HEADER)
+    table.add_names(metric)
+    table.add_figures(*figures)
+    table.add_figures(verdict_title, justify="left")
     for item in metrics:
         *cells, verdict = (escape(text) for text in _narrow(row(item)))
         style = styles.get(item.verdict)

@@ -153,10 +153,8 @@ def test_the_same_load_in_other_words_is_the_same(tmp_path: Path) -> None:
 
 
 def test_a_factor_is_part_of_the_load_of_its_cell(tmp_path: Path) -> None:
-    base, head = (
-        at_rate(tmp_path / side, 200.0, {"records.size": sizes})
-        for side, sizes in (("base", ["1KiB", "2KiB"]), ("head", ["2KiB", "4KiB"]))
-    )
+    base = at_rate(tmp_path / "base", 200.0, {"records.size": ["1KiB", "2KiB"]})
+    head = at_rate(tmp_path / "head", 200.0, {"records.size": ["2KiB", "4KiB"]})
     assert not compare(base, head, "size=1KiB", "size=2KiB").same_load
     assert compare(base, head, "size=2KiB", "size=2KiB").same_load
 
