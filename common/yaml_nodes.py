@@ -1,13 +1,14 @@
 """The data of a YAML document with the line of every key, from the nodes that PyYAML composes of it.
 
-It is stricter than YAML where YAML misleads: a key given twice, a key that is not text, and merge keys are errors;
-dates remain text. PyYAML itself is not imported here, because what rooms share needs the standard library alone: the
-caller passes the module.
+It is stricter than YAML where YAML misleads: a key given twice, a key that is no text, merge keys, and values that YAML
+1.1 (PyYAML) and 1.2 read differently (`010`, `1:30`, `yes`) are errors; dates remain text. PyYAML is not imported
+here, because what rooms share needs the standard library alone: the caller passes the module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,17 @@ _MAX_DEPTH: Final = 16
 _MAX_PARTS: Final = 100_000
 _SHOWN_MAX: Final = 80
 _PLAIN_TAGS: Final = {f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null")}
+# The core schema of YAML 1.2.2, 10.3.2.
+_DECIMAL: Final = re.compile(r"[-+]?[0-9]+")
+_OCTAL: Final = re.compile(r"0o[0-7]+")
+_HEXADECIMAL: Final = re.compile(r"0x[0-9a-fA-F]+")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_NO_NUMBER: Final = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
+_WORDS: Final[dict[str, bool | None]] = {
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys(("null", "Null", "NULL", "~", ""), None),
+}
 
 
 class DocumentError(Exception):
@@ -60,7 +72,7 @@ def parse(yaml: Any, text: str, name: str, example: str) -> Document:
     """
     try:
         loader = yaml.SafeLoader(text)
-        return _document(name, loader.get_single_node(), loader.construct_object, example)
+        return _document(name, loader.get_single_node(), loader, example)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{name}:{mark.line + 1}" if mark else name
@@ -72,15 +84,15 @@ def parse(yaml: Any, text: str, name: str, example: str) -> Document:
         raise DocumentError(f"{name}: nested too deeply") from None
 
 
-def _document(name: str, root: Any, construct: Callable[[Any], Any], example: str) -> Document:
+def _document(name: str, root: Any, loader: Any, example: str) -> Document:
     if getattr(root, "id", None) != "mapping":
         raise DocumentError(f"{name}: expected a mapping of keys to values, such as '{example}'")
     document = Document(name, {})
-    document.data = _mapping(construct, root, (), document)
+    document.data = _mapping(loader, root, (), document)
     return document
 
 
-def _mapping(construct: Callable[[Any], Any], node: Any, location: Location, document: Document) -> dict[str, Any]:
+def _mapping(loader: Any, node: Any, location: Location, document: Document) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key_node, value_node in node.value:
         where = _line(document, key_node)
@@ -93,29 +105,58 @@ def _mapping(construct: Callable[[Any], Any], node: Any, location: Location, doc
         if key in result:
             raise DocumentError(f"{where}: {dotted(path)} is given twice (first at {document.origins[path]})")
         document.origins[path] = where
-        result[key] = _value(construct, value_node, path, document)
+        result[key] = _value(loader, value_node, path, document)
     return result
 
 
-def _value(construct: Callable[[Any], Any], node: Any, location: Location, document: Document) -> Any:
+def _value(loader: Any, node: Any, location: Location, document: Document) -> Any:
     if len(location) > _MAX_DEPTH:
         raise DocumentError(f"{_line(document, node)}: nested too deeply")
     if len(document.origins) > _MAX_PARTS:
         raise DocumentError(f"{_line(document, node)}: more than {_MAX_PARTS} keys and values")
     if node.id == "mapping":
-        return _mapping(construct, node, location, document)
+        return _mapping(loader, node, location, document)
     if node.id == "sequence":
         for index, item in enumerate(node.value):
             document.origins[(*location, index)] = _line(document, item)
-        return [_value(construct, item, (*location, index), document) for index, item in enumerate(node.value)]
+        return [_value(loader, item, (*location, index), document) for index, item in enumerate(node.value)]
     if node.tag not in _PLAIN_TAGS:
         return node.value
     try:
-        return construct(node)
+        return _scalar(loader, node)
     except ValueError as error:
         raise DocumentError(
             f"{_line(document, node)}: {dotted(location)}: {str(node.value)[:_SHOWN_MAX]!r} is not a value: {error}"
         ) from None
+
+
+def _scalar(loader: Any, node: Any) -> Any:
+    """Raises ValueError."""
+    value = loader.construct_object(node)
+    is_plain = node.style is None and node.tag == loader.resolve(type(node), node.value, (True, False))
+    newer = _value_of_1_2(node.value) if is_plain else value
+    if type(newer) is not type(value) or repr(newer) != repr(value):
+        raise ValueError(
+            f"YAML 1.1 reads {_shown(value)} and YAML 1.2 {_shown(newer)}; write what you mean, in quotes if it is text"
+        )
+    return value
+
+
+def _value_of_1_2(text: str) -> str | int | float | bool | None:
+    """What a plain scalar is in YAML 1.2. Raises ValueError for more digits than Python takes."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _DECIMAL.fullmatch(text):
+        return int(text)
+    if _OCTAL.fullmatch(text) or _HEXADECIMAL.fullmatch(text):
+        return int(text, 0)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    return float(text.replace(".", "")) if _NO_NUMBER.fullmatch(text) else text
+
+
+def _shown(value: Any) -> str:
+    return "text" if isinstance(value, str) else json.dumps(value)
 
 
 def _line(document: Document, node: Any) -> str:
