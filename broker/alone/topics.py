@@ -70,6 +70,11 @@ def take_up_topics(partitions: Partitions, store: EmbeddedMetadataStore) -> Sequ
     try:
         for name in marked:
             run(_remove_topic(partitions, store, name))
+        known = {(topic.name, partition) for topic in store.topics() for partition in topic.assignment}
+        log_directories.forget_gone(lambda key: key not in known)
+        if all_gone := [error for key in sorted(known) if (error := log_directories.gone(key)) is not None]:
+            more = f"; {len(all_gone) - 1} more partitions lack theirs" if len(all_gone) > 1 else ""
+            raise LogDirectoryError(f"{all_gone[0]}{more}")
         for record in list(store.topics()):
             run(partitions.open_topic(record, store.leader_epoch))
     except OSError as error:

@@ -15,6 +15,10 @@ class LogDirectoryFailed(LogDirectoryError):  # noqa: N818 - what became of it
     """Its disk cannot be read or written; the directory of another broker, or in use, is a LogDirectoryError alone."""
 
 
+class SegmentsGone(LogDirectoryError):  # noqa: N818 - what became of them
+    """The folder of a partition is gone, or has no segment, though its records were on the disk."""
+
+
 class CorruptIndex(Exception):  # noqa: N818 - it names the thing found, as Kafka's CorruptIndexException does
     """An index that does not fit its segment; it can be rebuilt from the segment."""
 

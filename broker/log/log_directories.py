@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
+from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed, SegmentsGone
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.slices import Steps, run
@@ -109,6 +109,22 @@ class LogDirectories:
 
     def get(self, key: TopicPartition) -> PartitionLog | None:
         return next((directory.logs[key] for directory in self.live if key in directory.logs), None)
+
+    def gone(self, key: TopicPartition) -> SegmentsGone | None:
+        """What to say of a partition that is in no directory, although one of them had its records on the disk."""
+        for directory in self.live:
+            if key in directory.gone and self.get(key) is None:
+                place, last_offset = directory.path / partition_name(*key), directory.gone[key] - 1
+                return SegmentsGone(
+                    f"the segments of {place} are gone, and with them the records up to offset {last_offset}: "
+                    f"put them back. To go on without these records, leave the folder there, empty (mkdir {place})"
+                )
+        return None
+
+    def forget_gone(self, is_forgotten: Callable[[TopicPartition], bool]) -> None:
+        """Forget partitions without segments: they are not of this broker any more."""
+        for directory in self.live:
+            directory.gone = {key: offset for key, offset in directory.gone.items() if not is_forgotten(key)}
 
     def keys(self) -> Iterator[TopicPartition]:
         return (key for directory in self.live for key in directory.logs)

@@ -39,7 +39,7 @@ from highwater.broker.log.checkpoint import (
 )
 from highwater.broker.log.closing import close_logs
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
+from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed, SegmentsGone
 from highwater.broker.log.files import FileOperations, write_durably
 from highwater.broker.log.open_segments import DEFAULT_MAX_OPEN_SEGMENTS, OpenSegments
 from highwater.broker.log.partition_log import PartitionLog
@@ -114,6 +114,11 @@ class LogDirectory:
         """The high watermarks of the last checkpoint, from `load` on."""
         self.clean_offsets: dict[TopicPartition, int] = {}
         """The offset up to which each log is compacted; this counts only records that are on the disk."""
+        self.gone: dict[TopicPartition, int] = {}
+        """Partitions without segments here, and the end of the records that were on the disk by the last checkpoint.
+
+        Some were deleted since then.
+        """
         self.futures: list[tuple[TopicPartition, Path]] = []
         """Folders of logs that were being moved here when the last run ended."""
         self._files = files
@@ -176,6 +181,7 @@ class LogDirectory:
         self.high_watermarks = self._read_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
         self.clean_offsets = self._read_checkpoint(CLEANER_OFFSET_CHECKPOINT)
         self._checkpointed = {*recovery_points, *log_start_offsets, *self.high_watermarks}
+        self.gone = {key: offset for key, offset in recovery_points.items() if offset > 0 and key not in keys}
         # The mark is removed before any file changes, so that a crash from here on counts as an unclean stop.
         is_clean = self._files.exists(self.path / CLEAN_SHUTDOWN)
         if is_clean:
@@ -186,17 +192,20 @@ class LogDirectory:
                 progress(done, len(keys))
             directory = self.path / partition_name(topic, partition)
             recovery_point = recovery_points.get((topic, partition), 0)
-            self.logs[topic, partition] = self._open_log(
-                topic,
-                partition,
-                directory,
-                config_of(topic) if config_of is not None else self.defaults,
-                topic_id=self._read_topic_id(directory, was_flushed=recovery_point > 0),
-                is_clean=is_clean,
-                recovery_point=recovery_point,
-                log_start_offset=log_start_offsets.get((topic, partition), 0),
-                clean_offset=self.clean_offsets.get((topic, partition), 0),
-            )
+            try:
+                self.logs[topic, partition] = self._open_log(
+                    topic,
+                    partition,
+                    directory,
+                    config_of(topic) if config_of is not None else self.defaults,
+                    topic_id=self._read_topic_id(directory, was_flushed=recovery_point > 0),
+                    is_clean=is_clean,
+                    recovery_point=recovery_point,
+                    log_start_offset=log_start_offsets.get((topic, partition), 0),
+                    clean_offset=self.clean_offsets.get((topic, partition), 0),
+                )
+            except SegmentsGone:
+                self.gone[topic, partition] = recovery_point
         if progress is not None:
             progress(len(keys), len(keys))
 
@@ -212,11 +221,14 @@ class LogDirectory:
         directory = self.path / partition_name(topic, partition)
         if (topic, partition) in self.logs:
             raise ValueError(f"{directory} is there already")
+        self.gone.pop((topic, partition), None)
         if (topic, partition) in self._checkpointed:
             # A log of this name was deleted. After a crash the new log would begin where the old one began.
             self.checkpoint(self.high_watermarks)
             self._checkpointed = set(self.logs)
         self.set_aside_unfinished(topic)
+        if self._files.exists(directory):
+            self._set_aside(directory, topic, partition)  # It lacks its segments.
         self._files.make_directory(directory)
         log = None
         config = config or self.defaults
@@ -352,6 +364,7 @@ class LogDirectory:
         start_offsets: list[str] = []
         high_watermarks: list[str] = []
         self._checkpointed.update(self.logs)
+        recovery_points += [offset_line(key, offset) for key, offset in sorted(self.gone.items())]
         for key in [key for key in self.high_watermarks if key not in self.logs]:
             del self.high_watermarks[key]
         for key in sorted(self.logs):

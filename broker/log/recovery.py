@@ -30,7 +30,7 @@ from typing import Final
 
 from highwater.broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, MalformedFile, decode_epochs
 from highwater.broker.log.config import LogConfig
-from highwater.broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError
+from highwater.broker.log.errors import CorruptIndex, CorruptSnapshot, LogDirectoryError, SegmentsGone
 from highwater.broker.log.files import TEMPORARY_SUFFIX, Entry, FileOperations, sync_file
 from highwater.broker.log.leader_epochs import LeaderEpochs
 from highwater.broker.log.open_segments import OpenSegments
@@ -105,6 +105,8 @@ class LogLoader:
             self._remove_leftovers(entries)
             self._finish_swaps()
             entries = self.files.list(self.directory)
+        if self.recovery_point > 0 and entries and not _offsets_of(entries, LOG_SUFFIX):
+            raise SegmentsGone(str(self.directory))
         segments = self._find_segments(entries)
         try:
             return self._load(entries, segments)
@@ -116,7 +118,10 @@ class LogLoader:
     def _load(self, entries: list[Entry], segments: list[Segment]) -> LogState:
         leader_epochs = self._read_leader_epochs(entries)
         snapshots = _offsets_of(entries, SNAPSHOT_SUFFIX)
-        log_start_offset = max(self.log_start_offset, segments[0].base_offset if segments else 0)
+        log_start_offset = max(self.log_start_offset, segments[0].base_offset if segments else self.recovery_point)
+        if not segments and self.recovery_point > 0:
+            # Somebody emptied the folder to go on without the records. No others get their offsets.
+            self._tell_of_loss(self.log_start_offset, self.recovery_point)
 
         recover_from = len(segments)
         if segments and not self.is_clean:
@@ -166,6 +171,8 @@ class LogLoader:
         for segment in segments[:-1]:
             segment.is_sealed = True
         self._remove_stray_snapshots(snapshots, segments, log_end_offset)
+        if log_end_offset < self.recovery_point:
+            self._tell_of_loss(log_end_offset, self.recovery_point)
         return LogState(
             segments=segments,
             log_start_offset=log_start_offset,
@@ -177,6 +184,12 @@ class LogLoader:
             snapshot_offset=snapshot_offset,
             is_clean=is_whole,
             doubtful_below=self.recovery_point if self.recovery_point > log_end_offset else 0,
+        )
+
+    def _tell_of_loss(self, first_offset: int, end_offset: int) -> None:
+        _logger.error(
+            "%s: the records of offsets %d to %d were on the disk and are gone",
+            *(self.directory, first_offset, end_offset - 1),
         )
 
     def _remove_leftovers(self, entries: list[Entry]) -> None:
@@ -232,7 +245,10 @@ class LogLoader:
         sizes = {entry.name: entry.size_bytes for entry in entries}
         bases = _offsets_of(entries, LOG_SUFFIX)
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
-            for orphan in set(_offsets_of(entries, suffix)) - set(bases):
+            for orphan in sorted(set(_offsets_of(entries, suffix)) - set(bases)):
+                # A crash leaves such indexes at the ends of a log alone.
+                if suffix == INDEX_SUFFIX and bases and (self.is_clean or bases[0] < orphan < bases[-1]):
+                    self._tell_of_loss(orphan, next((base for base in bases if base > orphan), self.recovery_point))
                 self.files.remove(self.directory / file_name(orphan, suffix))
         segments = [
             Segment(

@@ -320,7 +320,13 @@ class ReplicaManager:
         if partition is not None:
             return partition
         return self._partitions.open_replica(
-            told.topic, told.topic_id, told.partition, configs.get(told.topic, {}), self, is_new=told.is_new
+            told.topic,
+            told.topic_id,
+            told.partition,
+            configs.get(told.topic, {}),
+            self,
+            is_new=told.is_new,
+            leads=told.state.leader == self.broker_id,
         )
 
     # StopReplica

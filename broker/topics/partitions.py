@@ -137,8 +137,12 @@ class Partitions:
         replication: Replication,
         *,
         is_new: bool,
+        leads: bool,
     ) -> Partition | ErrorCode:
-        """Take up a replica whose log is here, or make it. `overrides` are the topic's settings, if it is new here."""
+        """Take up a replica whose log is here, or make it. `overrides` are the topic's settings, if it is new here.
+
+        A follower whose segments are gone fetches the records again. A leader would have the others delete theirs.
+        """
         topic = self._topics.get(name)
         if topic is None:
             record = TopicRecord(name, topic_id, {}, overrides)
@@ -147,6 +151,11 @@ class Partitions:
         if not is_new and directories.get((name, index)) is None and not directories.is_complete:
             # Its log may be in one that failed.
             return ErrorCode.kafka_storage_error
+        if not is_new and (gone := directories.gone((name, index))) is not None:
+            if leads:
+                _logger.error("this broker cannot lead %s-%d: %s", name, index, gone)
+                return ErrorCode.kafka_storage_error
+            _logger.warning("%s-%d is fetched from its leader again: %s", name, index, gone)
         try:
             log = self._open_log(topic, index, log_config_of(topic.config))
         except MetadataError as error:
@@ -190,6 +199,7 @@ class Partitions:
                 self._counters.topic_deleted(name)
                 self._throttles.topic_forgotten(name)
         self.moves.pop((name, index), None)
+        self.log_directories.forget_gone(lambda key: key == (name, index))
         if self.log_directories.get((name, index)) is not None:
             self.log_directories.begin_to_delete(name, index)
             self._is_purge_due = True

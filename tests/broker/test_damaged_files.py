@@ -117,6 +117,72 @@ def test_a_missing_file() -> None:
         start_and_use(files, f"{path} is missing")
 
 
+def remove_folder(files: SimulatedFiles, path: Path) -> None:
+    for entry in files.list(path):
+        files.remove(path / entry.name)
+    files.remove_directory(path)
+
+
+@pytest.mark.parametrize("leaves_others", [False, True], ids=["folder", "segments"])
+def test_a_partition_whose_segments_are_gone(leaves_others: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """The broker does not start: an empty log would take the place of the records, and their offsets."""
+    disk = lived(None)
+    before, _ = started(deepcopy(disk))
+    assert before is not None
+    for (topic, index), log in before.directory.logs.items():
+        files = deepcopy(disk)
+        folder = ROOT / f"{topic}-{index}"
+        for entry in files.list(folder):
+            if not leaves_others or entry.name.endswith(".log"):
+                files.remove(folder / entry.name)
+        if not leaves_others:
+            files.remove_directory(folder)
+        broker, refusal = started(files)
+        if log.log_end_offset == 0:
+            assert broker is not None
+            continue
+        assert broker is None
+        assert refusal == (
+            f"the segments of {folder} are gone, and with them the records up to offset {log.log_end_offset - 1}: put "
+            f"them back. To go on without these records, leave the folder there, empty (mkdir {folder})"
+        )
+        assert files.open_descriptors == 0
+        if leaves_others:
+            remove_folder(files, folder)
+        files.make_directory(folder)
+        caplog.clear()
+        broker, refusal = started(files)
+        assert broker is not None, refusal
+        found = broker.directory.logs[topic, index]
+        assert (found.log_start_offset, found.log_end_offset) == (log.log_end_offset, log.log_end_offset)
+        lost = f"{folder}: the records of offsets {log.log_start_offset} to {log.log_end_offset - 1} were on the disk"
+        assert any(message.startswith(lost) for message in caplog.messages) or log.log_start_offset > 0
+        broker.directory.close()
+        assert start_and_use(files, "the next start knows nothing of what was lost")
+
+
+def test_a_segment_that_is_gone_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    disk = lived(None)
+    before, _ = started(disk)
+    assert before is not None
+    before.directory.close()
+    checked = 0
+    for (topic, index), log in before.directory.logs.items():
+        bases = log.segment_base_offsets
+        ends = (*bases[1:], log.log_end_offset)
+        for base, end in zip(bases, ends, strict=True):
+            if len(bases) == 1 or base == end:
+                continue
+            files = deepcopy(disk)
+            files.remove(ROOT / f"{topic}-{index}" / f"{base:020d}.log")
+            caplog.clear()
+            assert start_and_use(files, f"{topic}-{index} without {base}")
+            lost = f"{ROOT}/{topic}-{index}: the records of offsets {base} to {end - 1} were on the disk and are gone"
+            assert lost in caplog.messages
+            checked += 1
+    assert checked > 2
+
+
 def test_metadata_that_says_something_else() -> None:
     disk = lived(None)
     tree = json.loads(disk.read(METADATA))

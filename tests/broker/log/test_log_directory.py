@@ -306,6 +306,9 @@ def test_producers_that_were_idle_too_long_are_forgotten(tmp_path: Path) -> None
     clock.advance_ms(1)
     directory = LogDirectory(RealFiles(), tmp_path, SMALL, broker_id=1, clock=clock, producer_expiration_ms=1000)
     directory.load()
+    assert len(directory.logs["t", 0].producer_states) == 1, "its time begins anew"
+    clock.advance_ms(1000)
+    directory.expire_producers()
     assert len(directory.logs["t", 0].producer_states) == 0
     directory.close()
 

@@ -5,6 +5,7 @@ The cases that are named after Apache Kafka's are of ReplicaManagerTest.scala an
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -416,3 +417,47 @@ class TestInSlices:
         broker.scheduler.run()
         assert pending.waits
         assert len(broker.log_directory.logs) == 4
+
+
+class TestSegmentsThatAreGone:
+    """A follower fetches the records again. With an empty log a leader would have the other replicas delete theirs."""
+
+    def restarted_without_segments(self, make: Make) -> ReplicaHarness:
+        broker = make()
+        broker.tell(leader=0, leader_epoch=0, replicas=[0, 1], is_new=True)
+        assert broker.produce("t", b"x", b"y").error_code == 0
+        folder = broker.replica().log.directory
+        broker.close()
+        shutil.rmtree(folder)
+        return make()
+
+    def test_a_leader_is_offline_at_every_start_until_they_are_back(
+        self, make: Make, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        broker = self.restarted_without_segments(make)
+        for _ in range(2):
+            assert broker.tell(leader=0, leader_epoch=1, replicas=[0, 1]) is ErrorCode.kafka_storage_error
+            assert broker.node.partitions.find("t", 0) is None
+            assert "this broker cannot lead t-0: the segments of" in caplog.text
+            caplog.clear()
+            broker.log_directory.checkpoint()
+            broker.close()
+            broker = make()
+        (broker.log_directory.path / "t-0").mkdir()
+        broker.close()
+        broker = make()
+        assert broker.tell(leader=0, leader_epoch=1, replicas=[0, 1]) is ErrorCode.none
+        assert (broker.replica().log.log_start_offset, broker.replica().log.log_end_offset) == (2, 2)
+
+    def test_a_follower_begins_anew(self, make: Make, caplog: pytest.LogCaptureFixture) -> None:
+        broker = self.restarted_without_segments(make)
+        assert broker.tell(leader=1, leader_epoch=1, replicas=[0, 1]) is ErrorCode.none
+        assert broker.replica().log.log_end_offset == 0
+        assert "t-0 is fetched from its leader again: the segments of" in caplog.text
+        assert broker.tell(leader=0, leader_epoch=2, replicas=[0, 1]) is ErrorCode.none
+
+    def test_a_new_topic_of_the_name_has_nothing_to_do_with_it(self, make: Make) -> None:
+        broker = self.restarted_without_segments(make)
+        told = broker.tell(leader=0, leader_epoch=0, replicas=[0, 1], topic_id=OTHER_ID, is_new=True)
+        assert told is ErrorCode.none
+        assert broker.replica().log.log_end_offset == 0
