@@ -351,7 +351,9 @@ class EmbeddedMetadataStore:
             self._acls = acls
             self._producer_id_block = producer_id_block
 
-        writing = self._writing = _Writing(partial(write_durably, self._files, self._path, text), take_over)
+        writing = self._writing = _Writing(
+            partial(write_durably, self._files, self._path, text, is_private=True), take_over
+        )
         yield writing.run
         if self._writing is writing:
             self._settle()

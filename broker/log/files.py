@@ -6,6 +6,7 @@ what no fsync brought to the disk, as a power cut does. Descriptors are plain in
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -53,8 +54,11 @@ class Entry(NamedTuple):
 class FileOperations(Protocol):
     """What the log needs of a file system; every method raises OSError on failure."""
 
-    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
-        """Open for reading and writing; with `empty`, without what the file held."""
+    def open(self, path: Path, *, create: bool = False, empty: bool = False, is_private: bool = False) -> int:
+        """Open for reading and writing; with `empty`, without what the file held.
+
+        is_private: only this user may read it.
+        """
 
     def close(self, descriptor: int) -> None: ...
 
@@ -119,9 +123,13 @@ class RealFiles:
         self._without_nowait: set[int] = set()
         """The devices of file systems that cannot say whether a read would wait."""
 
-    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, empty: bool = False, is_private: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0) | (os.O_TRUNC if empty else 0)
-        return os.open(path, flags, 0o644)
+        descriptor = os.open(path, flags, 0o600 if is_private else 0o644)
+        if is_private:
+            with contextlib.suppress(PermissionError):  # It may belong to another user, who lets this one write it.
+                os.fchmod(descriptor, 0o600)  # An earlier version may have made it.
+        return descriptor
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -298,10 +306,13 @@ def write_file(files: FileOperations, path: Path, data: bytes) -> None:
         files.close(descriptor)
 
 
-def write_durably(files: FileOperations, path: Path, data: bytes) -> None:
-    """Replace a file. After a crash or a power cut at any moment, either the old or the new content is there, whole."""
+def write_durably(files: FileOperations, path: Path, data: bytes, *, is_private: bool = False) -> None:
+    """Replace a file. After a crash or a power cut at any moment, either the old or the new content is there, whole.
+
+    is_private: only the broker's user may read it.
+    """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-    descriptor = files.open(temporary, create=True, empty=True)
+    descriptor = files.open(temporary, create=True, empty=True, is_private=is_private)
     try:
         files.pwrite(descriptor, data, 0)
         files.sync(descriptor)

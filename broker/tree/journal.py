@@ -67,12 +67,12 @@ class Journal:
         After an OSError the old journal goes on, if the snapshot is not there (`wants_snapshot` stays true).
         """
         journal = self._path(_JOURNAL, zxid)
-        descriptor = self._files.open(journal, create=True)
+        descriptor = self._files.open(journal, create=True, is_private=True)
         frame = _frame(snapshot, 0)
         try:
             self._files.truncate(descriptor, 0)
             self._files.sync_directory(self._directory)
-            write_durably(self._files, self._path(_SNAPSHOT, zxid), frame)
+            write_durably(self._files, self._path(_SNAPSHOT, zxid), frame, is_private=True)
         except OSError:
             self._files.close(descriptor)
             raise
@@ -110,7 +110,7 @@ class Journal:
             return tree
         begin = max(snapshots)
         tree = self._load_snapshot(begin)
-        self._descriptor = self._files.open(self._path(_JOURNAL, begin), create=True)
+        self._descriptor = self._files.open(self._path(_JOURNAL, begin), create=True, is_private=True)
         try:
             self._files.sync_directory(self._directory)
             self._replay(tree, begin)

@@ -83,7 +83,9 @@ def open_history(address: str, folder: Path) -> Database:
         os.close(lock)
         raise HistoryError(f"{file}: another monitor writes this history; give each one its --data folder") from None
     try:
-        return _prepared(_sqlite(file, set_aside=_set_aside_if_damaged(file), lock=lock))
+        set_aside = _set_aside_if_damaged(file)
+        _make_private(file)
+        return _prepared(_sqlite(file, set_aside=set_aside, lock=lock))
     except BaseException:
         os.close(lock)
         raise
@@ -119,6 +121,15 @@ def _url(address: str, folder: Path) -> URL:
     if not url.database or url.database == ":memory:":
         raise HistoryError("the history's address names no file: write sqlite:///PATH")
     return url
+
+
+def _make_private(file: Path) -> None:
+    """Let nobody else read the file; SQLite gives those beside it the same mode. Raises HistoryError."""
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        file.chmod(0o600)
+    except OSError as error:
+        raise HistoryError(f"{file}: cannot keep the history there: {error.strerror}") from None
 
 
 # -- SQLite ------------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ class BreakingFiles(RealFiles):
         self.broken: Path | None = None
         self.paths: dict[int, Path] = {}
 
-    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
-        descriptor = super().open(path, create=create, empty=empty)
+    def open(self, path: Path, *, create: bool = False, empty: bool = False, is_private: bool = False) -> int:
+        descriptor = super().open(path, create=create, empty=empty, is_private=is_private)
         self.paths[descriptor] = path
         return descriptor
 

@@ -127,7 +127,7 @@ class SimulatedFiles:
 
     # FileOperations
 
-    def open(self, path: Path, *, create: bool = False, empty: bool = False) -> int:
+    def open(self, path: Path, *, create: bool = False, empty: bool = False, is_private: bool = False) -> int:
         directory = self._directory(path.parent)
         node = directory.nodes.get(path.name)
         if node is None:

@@ -302,3 +302,17 @@ def test_postgresql_by_its_address_keeps_the_same_history(tmp_path: Path) -> Non
             thread.close()
             database.close()
         open_to_read(server.url, tmp_path).close()
+
+
+def test_nobody_else_may_read_the_file(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        database = open_history("sqlite", tmp_path)
+    finally:
+        os.umask(before)
+    try:
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+        assert FILE_NAME in modes
+        assert set(modes.values()) == {0o600}
+    finally:
+        database.close()
