@@ -82,11 +82,16 @@ def decode_credential(text: str) -> ScramCredential:
 
 
 def scram_library() -> Any:
-    """Import scramp, made to take the salts that Kafka takes; callers wait with it, as most brokers never need it."""
-    import scramp
-    from scramp.core import Salt
+    """Import scramp, made to take the salts, names and passwords that Kafka takes; most brokers never need it.
 
-    Salt.MIN_LENGTH = _LEAST_SALT_BYTES
+    Kafka, its Java client and librdkafka compare names and passwords as they are (ScramFormatter.normalize). RFC 5802
+    prepares them with SASLprep, which would turn some into others, that nobody is called.
+    """
+    import scramp
+    from scramp import core
+
+    core.Salt.MIN_LENGTH = _LEAST_SALT_BYTES
+    core.saslprep = str
     return scramp
 
 

@@ -21,6 +21,8 @@ from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_ne
 from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
 
+_CLUSTER_METADATA: Final = "__cluster_metadata"
+"""The name of Kafka's own topic in KRaft mode; nobody may create it (KafkaApis.handleCreateTopicsRequest)."""
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 """The limit of Kafka's controller; without one, a request could fill the disk with folders."""
 
@@ -165,6 +167,8 @@ def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | Non
     """Return why a topic cannot be created, None if it can. `names` has the existing topics by their metric names."""
     if reason := topic_name_problem(wanted.name):
         return Problem(ErrorCode.invalid_topic_exception, reason)
+    if wanted.name == _CLUSTER_METADATA:
+        return Problem(ErrorCode.topic_authorization_failed, "Authorization failed.")
     twin = names.get(metric_name(wanted.name))
     if twin == wanted.name:
         return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")

@@ -237,6 +237,16 @@ class TestCreateTopics:
             ErrorCode.invalid_request,
         ]
 
+    def test_the_topic_of_kafkas_metadata_is_nobodys(self, node: NodeHarness) -> None:
+        results = self.create(node, {"name": "__cluster_metadata"}, {"name": "_cluster_metadata"})
+        assert results[0] == (ErrorCode.topic_authorization_failed, "Authorization failed.")
+        assert results[1][0] == ErrorCode.none
+        assert node.node.partitions.topic("__cluster_metadata") is None
+        assert node.node.auto_creation is not None
+        assert node.node.auto_creation.create(["__cluster_metadata"]) == {
+            "__cluster_metadata": ErrorCode.topic_authorization_failed
+        }
+
     def test_names_that_collide_within_a_request(self, node: NodeHarness) -> None:
         results = self.create(node, {"name": "a.b"}, {"name": "a_b"})
         assert [error for error, _ in results] == [ErrorCode.none, ErrorCode.invalid_topic_exception]

@@ -146,6 +146,19 @@ def test_a_short_salt_of_another_tool() -> None:
     assert client.answer(proven.challenge) is None
 
 
+@pytest.mark.parametrize("name", ["ﬁ", "\u00aa", "a\u00ad", "\u2168", "bob\u00a0", "ü", "u\u0308", "a=2C,b"])
+def test_names_and_passwords_that_saslprep_would_change(name: str) -> None:
+    """Kafka takes them as they are. Who made such a user could otherwise never log in."""
+    known = {name: {ScramMechanism.SCRAM_SHA_256: credential(name, SALT, LEAST_ITERATIONS)}}
+    server = ScramExchange(ScramMechanism.SCRAM_SHA_256, lambda: known)
+    client = PasswordCredential("SCRAM-SHA-256", name, name).begin()
+    final = client.answer(server.step(client.first()).challenge)
+    assert final is not None
+    proven = server.step(final)
+    assert proven.user == name
+    assert client.answer(proven.challenge) is None
+
+
 @pytest.mark.parametrize("salt", [SALT, b"1qz" * 9, b"8-bytes!"])
 @pytest.mark.parametrize("iterations", [LEAST_ITERATIONS, 8192])
 def test_an_unknown_user_is_told_as_a_wrong_password_is(salt: bytes, iterations: int) -> None:
