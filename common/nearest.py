@@ -19,3 +19,9 @@ def did_you_mean(name: str, known: Iterable[str], likeness_min: float = _LIKENES
     """Return a hint to end a message with, `; did you mean X?`; empty when no known name is near."""
     match = nearest(name, known, likeness_min)
     return f"; did you mean {match}?" if match else ""
+
+
+def no_topic(name: str, known: Iterable[str] = (), *, may_be_hidden: bool = True) -> str:
+    """The sentence for a topic that is not in a list: a list leaves out what its reader may not see."""
+    hidden = ", or this user may not see it (that needs DESCRIBE on the topic)" if may_be_hidden else ""
+    return f"there is no topic {name}{hidden}{did_you_mean(name, known)}"

@@ -12,6 +12,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.rows import rows_of
 from highwater.bench.telemetry.sums import Sums, summed
+from highwater.common.nearest import no_topic
 
 _ANSWER_S: Final = 10.0
 _MESSAGES: Final = 5000
@@ -38,7 +39,7 @@ def _messages(control: ControlTopic) -> Iterator[list[bytes | None]]:
         topics = consumer.list_topics(timeout=_ANSWER_S).topics
         if control.topic not in topics:
             raise UsageError(
-                f"there is no topic {control.topic} at {control.bootstrap_servers}; bench run --telemetry "
+                f"at {control.bootstrap_servers} {no_topic(control.topic)}; bench run --telemetry "
                 f"{control.bootstrap_servers} makes hw.telemetry"
             )
         partitions = topics[control.topic].partitions

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar
 
 import typer
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.broker.client.errors import ClientError, ClientSettingsError
@@ -23,7 +23,7 @@ from highwater.broker.security.login import LoginError
 from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.common import topic_partition
-from highwater.common.nearest import did_you_mean
+from highwater.common.nearest import no_topic
 
 if TYPE_CHECKING:
     from highwater.broker.client.blocking import BlockingClient
@@ -144,7 +144,16 @@ class Cluster:
     def require_topic(self, name: str) -> None:
         """Raises CommandError, which suggests the most similar name, when the topic does not exist."""
         if name not in self.metadata.topics:
-            raise unknown_topic(name, self.topic_names)
+            raise self.unknown_topic(name)
+
+    def unknown_topic(self, name: str) -> CommandError:
+        """The topic is asked for by its name: the list of all topics says nothing of those that are hidden."""
+        may_be_hidden = False
+        try:
+            self.admin.describe_topics(TopicCollection([name]), request_timeout=REQUEST_TIMEOUT_S)[name].result()
+        except KafkaException as error:
+            may_be_hidden = error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return CommandError(no_topic(name, self.topic_names, may_be_hidden=may_be_hidden))
 
     def partitions_of(self, topic: str) -> list[int]:
         self.require_topic(topic)
@@ -170,10 +179,6 @@ class Cluster:
         starts = self.offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         ends = self.offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         return {partition: (starts[partition], ends[partition]) for partition in starts if partition in ends}
-
-
-def unknown_topic(name: str, known: Iterable[str]) -> CommandError:
-    return CommandError(f"there is no topic {name}{did_you_mean(name, known)}")
 
 
 def refusal(what: str, error: KafkaException) -> CommandError:

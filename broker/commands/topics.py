@@ -27,7 +27,6 @@ from highwater.broker.commands.client import (
     only_action,
     refuse_options,
     result_of,
-    unknown_topic,
 )
 from highwater.broker.commands.cluster_health import INTERNAL_TOPICS
 from highwater.broker.commands.terminal import JsonOption, UsageError, print_json, print_table, reporting, say, say_all
@@ -127,7 +126,7 @@ def topics(
             return
         names = _matching(cluster, topic, exclude_internal)
         if not names and topic is not None and not if_exists and action != "--list":
-            raise unknown_topic(topic, cluster.topic_names)
+            raise cluster.unknown_topic(topic)
         if action == "--list":
             print_json(names) if as_json else say_all(names)
         elif action == "--describe":

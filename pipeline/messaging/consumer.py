@@ -200,7 +200,7 @@ class RetryingConsumer:
         if missing:
             raise RefusedError(
                 {
-                    index: f"there is no topic {each.topic}"
+                    index: self._topics.absence_of(each.topic)
                     for index, each in enumerate(outgoing)
                     if each.topic in missing
                 }

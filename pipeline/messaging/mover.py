@@ -114,7 +114,7 @@ class Mover:
         """A target that does not exist would end every transaction."""
         if self._topics.partitions(move.outgoing.topic) is not None:
             return move
-        return self._dead(move, f"there is no topic {move.outgoing.topic}")
+        return self._dead(move, self._topics.absence_of(move.outgoing.topic))
 
     def _dead(self, move: Move, reason: str) -> Move:
         dead = dead_move(move.record, reason, now_ms())

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     ConfigResource,
@@ -16,6 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from highwater.common.nearest import no_topic
 from highwater.common.topic_partition import TopicPartition as Partition
 from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.messaging.levels import WHEEL, WHEEL_SLOTS, GroupTopics, delay_topic
@@ -39,6 +40,8 @@ class Topics:
         self._admin = AdminClient({"log_level": 0, **client})
         self._partitions: dict[str, int] = {}
         self._replicas: dict[str, int] = {}
+        self._absences: dict[str, str] = {}
+        """The sentence about each topic that was missed since the last look."""
         self._looked_s = float("-inf")
 
     def all(self) -> dict[str, int]:
@@ -61,14 +64,26 @@ class Topics:
         self._replicas = {
             name: len(partition.replicas) for name, topic in found.items() for partition in topic.partitions.values()
         }
+        self._absences.clear()
         self._looked_s = time.monotonic()
 
     def need(self, topic: str) -> int:
         """The number of its partitions. Raises SettingsError if it does not exist."""
         count = self.partitions(topic)
         if count is None:
-            raise SettingsError(f"there is no topic {topic}: create it first")
+            raise SettingsError(f"{self.absence_of(topic)}: create it first")
         return count
+
+    def absence_of(self, topic: str) -> str:
+        """The sentence for a topic that is not in the list, asked for by its name: a list has no hidden topics."""
+        if topic not in self._absences:
+            may_be_hidden = False
+            try:
+                self._admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)[topic].result()
+            except KafkaException as failure:
+                may_be_hidden = failure.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+            self._absences[topic] = no_topic(topic, may_be_hidden=may_be_hidden)
+        return self._absences[topic]
 
     def await_topic(self, topic: str) -> int:
         """As `need`, of a topic that may have been created a moment ago."""

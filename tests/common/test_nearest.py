@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from highwater.common.nearest import did_you_mean, nearest
+import re
+from pathlib import Path
+
+from highwater.common.nearest import did_you_mean, nearest, no_topic
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen")
 
 
 def test_a_near_name_is_found_and_a_strange_one_is_not() -> None:
@@ -10,3 +16,15 @@ def test_a_near_name_is_found_and_a_strange_one_is_not() -> None:
     assert did_you_mean("partitons", iter(["partitions", "replicas"])) == "; did you mean partitions?"
     assert nearest("xyz", ["partitions"]) is None
     assert did_you_mean("xyz", ["partitions"]) == ""
+
+
+def test_a_topic_that_is_not_in_a_list_may_be_hidden() -> None:
+    assert no_topic("ordrs", ["orders"], may_be_hidden=False) == "there is no topic ordrs; did you mean orders?"
+    assert no_topic("t") == "there is no topic t, or this user may not see it (that needs DESCRIBE on the topic)"
+
+
+def test_the_sentence_is_said_in_one_place() -> None:
+    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py")]
+    assert files
+    said = [str(file.relative_to(ROOT)) for file in files if re.search(r"there is no topic \{", file.read_text())]
+    assert said == ["common/nearest.py"]

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster, result_of
 from highwater.broker.commands.terminal import CommandError, UsageError
-from highwater.common.nearest import did_you_mean
 
 PROGRESS_TOPIC_PREFIX: Final = "highwater-mirror-"
 _OWN_TO_A_CLUSTER: Final = frozenset(
@@ -92,7 +91,7 @@ def unmatched_names(source: Cluster, texts: Iterable[str]) -> list[str]:
     """Return an error for each plain name of a topic that does not exist."""
     known = sorted(_metadata(source))
     return [
-        f"there is no topic {text}{did_you_mean(text, known)}"
+        str(source.unknown_topic(text))
         for text in texts
         if re.escape(text).replace(r"\-", "-") == text and text not in known
     ]

@@ -20,7 +20,7 @@ from highwater.broker.security.login import PasswordCredential
 SERVED = [{"api_key": api.key, "min_version": 0, "max_version": api.max_version} for api in APIS.values()]
 
 
-WHERE_A_PASSWORD_IS = "sasl.username and sasl.password, or sasl.jaas.config"
+SETTINGS_OF_A_LOGIN = "sasl.username and sasl.password, or sasl.jaas.config"
 
 
 def asked(data: bytes) -> list[tuple[RequestHeader, Any]]:
@@ -118,7 +118,7 @@ def test_a_login_with_plain() -> None:
         ),
         (
             {"error_code": ErrorCode.sasl_authentication_failed, "error_message": "no", "auth_bytes": b""},
-            f"refuses the login: SASL_AUTHENTICATION_FAILED (58): no; check {WHERE_A_PASSWORD_IS}",
+            f"refuses the login: SASL_AUTHENTICATION_FAILED (58): no; check {SETTINGS_OF_A_LOGIN}",
         ),
     ],
 )

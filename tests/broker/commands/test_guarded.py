@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,10 +57,23 @@ def test_each_command_does_what_the_users_acls_allow(guarded: Secured, file: Pat
         return result
 
     def allow(*arguments: str) -> None:
-        plain = f"127.0.0.1:{guarded.ports['PLAINTEXT']}"
         allowed = call("acls", "-b", plain, "--add", "--allow-principal", f"User:{USER}", *arguments)
         assert allowed.exit_code == 0, allowed.errors
 
+    plain = f"127.0.0.1:{guarded.ports['PLAINTEXT']}"
+    assert call("topics", "-b", plain, "--create", "--topic", "hidden").exit_code == 0
+    for name in ("hidden", "none"):
+        for command in (("topics", "--describe"), ("produce",), ("consume", "--max-messages", "1")):
+            unseen = run(*command, "--topic", name)
+            assert unseen.errors == (
+                f"error: there is no topic {name}, or this user may not see it (that needs DESCRIBE on the topic)\n"
+            )
+            assert unseen.exit_code == 1
+        told = re.findall(rf'.*"event":"denied".*"operation":"Describe".*"{name}".*', guarded.broker.log_text())
+        assert told, "the denial is in the audit log"
+    unknown = call("topics", "-b", plain, "--describe", "--topic", "hiden")
+    assert unknown.errors == "error: there is no topic hiden; did you mean hidden?\n"
+    assert call("topics", "-b", plain, "--delete", "--topic", "hidden").exit_code == 0
     denied = run("topics", "--create", "--topic", "t")
     assert denied.exit_code == 1
     assert "AUTHORIZATION_FAILED" in denied.errors.upper().replace(" ", "_")
