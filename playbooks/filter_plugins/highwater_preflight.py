@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -18,6 +20,13 @@ Variables = Mapping[str, Any]
 _ROLES = Path(__file__).parent.parent / "roles"
 _GROUPS = ("zookeeper", "brokers", "reference_kafka", "spark_master", "spark_workers", "bench", "monitor", "pipelines")
 _ENSEMBLES = (1, 3, 5)
+# Where all roles find a host, unless a variable of their own says otherwise.
+_OF_ALL_ROLES = ("highwater_address", "ansible_host")
+# A label of a host name; with underscores, which names of containers have.
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+_LONGEST_NAME = 253
+_EVERYWHERE = ("0.0.0.0", "::")
+_LISTENED = ("agent_address", "broker_metrics_address", "zookeeper_client_bind_address")
 _MOST_HOSTS_NAMED = 4
 # As in highwater.py; filters of Ansible's cannot import each other.
 _ID_STEP = 100
@@ -270,12 +279,49 @@ def _faults_of_addresses(hostvars: Mapping[str, Variables]) -> Iterator[str]:
     hosts_at: dict[tuple[str, str], list[str]] = {}
     for host in hostvars:
         variables = hostvars[host]
+        yield from (f"{host}: {fault}" for fault in _unusable_addresses(host, variables))
         if variables.get("ansible_connection", "ssh") == "ssh":
             place = (str(variables.get("ansible_host") or host), str(variables.get("ansible_port") or 22))
             hosts_at.setdefault(place, []).append(host)
     for (address, port), hosts in hosts_at.items():
         if len(hosts) > 1:
             yield f"{_names(hosts)}: one machine, {address} port {port}, under {len(hosts)} names; leave one of them"
+
+
+def _unusable_addresses(host: str, variables: Variables) -> Iterator[str]:
+    """What others cannot connect to. Roles put ports and brackets around an address themselves."""
+    names = sorted({*_OF_ALL_ROLES, *(name for name in _options() if name.endswith("_address"))})
+    given = {name: str(value) for name in names if (value := _value(variables, name)) not in (None, "", _UNKNOWN)}
+    if not given.keys() & {*_OF_ALL_ROLES}:
+        given["the name of the host, which is its address,"] = host
+    for name, text in given.items():
+        if not _is_address(text):
+            meant = _address_within(text)
+            way_out = f"write {meant}" if meant else "write an address alone, without brackets, port or scheme"
+            yield f"{name} is {text!r}, and that is no IP address and no host name; {way_out}"
+        elif text in _EVERYWHERE and name not in _LISTENED:
+            yield f"{name} is {text}, which is every address and none that others can connect to; name one"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        labels = text.removesuffix(".").split(".")
+        # What ends in a number is an IPv4 address that is wrong (RFC 3696, section 2).
+        return len(text) <= _LONGEST_NAME and all(map(_LABEL.fullmatch, labels)) and not labels[-1].isdigit()
+    return True
+
+
+def _address_within(text: str) -> str:
+    """The address in a URL, in brackets or before a port; empty if there is none."""
+    text = text.partition("://")[2] or text
+    text = text.partition("/")[0].rpartition("@")[2]
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    return text if _is_address(text) else ""
 
 
 def _faults_of_zookeeper(hostvars: Mapping[str, Variables], groups: Mapping[str, list[str]]) -> Iterator[str]:

@@ -165,11 +165,42 @@ def test_variables_of_others_and_those_made_of_facts_are_left_alone() -> None:
             },
             "node3: broker_instances names x twice",
         ),
+        *(
+            ({name: text}, f"node3: {name} is {text!r}, and that is no IP address and no host name; write {meant}")
+            for name in ("highwater_address", "broker_address", "zookeeper_address", "ansible_host")
+            for text, meant in (
+                ("[2001:db8::11]", "2001:db8::11"),
+                ("[2001:db8::11]:9092", "2001:db8::11"),
+                ("n2.example:9092", "n2.example"),
+                ("http://10.0.0.6", "10.0.0.6"),
+                ("https://me@n2.example:1/x", "n2.example"),
+                ("10.0.0.256", "an address alone, without brackets, port or scheme"),
+                ("2001:db8:::1", "an address alone"),
+                ("two words", "an address alone"),
+                ("-n2.example", "an address alone"),
+                (f"{'a' * 64}.example", "an address alone"),
+                ("n2..example", "an address alone"),
+            )
+        ),
+        ({"broker_address": "0.0.0.0"}, "node3: broker_address is 0.0.0.0, which is every address and none that"),
         ({"ansible_host": "node1"}, "node1, node3: one machine, node1 port 22, under 2 names"),
     ],
 )
 def test_what_hosts_do_to_each_other(changes: dict[str, Any], fault: str) -> None:
     assert any(told.startswith(fault) for told in faults_of(three(**changes), GROUPS))
+
+
+@pytest.mark.parametrize("address", ["10.0.0.6", "2001:db8::11", "fe80::1%eth0", "n2.example.", "a_b", "xn--e1a4c"])
+def test_an_address_that_others_can_use(address: str) -> None:
+    for name in ("highwater_address", "broker_address", "zookeeper_address", "ansible_host"):
+        assert faults_of(three(**{name: address}), GROUPS) == []
+    assert faults_of(three(zookeeper_client_bind_address="0.0.0.0", broker_metrics_address="::"), GROUPS) == []
+
+
+def test_a_host_without_an_address_needs_a_name_that_is_one() -> None:
+    (told,) = inventory_faults({"node:1": {}}, {}, {}, {})
+    assert told.startswith("node:1: the name of the host, which is its address, is 'node:1', and that is no IP address")
+    assert inventory_faults({"node:1": {"ansible_host": "node1"}}, {}, {}, {}) == []
 
 
 def divided(**changes: Any) -> list[str]:
