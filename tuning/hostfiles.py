@@ -145,6 +145,32 @@ class HostFiles:
             size_bytes=found.st_size,
         )
 
+    def writable_by_others(self, path: str) -> str:
+        """The first folder or link on the way to `path`, or `path` itself, that another user may change.
+
+        Others are all users but root and the user of this process. Empty when nobody else may; a part that does not
+        exist ends the way. Raises OSError for a path that cannot be looked at.
+        """
+        place, links = PurePosixPath("/"), 0
+        waiting = list(reversed(PurePosixPath(path).parts[1:]))
+        while waiting:
+            name = waiting.pop()
+            place = place.parent if name == ".." else place / name
+            try:
+                found = self.locate(str(place)).lstat()
+            except FileNotFoundError:
+                return ""
+            if _may_be_changed_by_others(found):
+                return str(place)
+            if stat.S_ISLNK(found.st_mode):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                link = PurePosixPath(self.locate(str(place)).readlink())
+                place = PurePosixPath("/") if link.is_absolute() else place.parent
+                waiting += reversed([part for part in link.parts if part != "/"])
+        return ""
+
     def missing_folders(self, path: str) -> tuple[str, ...]:
         """The folders above `path` that do not exist, the outermost first."""
         parents = [str(parent) for parent in PurePosixPath(path).parents]
@@ -201,7 +227,7 @@ class HostFiles:
         """
         target = self._inside(self.locate(path))
         is_new = not target.exists()
-        descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(target, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         try:
             if private:
                 os.fchmod(descriptor, 0o600)
@@ -217,7 +243,7 @@ class HostFiles:
 
     def cut(self, path: str, size_bytes: int) -> None:
         """Truncate a file durably."""
-        descriptor = os.open(self._inside(self.locate(path)), os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._inside(self.locate(path)), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             os.ftruncate(descriptor, size_bytes)
             os.fsync(descriptor)
@@ -248,7 +274,7 @@ class HostFiles:
         Commands inherit the lock: a swapoff may run for minutes after the process that started it was killed. Raises
         BlockingIOError when another process has the lock. The folder may be removed while it is locked.
         """
-        descriptor = os.open(self.locate(path), os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(self.locate(path), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             os.set_inheritable(descriptor, True)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -309,6 +335,16 @@ def readable(text: str) -> str:
 def _is_a_file(found: os.stat_result) -> bool:
     """Not a pipe, nor a device except /dev/null, which masks a file. Reading a folder fails by itself."""
     return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) or found.st_rdev == _NULL_DEVICE
+
+
+def _may_be_changed_by_others(found: os.stat_result) -> bool:
+    """Whether a user who is neither root nor this process's may change a file, or what a folder's names stand for."""
+    if found.st_uid not in (0, os.geteuid()):
+        return True
+    if stat.S_ISLNK(found.st_mode) or (stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX):
+        return False  # a link has no mode of its own; in a sticky folder, only owners replace their files
+    shared = stat.S_IWOTH if found.st_gid in (0, os.getegid()) else stat.S_IWOTH | stat.S_IWGRP
+    return bool(found.st_mode & shared)
 
 
 def _temporary(target: Path) -> Path:

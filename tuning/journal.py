@@ -14,6 +14,7 @@ restored   a rollback has finished with a resource: it is restored, or somebody 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 import stat
@@ -40,7 +41,9 @@ from .steps import (
 )
 from .three_way import compare
 
-FOLDER: Final = "/var/lib/highwater/tuning"
+FOLDER: Final = "/var/lib/highwater-tuning"
+EARLIER_FOLDER: Final = "/var/lib/highwater/tuning"
+"""Where earlier versions had their files: the folder above is also the default data directory of a broker."""
 APPLIED: Final = f"{FOLDER}/journal.jsonl"
 """The journal of `highwater tune apply`; its changes stay until a rollback."""
 SESSION: Final = f"{FOLDER}/session.jsonl"
@@ -168,15 +171,26 @@ class Ledger:
         self._outstanding[resource] = OutstandingChange(resource, step, original, ours, run.boot_id, folders)
 
 
+def place_of(files: HostFiles, path: str) -> str:
+    """Where the file of this path is: that of an earlier version stays at its earlier place until it is removed."""
+    earlier = EARLIER_FOLDER + path.removeprefix(FOLDER)
+    return earlier if files.attributes(path) is None and files.attributes(earlier) is not None else path
+
+
 class Journal:
-    """The file of one journal. Reading raises TuningError when it is damaged; writing raises OSError."""
+    """The file of one journal. Writing raises OSError.
+
+    Reading raises TuningError when it is damaged, or when another user may have written it: a rollback as root does
+    what it lists.
+    """
 
     def __init__(self, files: HostFiles, path: str) -> None:
-        self.path = path
+        self.path = place_of(files, path)
         self._files = files
         self._intact_bytes = 0
 
     def read(self) -> Ledger:
+        self._refuse_what_others_may_write()
         text = self._files.read_verbatim(self.path) or ""
         intact, _, torn = text.rpartition("\n")
         self._intact_bytes = len(text.encode()) - len(torn.encode())
@@ -190,6 +204,19 @@ class Journal:
                     "path what was here before: restore that by hand, then move the file away"
                 ) from None
         return Ledger(events)
+
+    def _refuse_what_others_may_write(self) -> None:
+        attributes = self._files.attributes(self.path)
+        try:
+            part = "" if attributes is None else self._files.writable_by_others(self.path)
+        except OSError as error:
+            raise TuningError(f"{self.path} cannot be read ({error.strerror or error}); make it readable") from None
+        if part or (attributes is not None and not attributes.regular):
+            why = f"another user may change {part}" if part else "it is a link or no regular file"
+            raise TuningError(
+                f"{self.path} is not obeyed and nothing was changed, because {why}; if its lines are yours, copy it as "
+                f"root into a new folder {FOLDER}, else remove it"
+            )
 
     def begin(self, run: ApplyRun) -> None:
         """Announce a run. The entry is flushed when this returns, so that the run may make its changes."""
@@ -251,12 +278,14 @@ def change_lock(files: HostFiles) -> Iterator[None]:
             for folder in files.missing_folders(APPLIED):
                 with suppress(FileExistsError):
                     files.make_folder(folder)
+            if part := files.writable_by_others(FOLDER):
+                raise PermissionError(errno.EPERM, f"another user may change {part}")
             stack.enter_context(files.lock_folder(FOLDER))
         except BlockingIOError:
             raise TuningError("another process is changing this host's settings; try again when it is done") from None
         except OSError as error:
             reason = error.strerror or error
-            way_out = "run as root" if isinstance(error, PermissionError) else "make it a folder that can be written to"
+            way_out = "run as root" if error.errno == errno.EACCES else "make it a folder that root alone can write to"
             raise TuningError(
                 f"{FOLDER} cannot be used for the journal ({reason}), nothing was changed; {way_out}"
             ) from None
@@ -267,13 +296,14 @@ def change_lock(files: HostFiles) -> Iterator[None]:
 
 
 def remove_empty_folders(files: HostFiles) -> None:
-    """Remove the journals' folder when it is empty, and its parent unless another user created that.
+    """Remove the journals' folder when it is empty; of an earlier version's also the parent, unless another made it.
 
     An empty folder that remains does no harm: a service may see its host read-only.
     """
     with suppress(OSError):
         files.remove_folder_if_empty(FOLDER)
-        above = str(PurePosixPath(FOLDER).parent)
+        files.remove_folder_if_empty(EARLIER_FOLDER)
+        above = str(PurePosixPath(EARLIER_FOLDER).parent)
         attributes = files.attributes(above)
         if attributes is not None and attributes.user_id == os.geteuid():
             files.remove_folder_if_empty(above)

@@ -15,9 +15,10 @@ from typing import Any, Final, Literal, get_args
 from ..common.units import change_size_text, change_span_text, change_text
 from .errors import TuningError
 from .hostfiles import HostFiles
+from .journal import FOLDER, place_of
 
 SCHEMA: Final = "tuning.proofs/1"
-PROOFS: Final = "/var/lib/highwater/tuning/proofs.json"
+PROOFS: Final = f"{FOLDER}/proofs.json"
 
 ProofVerdict = Literal["keep", "revert", "no_effect", "inconclusive"]
 EffectOutcome = Literal[
@@ -108,7 +109,7 @@ class ProveDocument:
 
 def read_proofs(files: HostFiles, path: str = PROOFS) -> list[Proof]:
     """All proofs, oldest first; none without a file. Raises TuningError for a file that is not valid."""
-    text = files.read_verbatim(path)
+    text = files.read_verbatim(place_of(files, path))
     if text is None:
         return []
     try:

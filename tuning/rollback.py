@@ -14,6 +14,7 @@ from .errors import TuningError
 from .hostfiles import HostFiles
 from .journal import (
     APPLIED,
+    EARLIER_FOLDER,
     FOLDER,
     SESSION,
     Journal,
@@ -64,7 +65,7 @@ def rollback(
     dry_run: only report what would be done. Raises TuningError, with nothing changed, when a journal is damaged or the
     session's process is still running.
     """
-    if not files.exists(FOLDER):
+    if not any(files.exists(folder) for folder in (FOLDER, EARLIER_FOLDER)):
         if not dry_run:
             remove_empty_folders(files)
         return Rollback()

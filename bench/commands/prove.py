@@ -69,7 +69,7 @@ def prove(
     """Measure the effect of settings on this host: off and on in turn, with intervals, and a verdict for each.
 
     At the end the host has its old settings again, however the run ends; after kill -9: highwater tune rollback. The
-    proofs are stored in /var/lib/highwater/tuning/proofs.json, and `highwater tune explain KNOB` shows them.
+    proofs are stored in /var/lib/highwater-tuning/proofs.json, and `highwater tune explain KNOB` shows them.
 
     Exit codes: 0 a verdict for each; 1 something stayed inconclusive; 2 a mistake in the call, or refused with nothing
     changed; 3 the broker or the host failed meanwhile; 130 interrupted.

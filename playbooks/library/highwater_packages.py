@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.highwater.tuning.hostfiles import HostFiles
 
 DOCUMENTATION = r"""
 module: highwater_packages
@@ -144,6 +145,10 @@ class Ledger:
 
     @classmethod
     def read(cls, file: Path) -> Ledger:
+        if part := HostFiles().writable_by_others(str(file.absolute())):
+            raise PackagesError(
+                f"{file} is not obeyed, as another user may change {part}; chown root {part} after a look"
+            )
         try:
             text = file.read_text("utf-8")
         except FileNotFoundError:

@@ -8,7 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import ansible.module_utils
+
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+# Ansible puts what a module imports there.
+ansible.module_utils.__path__.append(str(PLAYBOOKS / "module_utils"))
 
 
 @cache

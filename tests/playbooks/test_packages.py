@@ -283,3 +283,12 @@ def test_a_damaged_ledger_is_told(system: System) -> None:
     system.ledger.write_text("{")
     with pytest.raises(MODULE.PackagesError, match="is damaged: mend it"):
         system.take_away("zookeeper")
+
+
+def test_a_ledger_that_another_user_may_have_written_is_not_obeyed(tmp_path: Path) -> None:
+    file = tmp_path / "provision/packages"
+    MODULE.Ledger({"tool"}, set(), {"us": ["tool"]}).write(file)
+    assert MODULE.Ledger.read(file).brought == {"tool"}
+    file.parent.chmod(0o777)
+    with pytest.raises(MODULE.PackagesError, match=f"another user may change {file.parent};"):
+        MODULE.Ledger.read(file)

@@ -19,6 +19,7 @@ from playbooks.module_utils.data_disks.making import carry_out, mount_at, remova
 from playbooks.module_utils.data_disks.wanted import Disk, read_disks
 from playbooks.module_utils.highwater.tuning.errors import TuningError
 from playbooks.module_utils.highwater.tuning.facts import collect
+from playbooks.module_utils.highwater.tuning.hostfiles import HostFiles
 from playbooks.module_utils.highwater.tuning.runner import SystemRunner
 from tests.playbooks.private_host import child, loop_devices, mount, on_private_host, unshare_mounts, why_not
 
@@ -133,6 +134,15 @@ def test_a_line_of_fstab_gets_what_it_lacks_and_keeps_the_rest(
     before = ledger.Entry(MOUNT_POINT, "/dev/x", "0a", "ext4", "in use", options=given_before)
     edited = edited_fstab(text, disk("/dev/x", mount_options=wanted), "0a", before)
     assert edited == text.replace(options, then) if then else text
+
+
+def test_a_ledger_that_another_user_may_have_written_is_not_obeyed(tmp_path: Path) -> None:
+    files = HostFiles(tmp_path)
+    ledger.write(files, {MOUNT_POINT: ledger.Entry(MOUNT_POINT, "/dev/x", "0a", "ext4", "in use", formatted=True)})
+    assert ledger.read(files)[MOUNT_POINT].formatted
+    files.locate(ledger.FOLDER).chmod(0o777)
+    with pytest.raises(TuningError, match=f"another user may change {ledger.FOLDER};"):
+        ledger.read(files)
 
 
 def test_a_new_line_of_fstab_is_added_to_a_file_without_an_end(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tests.playbooks.modules import TREE
 from tests.playbooks.playing import Played, play
 from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
 
-JOURNAL = "var/lib/highwater/tuning/journal.jsonl"
+JOURNAL = "var/lib/highwater-tuning/journal.jsonl"
 MANAGED = "etc/sysctl.d/90-highwater.conf"
 DROP_IN = "etc/systemd/system/highwater-broker@.service.d/90-highwater.conf"
 LIMITS = "etc/security/limits.d/90-highwater.conf"

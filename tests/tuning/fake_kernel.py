@@ -202,7 +202,7 @@ def reboot(root: Path, boot_settings: dict[str, str]) -> None:
     for path, text in boot_settings.items():
         if path.startswith(("proc/", "sys/")) and not path.endswith("boot_id") and text != "folder":
             (root / path).write_text(text.partition(" ")[2])
-    for journal in (root / "var/lib/highwater/tuning").glob("*.jsonl"):
+    for journal in (root / "var/lib/highwater-tuning").glob("*.jsonl"):
         text = journal.read_text()
         while re.search(r'"entry":\{"change":\d+,"entry":"done"\}\}\n\Z', text):
             text = text[: text.rstrip("\n").rfind("\n") + 1]

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,17 @@ import pytest
 from highwater.tuning import engine
 from highwater.tuning.errors import TuningError
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.journal import APPLIED, SCHEMA, Journal, Owner, _line_of, change_lock, read_boot_id
+from highwater.tuning.journal import (
+    APPLIED,
+    EARLIER_FOLDER,
+    FOLDER,
+    SCHEMA,
+    Journal,
+    Owner,
+    _line_of,
+    change_lock,
+    read_boot_id,
+)
 from highwater.tuning.runner import CapturedTreeRunner, SystemRunner, runner_for
 from highwater.tuning.steps import (
     CommandStep,
@@ -59,7 +70,7 @@ def test_its_lines_are_json_that_anybody_can_read(kernel: FakeKernel) -> None:
 
 def test_being_root_does_not_help_where_the_folder_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "var/lib").mkdir(parents=True)
-    (tmp_path / "var/lib/highwater").write_text("")
+    (tmp_path / "var/lib/highwater-tuning").write_text("")
     with pytest.raises(TuningError, match=r"Not a directory.*; make it a folder"), change_lock(HostFiles(tmp_path)):
         pass
 
@@ -89,6 +100,60 @@ def test_a_command_of_a_process_that_was_killed_still_holds_the_host(tmp_path: P
         assert told.read() == ""  # it has ended
     with change_lock(files):
         pass
+
+
+def _give_to_a_group(part: Path) -> None:
+    os.chown(part, 0, 65534)
+    part.chmod(part.stat().st_mode | 0o020)
+
+
+_OF_ANOTHER: Mapping[str, Callable[[Path], object]] = {
+    "everybody may write it": lambda part: part.chmod(part.stat().st_mode | 0o002),
+    "a group may write it": _give_to_a_group,
+    "another user owns it": lambda part: os.chown(part, 65534, 0, follow_symlinks=False),
+}
+
+
+@pytest.mark.parametrize("way", _OF_ANOTHER)
+@pytest.mark.parametrize("part", ["var", "var/lib", FOLDER[1:], APPLIED[1:], "earlier", "a link of another"])
+def test_a_journal_that_another_user_may_have_written_is_not_obeyed(kernel: FakeKernel, part: str, way: str) -> None:
+    if os.geteuid() != 0 and way != "everybody may write it":
+        pytest.skip("needs root, to give a file away")
+    place = kernel.root / part
+    if part == "earlier":
+        place = kernel.root / EARLIER_FOLDER[1:]
+        place.parent.mkdir()
+        (kernel.root / FOLDER[1:]).rename(place)
+    elif part == "a link of another":
+        place = kernel.root / FOLDER[1:]
+        place.rename(kernel.root / "elsewhere")
+        place.symlink_to("../../elsewhere")
+        place = place if way == "another user owns it" else kernel.root / "elsewhere"
+    _OF_ANOTHER[way](place)
+    before = whole_tree(kernel.root)
+    more = TuningPlan((SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144"),))
+    for attempt in (
+        lambda: engine.apply(kernel, FakeRunner(kernel), more, OWNER),
+        lambda: engine.rollback(kernel, FakeRunner(kernel)),
+        lambda: engine.status(kernel),
+    ):
+        with pytest.raises(TuningError, match=r"nothing was changed") as error:
+            attempt()
+        assert "another user may change /" in str(error.value)
+        assert "\n" not in str(error.value)
+    assert whole_tree(kernel.root) == before
+
+
+def test_a_journal_of_an_earlier_version_is_taken_up_where_it_is(kernel: FakeKernel) -> None:
+    earlier = kernel.root / EARLIER_FOLDER[1:]
+    earlier.parent.mkdir()
+    (kernel.root / FOLDER[1:]).rename(earlier)
+    more = SettingStep("", "", sysctl_path("vm.max_map_count"), "65530", "262144")
+    engine.apply(kernel, FakeRunner(kernel), TuningPlan((more,)), OWNER)
+    assert len(engine.status(kernel).changes) == 3
+    done = engine.rollback(kernel, FakeRunner(kernel))
+    assert (len(done.restored), done.kept, done.problems) == (3, (), ())
+    assert not list((kernel.root / "var/lib").iterdir())
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 1, 20])
@@ -175,10 +240,9 @@ def test_it_is_on_the_disk_with_its_folder_before_anything_is_changed(
     monkeypatch.setattr(os, "fsync", sync)
     monkeypatch.setattr(HostFiles, "write_setting", write)
     engine.apply(HostFiles(tmp_path), CapturedTreeRunner(), TuningPlan((SWAPPINESS,)), OWNER)
-    folder, file = "var/lib/highwater/tuning", "var/lib/highwater/tuning/journal.jsonl"
+    folder, file = "var/lib/highwater-tuning", "var/lib/highwater-tuning/journal.jsonl"
     assert events == [
         "folder var/lib",
-        "folder var/lib/highwater",
         f"file {file}",
         f"folder {folder}",
         "write",

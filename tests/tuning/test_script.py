@@ -78,7 +78,7 @@ def test_it_changes_what_the_steps_change(tmp_path: Path, root: Path) -> None:
     assert f"not run below {root}: mount -o remount,bind,rw,noatime /dev/sda1 /data" in done.stdout
     assert f"not run below {root}: swapoff /swap file" in done.stdout
     assert f"not run below {root}: systemctl daemon-reload" in done.stdout
-    saved = root / "var/lib/highwater/tuning/by-script"
+    saved = root / "var/lib/highwater-tuning/by-script"
     assert (saved / "proc/sys/vm/swappiness").read_text("utf-8") == "60\n"
     assert (saved / "etc/old.conf").read_text("utf-8") == "old $HOME\n"
     again = _run(_script(tmp_path), root)
@@ -128,7 +128,7 @@ def test_what_somebody_changed_since_is_left_alone(tmp_path: Path, root: Path) -
         ),
         ("/proc/swaps", "Filename Type Size Used Priority\n", "/swap\\040file was swap when this script was written"),
         ("/proc/meminfo", "MemAvailable: 1000 kB\n", "swap holds 512 KiB, and 1000 KiB of memory are available"),
-        ("/var/lib/highwater/tuning/session.jsonl", "", "a benchmark has, or left, a host profile in force"),
+        ("/var/lib/highwater-tuning/session.jsonl", "", "a benchmark has, or left, a host profile in force"),
     ],
 )
 def test_it_stops_before_its_first_change_on_another_host(
@@ -161,7 +161,7 @@ def test_it_replaces_no_link(tmp_path: Path, root: Path, path: str, form: str) -
     assert f"{path} " in refused.stderr
     assert place.is_symlink() == (form != "name of a linked file")
     assert place.is_symlink() or place.samefile(elsewhere)
-    assert not (root / "var/lib/highwater").exists()
+    assert not (root / "var/lib").exists()
 
 
 def test_a_write_without_effect_stops_it_part_way(tmp_path: Path, root: Path) -> None:

@@ -23,6 +23,10 @@ class CapturedFiles(HostFiles):
         reading = super().read(path)
         return Reading(None, self._unreadable[path]) if path in self._unreadable else reading
 
+    def writable_by_others(self, path: str) -> str:
+        """Nobody: what a capture lists is looked at, and never carried out."""
+        return ""
+
 
 def is_captured(root: Path) -> bool:
     return (root / MARKER).is_file()

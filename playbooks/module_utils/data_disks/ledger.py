@@ -45,7 +45,11 @@ class Entry:
 
 
 def read(files: HostFiles) -> dict[str, Entry]:
-    """Raises TuningError for a ledger that is damaged."""
+    """Raises TuningError for a ledger that is damaged, or that another user than root may have written."""
+    if part := files.writable_by_others(PATH):
+        raise TuningError(
+            f"{PATH} is not obeyed, as another user may change {part}; look at it, then chown root {part}"
+        )
     text = files.read_verbatim(PATH)
     if text is None:
         return {}

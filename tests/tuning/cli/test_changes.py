@@ -13,7 +13,7 @@ import pytest
 
 from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.hostfiles import HostFiles
-from highwater.tuning.journal import APPLIED, SESSION, Owner
+from highwater.tuning.journal import APPLIED, FOLDER, SESSION, Owner
 from tests.tuning.cli.invoking import assert_refused, invoke
 from tests.tuning.host_tree import Disk, make_host, read_sysctl, snapshot, write
 
@@ -76,14 +76,14 @@ def test_plan_apply_verify_and_rollback_restore_the_tree(root: Path) -> None:
     code, rolled_back = _call(root, "rollback", "--yes")
     assert code == 0, rolled_back
     assert _settings(root) == before
-    assert not (root / "var/lib/highwater").exists()
+    assert not (root / FOLDER[1:]).exists()
     assert _call(root, "rollback", "--yes") == (0, "no change by Highwater is in force\n")
     assert _call(root, "status")[0] == 0
 
 
 def test_a_lost_journal_is_reported(root: Path) -> None:
     assert _call(root, "apply", "--yes", "--only", "vm.swappiness")[0] == 0
-    shutil.rmtree(root / "var/lib/highwater")
+    shutil.rmtree(root / FOLDER[1:])
     for verb in ("status", "rollback"):
         code, text = _call(root, verb)
         assert code == 1
@@ -268,7 +268,7 @@ def test_the_script_does_what_apply_does(tmp_path: Path) -> None:
     assert _call(ours, "apply", "--yes", *data)[0] == 0
     environment = {"PATH": "/usr/bin:/bin", "HIGHWATER_ROOT": str(theirs)}
     subprocess.run(["/bin/sh", str(script)], env=environment, check=True, capture_output=True, timeout=60)
-    notes = ("var/lib/highwater/",)
+    notes = ("var/lib/highwater",)
     pairs = ("proc/sys/vm/dirty_ratio", "proc/sys/vm/dirty_background_ratio")  # no kernel zeroes them for the script
     left, right = (
         {path: text for path, text in _settings(tree).items() if not path.startswith(notes) and path not in pairs}
