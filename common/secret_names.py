@@ -15,6 +15,9 @@ WORDS: Final = (
 """A pattern in lower case; wide, because what is hidden for nothing costs less than a secret that is shown."""
 _WORD: Final = re.compile(WORDS)
 _WORD_OF_HEADER: Final = re.compile(rf"{WORDS}|auth|key|cookie|signature|session")
+_VARIABLE: Final = re.compile(r"(?<!\$)\$\{[^{}]*\}")
+_PARAMETER_OF_URL: Final = re.compile(r"(?<=[?&;])([^=\s?&;]+)=[^\s&;]")
+_SIGNATURES: Final = ("sig", "signature")
 # They say where a secret is, and are none.
 _PLACES: Final = (".location", ".file")
 # Names with such a word whose value is a number, an algorithm or an address. Exact, because a rule such as "ends with
@@ -49,7 +52,30 @@ def is_secret_name(name: str) -> bool:
 
 def has_secret_word(text: str) -> bool:
     """Whether a name, a value or both at once may hold a secret: no name is an exception here."""
-    return _WORD.search(text.lower()) is not None
+    return _WORD.search(text.lower()) is not None or has_secret_in_url(text)
+
+
+def has_secret_in_url(text: str) -> bool:
+    """Whether a URL in a text has a password before its host, or a secret among its parameters.
+
+    `${NAME}` is no secret: it stands for a variable of the environment.
+    """
+    written = _VARIABLE.sub("", text)
+    return any(map(_has_login, written.split())) or any(
+        is_secret_name(each[1]) or each[1].lower().endswith(_SIGNATURES) for each in _PARAMETER_OF_URL.finditer(written)
+    )
+
+
+def _has_login(word: str) -> bool:
+    """A password may have any character, so that what looks like a port or like another URL may be part of one."""
+    has_at = False
+    for piece in reversed(word.split("://")[1:]):
+        user, _, rest = piece.partition(":")
+        password, at, _ = rest.partition("@")
+        if password and (at or has_at) and not any(each in user for each in "/?#@"):
+            return True
+        has_at = has_at or "@" in piece
+    return False
 
 
 def is_secret_header(name: str) -> bool:

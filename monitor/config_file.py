@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from highwater.common.nearest import did_you_mean
-from highwater.common.secret_names import is_secret_header, is_secret_name
+from highwater.common.secret_names import has_secret_in_url, is_secret_header, is_secret_name
 from highwater.common.units import BINARY_BYTES, parse_scaled
 from highwater.common.yaml_nodes import Document, Location, dotted
 from highwater.monitor.errors import SettingsError
@@ -17,7 +17,6 @@ from highwater.monitor.listen import Listen, listen_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
 _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
-_SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 _SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
@@ -68,7 +67,7 @@ class Part:
         if value is None or value == "":
             self.fail(key, "has no value")
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        if _SECRET_IN_URL.search(text) and "${" not in text:
+        if has_secret_in_url(text):
             self.fail(key, "a password does not belong into a file: write ${NAME}, and set NAME in the environment")
         return _VARIABLE.sub(lambda match: self._variable(key, match[1]), text)
 

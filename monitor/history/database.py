@@ -208,7 +208,7 @@ def _postgresql(url: URL) -> Database:
         )
     except ModuleNotFoundError as error:
         raise HistoryError(f"a history in PostgreSQL needs {error.name}: {how_to_install('database')}") from None
-    return Database(writing, reading, shown=url.render_as_string(hide_password=True), file=None)
+    return Database(writing, reading, shown=url.set(query={}).render_as_string(hide_password=True), file=None)
 
 
 # -- Both --------------------------------------------------------------------------------------------------------------

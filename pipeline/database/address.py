@@ -8,6 +8,7 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from highwater.common.nearest import did_you_mean
+from highwater.common.secret_names import is_secret_name
 from highwater.pipeline.errors import SettingsError
 
 SQLITE, POSTGRESQL, MYSQL = "sqlite", "postgresql", "mysql"
@@ -31,14 +32,16 @@ class Address:
     port: int | None = None
     user: str = ""
     database: str = ""
-    parameters: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict, repr=False)
     password: str = field(default="", repr=False)
     url: str = field(default="", repr=False)
 
     def hide(self, message: object) -> str:
         """The first line of a driver's message, without the password should it be in there."""
         text = next((line.strip() for line in str(message).splitlines() if line.strip()), type(message).__name__)
-        for secret in {self.password, quote(self.password, safe="")} - {""}:
+        secrets = [self.password, *(value for name, value in self.parameters.items() if is_secret_name(name))]
+        written = {each for value in secrets for each in (value, quote(value, safe=""))} - {""}
+        for secret in sorted(written, key=len, reverse=True):
             text = text.replace(secret, _HIDDEN)
         return text
 

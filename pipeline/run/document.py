@@ -10,12 +10,12 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from highwater.common.nearest import did_you_mean
-from highwater.common.secret_names import is_secret_name
+from highwater.common.secret_names import has_secret_in_url, is_secret_name
 from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
 from highwater.pipeline.errors import SettingsError
 
 _VARIABLE: Final = re.compile(r"\$(\$?)\{([^{}]*)\}")
-_SECRET_IN_URL: Final = re.compile(r"://[^/\s:@]*:[^/\s@$][^/\s@]*@")
+_FROM_ENVIRONMENT: Final = "a secret does not belong into a file: write ${NAME}, and set NAME in the environment"
 
 
 def read_document(path: Path) -> Document:
@@ -99,7 +99,10 @@ class Part:
         """With values of the environment for `${NAME}`."""
         if key not in self._value and default is not None:
             return default
-        return self._filled(key, self.raw_text(key))
+        text = self.raw_text(key)
+        if has_secret_in_url(text):
+            self.fail(key, _FROM_ENVIRONMENT)
+        return self._filled(key, text)
 
     def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         text = self.text(key, default)
@@ -124,8 +127,8 @@ class Part:
 
     def _refuse_secret(self, key: str) -> None:
         text = self.raw_text(key)
-        if (is_secret_name(key) and "${" not in text) or _SECRET_IN_URL.search(text):
-            self.fail(key, "a secret does not belong into a file: write ${NAME}, and set NAME in the environment")
+        if is_secret_name(key) and "${" not in text:
+            self.fail(key, _FROM_ENVIRONMENT)
 
     def _filled(self, key: str, text: str) -> str:
         def value_of(match: re.Match[str]) -> str:

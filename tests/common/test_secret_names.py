@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.common.secret_names import has_secret_word, is_secret_header, is_secret_name
+from highwater.common.secret_names import has_secret_in_url, has_secret_word, is_secret_header, is_secret_name
 
 KAFKAS = Path(__file__).parents[1] / "golden" / "kafka-3.9.1-properties.tsv"
 
@@ -97,3 +97,47 @@ def test_headers_of_a_login(name: str) -> None:
 @pytest.mark.parametrize("name", ["Content-Type", "User-Agent", "X-Team"])
 def test_other_headers(name: str) -> None:
     assert not is_secret_header(name)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u:secret@host/db",
+        "postgresql://u:$ecret@host/db",
+        "postgresql://u:$${ESCAPED}@host/db",
+        "postgresql://u:se${PART}@host/db",
+        "postgresql://u@host/db?sslmode=require&password=secret",
+        "postgresql://u@host/db?sslpassword=secret",
+        "jdbc:postgresql://host/db?user=u&password=secret",
+        "jdbc:sqlserver://host;user=u;password=secret",
+        "s3a://KEY:SECRET@bucket/path",
+        "s3a://KEY:12/ab+c/d@bucket/path",
+        "s3a://:SECRET@bucket",
+        "https://u:12@host",
+        "abfss://c@account.example/path?sv=2024&sig=abc",
+        "https://bucket.example/a?X-Amz-Signature=abc",
+        "sqlite:a.db,http://u:secret@proxy:8080",
+    ],
+)
+def test_urls_with_a_secret(url: str) -> None:
+    assert has_secret_in_url(url)
+    assert has_secret_word(f"spark.any.setting={url}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://u@host:5432/db?sslmode=require&sslkey=/etc/u.key",
+        "postgresql://u:${PASSWORD}@host/db",
+        "postgresql://u@host/db?password=${PASSWORD}",
+        "s3a://${KEY}:${SECRET}@bucket",
+        "http://registry:8081/subjects",
+        "spark://host:7077",
+        "abfss://container@account.dfs.example/path",
+        "sqlite:/tmp/me@home.db",
+        "localhost:9092",
+        "a=b?c",
+    ],
+)
+def test_urls_without_one(url: str) -> None:
+    assert not has_secret_in_url(url)

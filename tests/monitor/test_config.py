@@ -137,6 +137,7 @@ hosts:
         ("metrics:\n  partitions: maybe\n", ":2: metrics.partitions: 'maybe' is neither true nor false"),
         ("client:\n  sasl.password: abc\n", ":2: client.sasl.password: a secret does not belong into a file"),
         ("history:\n  address: postgresql://u:pw@h/d\n", ":2: history.address: a password does not belong into a file"),
+        ("history:\n  address: postgresql://u@h/d?password=p\n", ":2: history.address: a password does not belong"),
         ("name: ${NOBODY}\n", ":1: name: the environment variable NOBODY is not set"),
         ("name:\n", ":1: name: has no value"),
         ("- a\n", "expected a mapping"),

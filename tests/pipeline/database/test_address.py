@@ -68,6 +68,10 @@ def test_a_password_is_shown_nowhere() -> None:
     assert "cret" not in repr(found)
     assert "cret" not in found.shown
     assert found.hide("invalid: s/cret\nin s%2Fcret") == "invalid: ***"
+    found = read_address("postgresql://u@h/d?sslpassword=cret&password=ret")
+    assert found.password == "ret"  # noqa: S105
+    assert "cret" not in repr(found)
+    assert found.hide("invalid: cret") == "invalid: ***"
 
 
 def test_a_parameter_that_is_not_there() -> None:

@@ -165,10 +165,17 @@ def test_a_mistake_in_a_trial(folder: Path, before: str, after: str, message: st
         parsed(TRIAL.replace(before, after), folder)
 
 
-def test_a_url_with_a_password_is_a_secret_too(folder: Path) -> None:
-    text = WHOLE.replace("options: {numRows: 5}", "options: {url: 'postgresql://me:pass@host/db'}")
-    with pytest.raises(SettingsError, match=r"flows\.keep\.sink\.options\.url: a secret does not belong"):
+@pytest.mark.parametrize("url", ["postgresql://me:$ecret@host/db", "postgresql://me@host/db?password=secret"])
+def test_a_url_with_a_password_is_a_secret_too(folder: Path, url: str) -> None:
+    text = WHOLE.replace("options: {numRows: 5}", f"options: {{url: '{url}'}}")
+    with pytest.raises(SettingsError, match=r"flows\.keep\.sink\.options\.url: a secret does not belong") as refused:
         parsed(text, folder)
+    assert "ecret@" not in str(refused.value)
+
+
+def test_a_path_with_keys_is_a_secret_too(folder: Path) -> None:
+    with pytest.raises(SettingsError, match=r"sources\.customers\.path: a secret does not belong"):
+        parsed(WHOLE.replace("customers.csv", "s3a://KEY:SECRET@bucket/customers.csv"), folder)
 
 
 def test_a_dollar_that_is_doubled_stands_for_itself(folder: Path) -> None:
