@@ -1,7 +1,8 @@
-"""Real PostgreSQL and MariaDB for tests: Debian's packages, unpacked into the user's cache and not installed.
+"""Real PostgreSQL, MariaDB and MySQL for tests: Debian's packages, unpacked into the user's cache and not installed.
 
-Debian 12 has no MySQL server; MariaDB speaks the same protocol and serves both names. PostgreSQL refuses to run as
-root: then it runs in a user namespace in which root has another number, so that its files stay where they are.
+MariaDB speaks MySQL's protocol and serves both names in most tests. MySQL itself is in Debian's unstable release alone:
+it comes with the libraries of that release, libc among them. PostgreSQL refuses to run as root: then it runs in a user
+namespace in which root has another number, so that its files stay where they are.
 """
 
 from __future__ import annotations
@@ -31,6 +32,10 @@ PASSWORD_IN_URL: Final = "s3cr3t%3Ap%40ss%2Fword"  # noqa: S105
 USER: Final = "writer"
 _START_S: Final = 120.0
 _MARIADB: Final = "mariadb-server-core"
+_ACCOUNT: Final = f"create user '{USER}'@'%' identified by '{PASSWORD}';\ngrant all on *.* to '{USER}'@'%';\n"
+_UNSTABLE: Final = (
+    "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian unstable main"
+)
 
 
 class Server:
@@ -90,7 +95,9 @@ class Postgresql(Server):
         return True
 
 
-class Mariadb(Server):
+class Mysql(Server):
+    """MariaDB too."""
+
     def _answers(self) -> bool:
         import pymysql
 
@@ -104,7 +111,8 @@ class Mariadb(Server):
 
 
 @contextmanager
-def running_postgresql(folder: Path) -> Iterator[Server]:
+def running_postgresql(folder: Path, *more: str) -> Iterator[Server]:
+    """more: settings, such as `fsync=off`, with which a killed process loses nothing, and a killed host all."""
     root = _postgresql()
     (programs,) = root.glob("usr/lib/postgresql/*/bin")
     environment = _environment(root)
@@ -117,7 +125,7 @@ def running_postgresql(folder: Path) -> Iterator[Server]:
         environment,
     )
     (port,) = free_ports(1)
-    settings = ["listen_addresses=127.0.0.1", f"port={port}", "unix_socket_directories=", "max_connections=30"]
+    settings = ["listen_addresses=127.0.0.1", f"port={port}", "unix_socket_directories=", "max_connections=30", *more]
     command = [*as_somebody, str(programs / "postgres"), "-D", str(data)]
     for setting in settings:
         command += ["-c", setting]
@@ -127,7 +135,7 @@ def running_postgresql(folder: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def running_mariadb(folder: Path) -> Iterator[Server]:
+def running_mariadb(folder: Path, *more: str) -> Iterator[Server]:
     root = _mariadb()
     environment = _environment(root)
     data = folder / "data"
@@ -141,8 +149,8 @@ def running_mariadb(folder: Path) -> Iterator[Server]:
         (share / name).read_text("utf-8")
         for name in ("mysql_system_tables.sql", "mysql_performance_tables.sql", "mysql_system_tables_data.sql")
     )
-    account = f"create user '{USER}'@'%' identified by '{PASSWORD}';\ngrant all on *.* to '{USER}'@'%';\n"
-    script = f"create database mysql;\nuse mysql;\n{tables}\ncreate database results;\nflush privileges;\n{account}"
+    results = "create database results character set utf8mb4;\nflush privileges;\n"
+    script = f"create database mysql;\nuse mysql;\n{tables}\n{results}{_ACCOUNT}"
     run([*base, "--bootstrap"], environment, script)
     (port,) = free_ports(1)
     command = [
@@ -153,9 +161,39 @@ def running_mariadb(folder: Path) -> Iterator[Server]:
         f"--pid-file={folder / 'mariadb.pid'}",
         "--innodb-buffer-pool-size=64M",
         "--skip-name-resolve",
+        "--character-set-server=utf8mb4",
+        *more,
     ]
     url = f"mysql://{USER}:{PASSWORD_IN_URL}@127.0.0.1:{port}/results"
-    with running(Mariadb(url, command, environment, folder, port)) as server:
+    with running(Mysql(url, command, environment, folder, port)) as server:
+        yield server
+
+
+@contextmanager
+def running_mysql(folder: Path) -> Iterator[Server]:
+    root = _mysql()
+    libraries = root / "usr/lib" / sysconfig.get_config_var("MULTIARCH")
+    (loader,) = libraries.glob("ld-linux-*")
+    base = [str(loader), "--library-path", f"{libraries}:{libraries}/mysql", str(root / "usr/sbin/mysqld")]
+    base += ["--no-defaults", f"--basedir={root / 'usr'}", f"--datadir={folder / 'data'}", "--secure-file-priv="]
+    base.append(f"--lc-messages-dir={root / 'usr/share/mysql'}")
+    if os.geteuid() == 0:
+        base.append("--user=root")
+    (folder / "account.sql").write_text(f"create database results; {_ACCOUNT.replace(chr(10), ' ')}", "utf-8")
+    environment = {**_environment(root), "LD_LIBRARY_PATH": ""}
+    run([*base, "--initialize-insecure", f"--init-file={folder / 'account.sql'}"], environment)
+    (port,) = free_ports(1)
+    command = [
+        *base,
+        "--bind-address=127.0.0.1",
+        f"--port={port}",
+        f"--socket={folder / 'mysql.sock'}",
+        f"--pid-file={folder / 'mysql.pid'}",
+        "--mysqlx=0",
+        "--skip-name-resolve",
+    ]
+    url = f"mysql://{USER}:{PASSWORD_IN_URL}@127.0.0.1:{port}/results"
+    with running(Mysql(url, command, environment, folder, port)) as server:
         yield server
 
 
@@ -191,6 +229,34 @@ def _mariadb() -> Path:
     return cached("mariadb-debian", "Debian's MariaDB", lambda folder: _unpack(_MARIADB, folder))
 
 
+@cache
+def _mysql() -> Path:
+    return cached("mysql-debian-unstable", "MySQL of Debian's unstable", _unpack_mysql)
+
+
+def _unpack_mysql(folder: Path) -> None:
+    """By an apt that knows neither this host's sources nor what is installed here."""
+    state = folder / "apt"
+    for each in ("lists/partial", "cache/archives/partial"):
+        (state / each).mkdir(parents=True)
+    (state / "status").touch()
+    (state / "sources.list").write_text(f"{_UNSTABLE}\n", "utf-8")
+    options = {
+        "Dir::Etc::SourceList": state / "sources.list",
+        "Dir::Etc::SourceParts": "/dev/null",
+        "Dir::State": state,
+        "Dir::State::Lists": state / "lists",
+        "Dir::State::Status": state / "status",
+        "Dir::Cache": state / "cache",
+        "APT::Sandbox::User": "root",
+    }
+    apt = [each for name, value in options.items() for each in ("-o", f"{name}={value}")]
+    run_step(["apt-get", *apt, "update"], folder)
+    _download("mysql-server-core", folder, apt)
+    _extract(folder)
+    shutil.rmtree(state)
+
+
 def _postgresql_package() -> str:
     """`postgresql` is an empty package that depends on the one of this release."""
     try:
@@ -208,13 +274,18 @@ def _unpack(package: str, folder: Path) -> None:
     except UsageError:  # a machine whose lists of packages are missing or old
         run_step(["apt-get", "update"], folder)
         _download(package, folder)
+    _extract(folder)
+
+
+def _extract(folder: Path) -> None:
     for each in folder.glob("*.deb"):
         run_step(["dpkg-deb", "--extract", each, folder], folder)
         each.unlink()
 
 
-def _download(package: str, folder: Path) -> None:
-    would_install = run_step(["apt-get", "--simulate", "install", "--no-install-recommends", package], folder)
+def _download(package: str, folder: Path, options: Sequence[str] = ()) -> None:
+    apt = ["apt-get", *options]
+    would_install = run_step([*apt, "--simulate", "install", "--no-install-recommends", package], folder)
     names = {package, *re.findall(r"^Inst (\S+)", would_install, re.MULTILINE)}
-    run_step(["apt-get", "download", *sorted(names)], folder)
+    run_step([*apt, "download", *sorted(names)], folder)
     assert shutil.which("dpkg-deb")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
-from highwater.pipeline.database.dialect import Cursor, Dialect
+from highwater.pipeline.database.dialect import Cursor, Dialect, check_name
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.progress.batch import SCHEMA_VERSION
 
@@ -33,6 +33,8 @@ class OffsetsTable:
     """All methods belong into a transaction that the caller has begun, but `create`."""
 
     def __init__(self, dialect: Dialect, name: str) -> None:
+        """Raises SettingsError."""
+        check_name("consumer", name)
         self._dialect = dialect
         self._name = name
         mark = dialect.mark

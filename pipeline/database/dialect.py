@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 import pyarrow as pa
 
 from highwater.pipeline.database.address import Address
-from highwater.pipeline.database.columns import Column, TableColumn
+from highwater.pipeline.database.columns import Column, Rules, TableColumn, UniqueKey
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.progress.batch import Progress, offsets_from_text, offsets_to_text
 
 PROGRESS_TABLE: Final = "highwater_progress"
+OWN_TABLES: Final = frozenset({PROGRESS_TABLE, "highwater_offsets", "highwater_stage"})
+"""No table of a sink has these names: rows would go to the wrong one."""
 LOCK_WAIT_S: Final = 60
 """How long a writer waits for another one to end its transaction."""
+_NAME_CHARACTERS: Final = 200
 _NO_BATCH: Final = -1
 """In the row of a name that has never stored a batch. The transaction that inserts it replaces it, or takes it back."""
+
+
+def check_name(what: str, name: str) -> None:
+    """Raises SettingsError for a name that a row of progress or of offsets cannot have for itself."""
+    if not name or len(name) > _NAME_CHARACTERS:
+        raise SettingsError(f"the name of a {what} has 1 to {_NAME_CHARACTERS} characters, and this is {name!r}")
+    if name != name.rstrip(" ") or "\0" in name:
+        # MariaDB and MySQL take `a` and `a ` for one key, and PostgreSQL has no NUL.
+        raise SettingsError(f"the name of a {what} has no space at its end and no NUL, and this is {name!r}")
 
 
 class Cursor(Protocol):
@@ -42,10 +54,7 @@ class Dialect(ABC):
     """One for each database that is written to. Drivers' own errors (`errors`) pass through all methods."""
 
     errors: ClassVar[tuple[type[Exception], ...]]
-    accepted: ClassVar[Mapping[str, frozenset[str]]]
-    """Kind of a column of a frame → types of columns of a table that keep its values."""
-    has_nan: ClassVar[bool] = True
-    has_infinity: ClassVar[bool] = True
+    rules: ClassVar[Rules]
     mark: ClassVar[str] = "%s"
     quote: ClassVar[str] = '"'
     progress_types: ClassVar[tuple[str, str]] = ("varchar(200)", "text")
@@ -74,15 +83,15 @@ class Dialect(ABC):
         """Of a table; empty if there is none."""
 
     @abstractmethod
-    def unique_keys(self, cursor: Cursor, table: str) -> list[frozenset[str]]:
-        """Columns, in small letters, of the primary key and of each unique index."""
+    def unique_keys(self, cursor: Cursor, table: str) -> list[UniqueKey]:
+        """The primary key and each unique index by which rows can be replaced."""
 
     @abstractmethod
     def type_of(self, column: Column, *, in_key: bool) -> str:
         """For a table that is created. Raises SettingsError for a column that the database cannot hold."""
 
     def check_engine(self, cursor: Cursor, table: str) -> None:
-        """Raises SettingsError if the table takes part in no transaction."""
+        """Raises SettingsError if the rows of a table need not be there when its transaction is committed."""
         return
 
     def create(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> None:
@@ -167,7 +176,13 @@ class Dialect(ABC):
         """A name is never read as SQL."""
         if "\0" in name or not name:
             raise SettingsError(f"{name!r} cannot be the name of a table or of a column")
+        if fault := self.name_fault(name):
+            raise SettingsError(f"{name!r} {fault}: use another name")
         return f"{self.quote}{name.replace(self.quote, self.quote * 2)}{self.quote}"
+
+    def name_fault(self, name: str) -> str:
+        """Why the database would store a name in another way, and take two names for one; empty if it does not."""
+        return ""
 
     def quoted_table(self, table: str) -> str:
         """`table` or `schema.table`."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 import pyarrow as pa
 
 from highwater.pipeline.database import columns as kinds
-from highwater.pipeline.database.columns import Column, TableColumn
+from highwater.pipeline.database.columns import Column, Rules, TableColumn, UniqueKey
 from highwater.pipeline.database.dialect import LOCK_WAIT_S, Connection, Cursor, Dialect
 from highwater.pipeline.database.values import as_text, python_values
 from highwater.pipeline.errors import SettingsError
@@ -25,19 +25,22 @@ class Sqlite(Dialect):
     """Types are affinities here: what SQLite makes of the declared type of a column."""
 
     errors = (sqlite3.Error,)
-    has_nan = False
     mark = "?"
     lock = ""  # `begin immediate` has locked the file
-    accepted: ClassVar = {
-        **dict.fromkeys(_WHOLE, _NUMBERS),
-        kinds.FLOAT: frozenset({"real", "numeric", "blob"}),
-        kinds.DOUBLE: frozenset({"real", "numeric", "blob"}),
-        kinds.STRING: frozenset({"text", "blob"}),
-        kinds.BINARY: frozenset({"blob"}),
-        kinds.DECIMAL: frozenset({"text", "blob"}),
-        # DATE and DATETIME are numeric, and keep a text that is no number.
-        **dict.fromkeys((kinds.DATE, kinds.TIMESTAMP, kinds.TIMESTAMP_NTZ), frozenset({"text", "numeric", "blob"})),
-    }
+    rules = Rules(
+        accepted={
+            **dict.fromkeys(_WHOLE, _NUMBERS),
+            kinds.FLOAT: frozenset({"real", "numeric", "blob"}),
+            kinds.DOUBLE: frozenset({"real", "numeric", "blob"}),
+            kinds.STRING: frozenset({"text", "blob"}),
+            kinds.BINARY: frozenset({"blob"}),
+            kinds.DECIMAL: frozenset({"text", "blob"}),
+            # DATE and DATETIME are numeric, and keep a text that is no number.
+            **dict.fromkeys((kinds.DATE, kinds.TIMESTAMP, kinds.TIMESTAMP_NTZ), frozenset({"text", "numeric", "blob"})),
+        },
+        bounds={},
+        has_nan=False,
+    )
 
     def connect(self) -> Connection:
         path = Path(self.address.path)
@@ -54,22 +57,39 @@ class Sqlite(Dialect):
 
     def columns(self, cursor: Cursor, table: str) -> list[TableColumn]:
         cursor.execute('select name, type, "notnull", dflt_value, pk from pragma_table_info(?, ?)', _parts(table))
-        return [
-            TableColumn(name, _affinity(type_name), default is not None or pk == 1, not not_null)
-            for name, type_name, not_null, default, pk in cursor.fetchall()
-        ]
+        found = []
+        for name, declared, not_null, default, pk in cursor.fetchall():
+            # SQLite puts a number where null is given for it.
+            is_row_id = pk == 1 and declared.upper() == "INTEGER"
+            affinity = _affinity(declared)
+            found.append(
+                TableColumn(
+                    name,
+                    affinity,
+                    f"{declared or 'without a type'} ({affinity} for SQLite)",
+                    default is not None or pk == 1,
+                    not (not_null or is_row_id),
+                )
+            )
+        return found
 
-    def unique_keys(self, cursor: Cursor, table: str) -> list[frozenset[str]]:
+    def unique_keys(self, cursor: Cursor, table: str) -> list[UniqueKey]:
         name, schema = _parts(table)
-        cursor.execute("select name from pragma_table_info(?, ?) where pk > 0", (name, schema))
-        keys = [frozenset(column.lower() for (column,) in cursor.fetchall())]
-        cursor.execute('select name from pragma_index_list(?, ?) where "unique" and not partial', (name, schema))
-        for (index,) in cursor.fetchall():
-            cursor.execute("select name from pragma_index_info(?, ?)", (index, schema))
-            columns = [column for (column,) in cursor.fetchall()]
-            if None not in columns:  # an expression has no name
-                keys.append(frozenset(column.lower() for column in columns))
-        return [key for key in keys if key]
+        cursor.execute(
+            'select name, origin from pragma_index_list(?, ?) where "unique" and not partial', (name, schema)
+        )
+        keys, origins = [], set()
+        for index, origin in cursor.fetchall():
+            origins.add(origin)
+            cursor.execute("select name, coll from pragma_index_xinfo(?, ?) where key", (index, schema))
+            parts = cursor.fetchall()
+            lossy = next((f"the collation {collation}" for _, collation in parts if collation != "BINARY"), "")
+            if None not in (columns := [column for column, _ in parts]):  # an expression has no name
+                keys.append(UniqueKey(frozenset(columns), lossy))
+        if "pk" not in origins:  # the number of the row has no index
+            cursor.execute("select name from pragma_table_info(?, ?) where pk > 0", (name, schema))
+            keys.append(UniqueKey(frozenset(column for (column,) in cursor.fetchall())))
+        return keys
 
     def type_of(self, column: Column, *, in_key: bool) -> str:
         if column.kind in _WHOLE:
@@ -84,7 +104,8 @@ class Sqlite(Dialect):
                 python_values(as_text(each) if column.kind in _AS_TEXT else each)
                 for column, each in zip(columns, piece.columns, strict=True)
             ]
-            cursor.executemany(f"insert into {table} ({names}) values ({marks})", zip(*values, strict=True))
+            # A table can say that rows which break its rules are left out, or replace others: `or abort` overrules it.
+            cursor.executemany(f"insert or abort into {table} ({names}) values ({marks})", zip(*values, strict=True))
 
     def create_stage(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> str:
         stage = "temp.highwater_stage"
@@ -100,7 +121,7 @@ class Sqlite(Dialect):
         change = "update set " + ", ".join(f"{each} = excluded.{each}" for each in others) if others else "nothing"
         # Without its where, SQLite would read `on conflict` as a join.
         cursor.execute(
-            f"insert into {table} ({names}) select {names} from {stage} where true "
+            f"insert or abort into {table} ({names}) select {names} from {stage} where true "
             f"on conflict ({self.names(key)}) do {change}"
         )
 
@@ -120,6 +141,6 @@ def _affinity(declared: str) -> str:
         return "integer"
     if any(part in name for part in ("CHAR", "CLOB", "TEXT")):
         return "text"
-    if "BLOB" in name or not name or name == "ANY":
+    if "BLOB" in name or not name:
         return "blob"
     return "real" if any(part in name for part in ("REAL", "FLOA", "DOUB")) else "numeric"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import numpy as np
@@ -9,6 +10,18 @@ import pyarrow as pa
 from pyarrow import compute
 from pyarrow import types as arrow_types
 
+
+def days_of(day: str) -> int:
+    """Days since 1970 of a day as ISO writes it; the year before 1 is 0, as astronomers count."""
+    return int(np.datetime64(day, "D").astype(np.int64))
+
+
+DAY_MICROSECONDS: Final = 86_400_000_000
+_MIDNIGHT: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTH_AND_DAY: Final = len("-01-01")
+_YEAR_MAX: Final = 9999
+_FOUR_DIGITS: Final = (days_of("0000-01-01"), days_of("10000-01-01"))
+"""The first day of the year 0, and of the first year with more than four digits."""
 _DIGITS: Final = np.array([int.from_bytes(f"{byte:02x}".encode(), "little") for byte in range(256)], np.dtype("<u2"))
 
 
@@ -20,10 +33,48 @@ def python_values(column: pa.Array) -> list[Any]:
 
 
 def as_text(column: pa.Array) -> pa.Array:
-    """Numbers, decimals, dates and times as ISO writes them. Moments are in UTC, whatever their zone."""
+    """Numbers, decimals, dates and times as ISO writes them. Moments are in UTC, whatever their zone.
+
+    A year beyond 9999 has a sign, a year before 0 too.
+    """
     if arrow_types.is_timestamp(column.type) and column.type.tz is not None:
         column = compute.cast(column, pa.timestamp(column.type.unit, "UTC"))
+    if has_far_years(column):
+        return _far_times(column)
     return compute.cast(column, pa.string())
+
+
+def has_far_years(column: pa.Array) -> bool:
+    """Whether dates or times are outside of the years 0 to 9999: Arrow makes wrong texts of such years."""
+    if not (arrow_types.is_timestamp(column.type) or arrow_types.is_date32(column.type)):
+        return False
+    ends = compute.min_max(time_numbers(column)).as_py()
+    first, end = (at * (1 if arrow_types.is_date32(column.type) else DAY_MICROSECONDS) for at in _FOUR_DIGITS)
+    return any(each is not None and not first <= each < end for each in ends.values())
+
+
+def time_numbers(column: pa.Array) -> pa.Array:
+    """Days or microseconds since 1970."""
+    if arrow_types.is_date32(column.type):
+        return compute.cast(column, pa.int32())
+    return compute.cast(compute.cast(column, pa.timestamp("us", column.type.tz)), pa.int64())
+
+
+def _far_times(column: pa.Array) -> pa.Array:
+    is_date = arrow_types.is_date32(column.type)
+    zone = "" if is_date or column.type.tz is None else "Z"
+    texts: list[str | None] = []
+    for number in time_numbers(column).to_pylist():
+        if number is None:
+            texts.append(None)
+            continue
+        days, microseconds = (number, 0) if is_date else divmod(number, DAY_MICROSECONDS)
+        day = str(np.datetime64(days, "D"))
+        year = int(day[:-_MONTH_AND_DAY])
+        signed = f"{year:04}" if 0 <= year <= _YEAR_MAX else f"{year:+05}"
+        time = "" if is_date else f" {_MIDNIGHT + timedelta(microseconds=microseconds):%H:%M:%S.%f}{zone}"
+        texts.append(f"{signed}{day[-_MONTH_AND_DAY:]}{time}")
+    return pa.array(texts, pa.string())
 
 
 def hexadecimal(column: pa.Array) -> pa.Array:

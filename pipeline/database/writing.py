@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 import pyarrow as pa
 
 from highwater.pipeline.crash_points import CrashPoint, reach
-from highwater.pipeline.database.columns import (
-    Column,
-    check_columns,
-    check_keys,
-    check_table,
-)
-from highwater.pipeline.database.dialect import PROGRESS_TABLE, Connection, Cursor, Dialect
+from highwater.pipeline.database.columns import Column, TableColumn, check_columns, check_keys, check_table
+from highwater.pipeline.database.dialect import OWN_TABLES, PROGRESS_TABLE, Connection, Cursor, Dialect, check_name
+from highwater.pipeline.database.limits import check_values
 from highwater.pipeline.database.session import connected, plainly
-from highwater.pipeline.database.values import holds_infinity, holds_nan
 from highwater.pipeline.errors import DatabaseError, SettingsError
 from highwater.pipeline.progress.batch import BatchOf, Progress
 from highwater.pipeline.progress.rule import Decision, decide
-
-_NAME_CHARACTERS: Final = 200
 
 
 class Writer:
@@ -38,8 +30,9 @@ class Writer:
         create: bool = False,
         first_batch: int = 0,
     ) -> None:
-        if not name or len(name) > _NAME_CHARACTERS:
-            raise SettingsError(f"the name of a sink has 1 to {_NAME_CHARACTERS} characters, and this is {name!r}")
+        check_name("sink", name)
+        if table.rpartition(".")[2].lower() in OWN_TABLES:
+            raise SettingsError(f"table {table} is one of Highwater's own: write to another")
         self._dialect = dialect
         self._quoted_table = dialect.quoted_table(table)
         self._table = table
@@ -49,6 +42,7 @@ class Writer:
         self._first_batch = first_batch
         self._has_progress_table = False
         self._checked: tuple[Column, ...] | None = None
+        self._held: tuple[TableColumn, ...] = ()
 
     def write(self, batch: BatchOf, columns: tuple[Column, ...], pieces: Iterable[pa.RecordBatch]) -> Decision:
         """Write all rows, or skip a batch that is stored already; `pieces` is not touched then.
@@ -57,6 +51,7 @@ class Writer:
         DatabaseError. After each of them, nothing of the batch is written.
         """
         check_columns(columns)
+        self._dialect.names([each.name for each in columns])
         if missing := [each for each in self._key if each not in {column.name for column in columns}]:
             raise SettingsError(f"key: the frame has no column {missing[0]}")
         with connected(self._dialect) as connection:
@@ -113,12 +108,17 @@ class Writer:
                 connection.commit()
                 there = dialect.columns(cursor, self._table)
         with plainly(dialect, f"did not show table {self._table}"):
-            check_table(self._table, columns, there, dialect.accepted)
+            held = check_table(self._table, columns, self._key, there, dialect.rules, self._type_of)
             dialect.check_engine(cursor, self._table)
             if self._key:
-                check_keys(self._table, self._key, dialect.unique_keys(cursor, self._table))
+                keys = {column: found for column, found in zip(columns, held, strict=True) if column.name in self._key}
+                types = ", ".join(f"{each.name} {self._type_of(each)}" for each in keys)
+                check_keys(self._table, list(keys.values()), dialect.unique_keys(cursor, self._table), types)
             connection.commit()
-        self._checked = columns
+        self._checked, self._held = columns, held
+
+    def _type_of(self, column: Column) -> str:
+        return self._dialect.type_of(column, in_key=column.name in self._key)
 
     def _write_rows(self, cursor: Cursor, columns: tuple[Column, ...], pieces: Iterable[pa.RecordBatch]) -> None:
         dialect, table = self._dialect, self._quoted_table
@@ -149,18 +149,10 @@ class Writer:
             raise
 
     def _check_values(self, columns: tuple[Column, ...], piece: pa.RecordBatch) -> None:
-        for column, values in zip(columns, piece.columns, strict=True):
+        for column, held, values in zip(columns, self._held, piece.columns, strict=True):
             if column.name in self._key and values.null_count:
                 raise SettingsError(f"column {column.name} is a key, and is null in a row: filter such rows out")
-            for what, is_stored, holds in (
-                ("NaN", self._dialect.has_nan, holds_nan),
-                ("an infinite number", self._dialect.has_infinity, holds_infinity),
-            ):
-                if not is_stored and holds(values):
-                    kind = self._dialect.address.kind
-                    raise SettingsError(
-                        f"column {column.name} holds {what}, which {kind} does not store: replace it, such as by null"
-                    )
+            check_values(self._dialect.address.kind, self._table, column, held, self._dialect.rules, values)
 
     def _commit(self, connection: Connection, batch: BatchOf) -> None:
         try:

@@ -13,9 +13,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from highwater.pipeline.database.columns import Column, check_columns
 from highwater.pipeline.database.frame import columns_of
-from highwater.pipeline.database.values import hexadecimal
+from highwater.pipeline.database.values import as_text, hexadecimal
 from highwater.pipeline.errors import SettingsError
-from tests.pipeline.database.tables import Database, batch, write
+from tests.database_servers import Server
+from tests.pipeline.database.tables import COLUMNS, SCHEMA, Database, batch, write
 
 TEXTS = [
     "",
@@ -135,8 +136,8 @@ def test_a_frame_without_columns() -> None:
 def test_decimals_that_a_table_would_cut(database: Database) -> None:
     database.sql("create table results (id bigint, value decimal(10,2))")
     schema = pa.schema([("id", pa.int64()), ("value", pa.decimal128(10, 4))])
-    expected = "is numeric" if database.kind == "sqlite" else "keeps 2 decimals"
-    with pytest.raises(SettingsError, match=f"column value of table results {expected}"):
+    expected = r"column value of table results is \w+\(10,2\).*, and the frame has decimal\(10,4\): alter it to "
+    with pytest.raises(SettingsError, match=expected):
         write(database.writer(), batch(0), [(1, Decimal("1.2345"))], schema)
 
 
@@ -163,3 +164,95 @@ def test_times_in_another_zone(database: Database) -> None:
     write(database.writer(), batch(0), [(1, moment)], schema)
     assert as_given(database.rows()[0][1], moment) == moment
     assert moment - as_given(database.rows()[0][1], moment) == timedelta(0)
+
+
+FAR = (1_764_361_007_123_456_000, "+57880-05-16 23:45:23.456000")
+"""A producer that sends microseconds where milliseconds are due, in Spark's microseconds and as text."""
+
+
+@pytest.mark.parametrize(
+    ("arrow_type", "number", "text"),
+    [
+        (pa.timestamp("us", "UTC"), FAR[0], f"{FAR[1]}Z"),
+        (pa.timestamp("us"), FAR[0], FAR[1]),
+        (pa.timestamp("us"), -(1 << 63), "-290308-12-21 19:59:05.224192"),
+        (pa.date32(), -735_160, "-0043-03-15"),
+        (pa.date32(), -719_528, "0000-01-01"),
+        (pa.date32(), 2_932_896, "9999-12-31"),
+        (pa.date32(), 2_932_897, "+10000-01-01"),
+        (pa.date32(), (1 << 31) - 1, "+5881580-07-11"),
+    ],
+)
+def test_text_of_far_years(arrow_type: Any, number: int, text: str) -> None:
+    whole = pa.int32() if arrow_type == pa.date32() else pa.int64()
+    assert as_text(pa.array([number, None], whole).cast(arrow_type)).to_pylist() == [text, None]
+
+
+def test_times_that_a_database_does_not_hold(database: Database) -> None:
+    schema = pa.schema([("id", pa.int64()), ("value", WIDE)])
+    piece = pa.RecordBatch.from_arrays([pa.array([1]), pa.array([FAR[0]]).cast(WIDE)], schema=schema)
+    columns = columns_of(from_arrow_schema(schema))
+    if database.kind == "mysql":
+        expected = (
+            rf"column value holds \{FAR[1]}Z, which datetime\(6\) of table results does not: filter such rows out"
+        )
+        with pytest.raises(SettingsError, match=expected):
+            database.writer().write(batch(0), columns, [piece])
+        return
+    database.writer().write(batch(0), columns, [piece])
+    text = {"sqlite": f"{FAR[1]}Z", "postgresql": "57880-05-16 23:45:23.456+00"}
+    database.sql(*["set time zone 'UTC'"] * (database.kind == "postgresql"))
+    shown = "value" if database.kind == "sqlite" else "(value at time zone 'UTC')::text || '+00'"
+    assert database.sql(f"select {shown} from results") == [(text[database.kind],)]
+
+
+@pytest.mark.parametrize("octets", [b"a\xffb", b"\xed\xa0\x80"])
+def test_texts_that_are_no_utf_8(database: Database, octets: bytes) -> None:
+    bad = pa.Array.from_buffers(pa.string(), 2, pa.array([octets, b"b"], pa.binary()).buffers())
+    piece = pa.RecordBatch.from_arrays([pa.array([1, 2]), bad], schema=SCHEMA)
+    with pytest.raises(SettingsError, match=r"column word holds bytes that are no UTF-8.*make_valid_utf8\(word\)"):
+        database.writer().write(batch(0), COLUMNS, [piece])
+    assert database.rows() == []
+
+
+@pytest.mark.slow
+def test_a_text_with_nul(postgresql: Server) -> None:
+    database = Database(postgresql.url)
+    database.clear()
+    with pytest.raises(SettingsError, match="column word holds a text with the character 0x00, which postgresql does"):
+        write(database.writer(), batch(0), [(1, "a\0b")])
+
+
+@pytest.mark.slow
+def test_a_value_that_no_statement_carries(mariadb: Server) -> None:
+    database = Database(mariadb.url)
+    database.clear()
+    expected = r"column word holds a value of 9,000,000 bytes, .* max_allowed_packet=16777216: raise that setting"
+    with pytest.raises(SettingsError, match=expected):
+        write(database.writer(), batch(0), [(1, "a"), (2, "x" * 9_000_000)])
+    assert database.rows() == []
+    write(database.writer(), batch(0), [(1, "a"), (2, "x" * 8_000_000)])
+    assert len(database.rows()) == 2
+
+
+@pytest.mark.parametrize(
+    ("declared", "value", "sentence"),
+    [
+        ("varchar(2)", "ab   ", r"holds a value of 5 characters, and .*\(2\) of table results takes 2"),
+        ("varchar(2) not null", None, "is null in a row, and .* of table results takes no null"),
+        ("smallint", 70_000, "holds 70000, which smallint.* of table results does not"),
+        ("numeric(3,1)", 100, "holds 100, which .* of table results does not"),
+    ],
+)
+def test_a_value_that_a_column_does_not_take(database: Database, declared: str, value: Any, sentence: str) -> None:
+    if database.kind == "sqlite" and "not null" not in declared:
+        sentence = ""  # its types have no limits
+    database.sql(f"create table results (id bigint, value {declared})")
+    schema = pa.schema([("id", pa.int64()), ("value", pa.int64() if isinstance(value, int) else pa.string())])
+    if not sentence:
+        write(database.writer(), batch(0), [(1, value)], schema)
+        assert database.rows() == [(1, value)]
+        return
+    with pytest.raises(SettingsError, match=f"^column value {sentence}"):
+        write(database.writer(), batch(0), [(1, None), (2, value)] if value else [(1, value)], schema)
+    assert database.rows() == []

@@ -6,6 +6,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -267,7 +268,7 @@ def test_two_sinks_with_two_names(database: Database) -> None:
     [
         (None, {}, "has no table results: create it, or use create=True"),
         ("(id bigint)", {}, "table results has no column word: add it, or leave it out of the frame"),
-        ("(id bigint, word bigint)", {}, "column word of table results is .*, and the frame has string: cast it"),
+        ("(id bigint, word bigint)", {}, "word of table results is .*, and the frame has string: alter it to"),
         ("(id bigint, word varchar(9), more bigint not null)", {}, "column more of table results has to have a value"),
         ("(id bigint, word varchar(9))", {"key": ["id"]}, "has no primary key or unique index of id"),
         ("(id bigint primary key, word varchar(9))", {"key": ["word"]}, "has no primary key or unique index of word"),
@@ -299,17 +300,73 @@ def test_names_are_never_read_as_sql(database: Database) -> None:
         assert stored_progress(database.url, f"{name}{key}") is not None
 
 
-@pytest.mark.parametrize("name", ["", "n" * 201])
-def test_a_name_that_cannot_be_stored(database: Database, name: str) -> None:
-    with pytest.raises(SettingsError, match="the name of a sink has 1 to 200 characters"):
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [("", "1 to 200 characters"), ("n" * 201, "1 to 200 characters"), ("a ", "no space"), ("a\0", "no NUL")],
+)
+def test_a_name_that_cannot_be_stored(database: Database, name: str, sentence: str) -> None:
+    with pytest.raises(SettingsError, match=f"the name of a sink has .*{sentence}"):
         database.writer(name)
+
+
+@pytest.mark.parametrize("table", ["highwater_progress", "HIGHWATER_OFFSETS", "any.highwater_stage"])
+def test_tables_of_highwater(database: Database, table: str) -> None:
+    with pytest.raises(SettingsError, match="is one of Highwater's own: write to another"):
+        database.writer(table=table)
+
+
+TOO_LONG = {"postgresql": "n" * 62 + "ä", "mysql": "ä" * 65}
+UNKNOWN_CHARACTER = "n\N{GRINNING FACE}"
+
+
+def test_a_name_that_the_database_would_change(database: Database) -> None:
+    """Two names would be one table. Nothing is made, neither the table nor that of the progress."""
+    bad = [TOO_LONG[database.kind]] if database.kind in TOO_LONG else []
+    bad += [UNKNOWN_CHARACTER, "n "] if database.kind == "mysql" else []
+    for name in bad:
+        with pytest.raises(SettingsError, match=f"{name}' has .*: use another name"):
+            database.writer(table=name)
+        with pytest.raises(SettingsError, match=f"{name}' has .*: use another name"):
+            write(database.writer(), batch(0), [(1,)], pa.schema([(name, pa.int64())]))
+    assert not database.dialect.columns(database.dialect.connect().cursor(), PROGRESS_TABLE)
+    assert bad or database.kind == "sqlite"
+
+
+@pytest.mark.slow
+def test_columns_that_differ_in_capitals_alone(postgresql: Server) -> None:
+    """The column that takes the rows is the one that is looked at."""
+    database = Database(postgresql.url)
+    database.clear()
+    database.sql('create table results (id bigint, word varchar(2), "Word" text)')
+    with pytest.raises(SettingsError, match=r"varying\(2\) of table results takes 2"):
+        write(database.writer(), batch(0), [(1, "abc")])
+    with pytest.raises(SettingsError, match="has no column WORD"):
+        write(database.writer(), batch(0), [(1, "abc")], pa.schema([("id", pa.int64()), ("WORD", pa.string())]))
+
+
+@pytest.mark.slow
+def test_a_table_that_a_crash_empties(postgresql: Server) -> None:
+    database = Database(postgresql.url)
+    database.clear()
+    database.sql("create unlogged table results (id bigint, word text)")
+    with pytest.raises(SettingsError, match="table results is unlogged, and a crash of the server empties it"):
+        write(database.writer(), batch(0))
+
+
+@pytest.mark.parametrize("how", ["ignore", "replace"])
+def test_rows_that_a_table_would_leave_out_or_replace(tmp_path: Path, how: str) -> None:
+    database = Database(f"sqlite:{tmp_path / 'results.db'}")
+    database.sql(f"create table results (id integer unique on conflict {how}, word text)")
+    with pytest.raises(DatabaseError, match=r"UNIQUE constraint failed: results\.id"):
+        write(database.writer(), batch(0), [(1, "a"), (1, "b")])
+    assert database.rows() == []
 
 
 def test_a_value_that_the_table_does_not_take(database: Database) -> None:
     if database.kind == "sqlite":
         database.sql("create table results (id integer check (id < 100), word text)")
     else:
-        database.sql("create table results (id smallint, word varchar(20))")
+        database.sql("create table results (id bigint, word varchar(20), check (id < 100))")
     with pytest.raises(DatabaseError, match="did not take batch 0: ") as refused:
         write(database.writer(), batch(0), [(1, "a"), (70_000, "b")])
     assert "\n" not in str(refused.value)
