@@ -502,18 +502,20 @@ class Segment(SegmentFile):
         return self._find_in_doubtful(doubtful, timestamp_ms, start_offset, allowance)
 
     def _find_in_doubtful(
-        self, batches: Iterable[tuple[int, BatchHeader]], timestamp_ms: int, start_offset: int, allowance: Allowance
+        self, batches: deque[tuple[int, BatchHeader]], timestamp_ms: int, start_offset: int, allowance: Allowance
     ) -> tuple[int, int] | None:
-        """Look for a record in batches whose headers say that they have none so late."""
-        for at, header in batches:
-            body = allowance.open(self._pread(header.size_bytes, at), header) if allowance.holds(header) else None
+        """Look for a record in batches whose headers say that they have none so late; in the last ones first."""
+        first: tuple[int, int] | None = None
+        for at, header in reversed(batches):
+            if not allowance.holds(header):
+                break
+            body = allowance.open(self._pread(header.size_bytes, at), header)
             try:
                 found = None if body is None else first_record_from(body, header, timestamp_ms, start_offset)
             except CorruptBatch:
                 continue
-            if found is not None:
-                return found
-        return None
+            first = found or first
+        return first
 
     def _headers_from_entry(self, entry_offset: int, position: int) -> Iterator[tuple[int, BatchHeader]]:
         """Headers from an index entry on; CorruptIndex if the entry does not point to the batch of its offset."""

@@ -137,6 +137,20 @@ def test_one_request_opens_so_many_records_and_no_more(node: NodeHarness) -> Non
     assert stored(node, "t")[1][0].max_timestamp_ms == NOW_MS
 
 
+@pytest.mark.parametrize(("count", "size_bytes"), [(2000, 1), (1, 900_000)])
+def test_a_lookup_opens_the_batches_right_before_the_answer_of_the_headers(
+    node: NodeHarness, count: int, size_bytes: int
+) -> None:
+    node.create_topic("t")
+    before = bytes(encode_batch([Record(bytes(size_bytes), None, NOW_MS - 5000)] * count, codec=Codec.ZSTD))
+    for _ in range(12):
+        assert node.produce_records("t", before).error_code == 0
+    hidden = [NOW_MS - 4000, NOW_MS - 1000, NOW_MS - 3000]
+    node.produce_records("t", with_max_timestamp(hidden, NOW_MS - 3000))
+    node.produce_records("t", with_max_timestamp([NOW_MS], NOW_MS))
+    assert offset_at(node, "t", NOW_MS - 2000) == (NOW_MS - 1000, 12 * count + 1)
+
+
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
 def test_a_batch_that_cannot_be_opened_is_stored_as_before(node: NodeHarness, codec: Codec) -> None:
     node.create_topic("t")
