@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from highwater.bench.lake.asking import Answer
 from highwater.bench.lake.functions import FUNCTIONS
 from highwater.bench.lake.questions import questions
 from highwater.bench.lake.tables import SCHEMAS
+from highwater.common.csv_text import csv_text
 
 
 def text_of(answer: Answer, format_: str) -> str:
@@ -34,11 +34,7 @@ def text_of(answer: Answer, format_: str) -> str:
             }
             return json.dumps(found, indent=2, ensure_ascii=False, default=str) + "\n"
         case "csv":
-            text = io.StringIO()
-            writer = csv.DictWriter(text, answer.columns, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(answer.rows)
-            return text.getvalue()
+            return csv_text(answer.columns, answer.rows)
     return _table_text(answer)
 
 

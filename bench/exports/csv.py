@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.trials import columns, rows
 from highwater.bench.results import RunResult
+from highwater.common.csv_text import csv_text
 
 
 def export(result: RunResult) -> list[ExportedFile]:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns(result), lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(rows(result))
-    return [text_file(text.getvalue())]
+    return [text_file(csv_text(columns(result), rows(result), "\r\n"))]

@@ -6,13 +6,12 @@ of metrics alone, by which policies and acknowledgements name them.
 
 from __future__ import annotations
 
-import csv
-import io
 from typing import Final
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import estimates
 from highwater.bench.results import RunResult
+from highwater.common.csv_text import csv_text
 
 COLUMNS: Final = ("time", "commit", "branch")
 
@@ -29,8 +28,4 @@ def row(result: RunResult, branch: str = "", commit: str | None = None, *, with_
 
 def export(result: RunResult) -> list[ExportedFile]:
     cells = row(result, with_units=True)
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(cells), lineterminator="\n")
-    writer.writeheader()
-    writer.writerow(cells)
-    return [text_file(text.getvalue())]
+    return [text_file(csv_text(list(cells), [cells]))]

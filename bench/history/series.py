@@ -13,7 +13,6 @@ to freeze: a change is looked for in the whole series, and what is known and acc
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from highwater.bench.metrics import METRICS
 from highwater.bench.results import RunResult
 from highwater.bench.results.analysis import Better
 from highwater.common.atomic_files import write_atomically
+from highwater.common.csv_text import csv_text
 from highwater.common.nearest import nearest
 from highwater.common.units import plural
 
@@ -302,11 +302,7 @@ def _readable(path: Path) -> Iterator[None]:
 
 def _csv(rows: list[dict[str, str]]) -> str:
     columns = list(dict.fromkeys([*_LEADING, *(name for item in rows for name in item)]))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(columns, rows)
 
 
 def _another_environment(others: list[Series], key: environment_key.EnvironmentKey) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
 
+from highwater.common.csv_text import csv_text
 from highwater.common.units import NONE
 from highwater.monitor.web import words
 from highwater.monitor.web.filters import FilterError, Kind, Value, matching, parse_filter
@@ -16,8 +15,6 @@ from highwater.monitor.web.filters import FilterError, Kind, Value, matching, pa
 Row = TypeVar("Row")
 PAGE_ROWS: Final = 50
 MOST_PAGE_ROWS: Final = 1000
-# Spreadsheets run a cell that begins with one of these as a formula.
-_FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +116,10 @@ def arrange(table: Table[Row], query: Mapping[str, str], prefix: str = "") -> Ar
 
 
 def as_csv(table: Table[Row], rows: Sequence[Row]) -> str:
-    """With exact numbers. A text that a spreadsheet would run as a formula gets an apostrophe before it."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\r\n")
-    writer.writerow([column.key for column in table.columns])
-    readers = [column.value for column in table.columns]
-    writer.writerows([_csv_cell(read(row)) for read in readers] for row in rows)
-    return written.getvalue()
+    """With exact numbers."""
+    readers = [(column.key, column.value) for column in table.columns]
+    cells = ({key: _csv_cell(read(row)) for key, read in readers} for row in rows)
+    return csv_text([column.key for column in table.columns], cells, "\r\n")
 
 
 def as_objects(table: Table[Row], rows: Sequence[Row]) -> list[dict[str, Value]]:
@@ -139,11 +133,7 @@ def address(path: str, query: Mapping[str, str]) -> str:
 
 
 def _csv_cell(value: Value) -> Value:
-    if isinstance(value, bool):
-        return words.yes_no(value)
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return value
+    return words.yes_no(value) if isinstance(value, bool) else value
 
 
 def _reader(table: Table[Row], key: str) -> Callable[[Row], Value]:

@@ -138,7 +138,7 @@ def test_csv_has_exact_values_and_no_formula() -> None:
         ["name", "size", "wait", "internal"],
         ["'=HYPERLINK(0)", "1536", "", "no"],
         ['a,"b"\r\nc', "", "", "no"],
-        ["'-1", "-5", "", "no"],
+        ["-1", "-5", "", "no"],
         ["'\tx", "0", "0.5", "no"],
     ]
 
