@@ -25,9 +25,11 @@ _TOKEN_BYTES: Final = 32
 # A session that is used all the time is written once in so long: reading a page should not cost a write.
 _SEEN_EVERY_S: Final = 60
 _MOST_AUDIT_ROWS: Final = 100_000
+_MOST_ROWS_OF_STRANGERS: Final = 10_000
+_SAME_TRY_S: Final = 60
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _NOT_OF_A_NAME: Final = re.compile(r"[^A-Za-z0-9._@-]")
-_SCHEMA_VERSION: Final = 2
+_SCHEMA_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS user (
   name TEXT PRIMARY KEY, password TEXT NOT NULL, role INTEGER NOT NULL, is_disabled INTEGER NOT NULL,
@@ -47,6 +49,12 @@ _FROM_1_TO_2: Final = """
 ALTER TABLE user ADD COLUMN issuer TEXT NOT NULL DEFAULT '';
 ALTER TABLE user ADD COLUMN subject TEXT NOT NULL DEFAULT '';
 CREATE UNIQUE INDEX user_of_provider ON user(issuer, subject) WHERE issuer <> '';
+"""
+# Of strangers are the tries of those who have no session.
+_FROM_2_TO_3: Final = """
+ALTER TABLE audit ADD COLUMN is_of_stranger INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX audit_of_kind ON audit(is_of_stranger, id);
+CREATE INDEX audit_of_strangers ON audit(address, action, user, at_s) WHERE is_of_stranger;
 """
 _COLUMNS: Final = "name, role, is_disabled, changed_s, issuer"
 # A user counts as long as the configuration lets such users in.
@@ -314,12 +322,45 @@ class Users:
 
     def record(self, user: str, address: str, action: str, target: str = "", is_allowed: bool = True) -> None:
         with self._transaction() as connection:
-            added = connection.execute(
-                "INSERT INTO audit (at_s, user, address, action, target, is_allowed) VALUES (?, ?, ?, ?, ?, ?)",
-                (self._now_s(), user[:64], address, action, target[:300], int(is_allowed)),
-            )
-            # Strangers can cause entries by failing to log in; the file must not grow without end.
-            connection.execute("DELETE FROM audit WHERE id <= ?", ((added.lastrowid or 0) - _MOST_AUDIT_ROWS,))
+            self._record(connection, user, address, action, target, is_allowed)
+            self._keep_newest(connection, is_of_stranger=False, most=_MOST_AUDIT_ROWS)
+
+    def record_stranger(self, name: str, address: str, action: str, target: str = "") -> None:
+        """A try of somebody without a session: one entry for each name, address and action in a minute.
+
+        These entries are counted by themselves, so that no stranger can push out what users did. `name` is one that
+        exists, or none: what was typed may be a password.
+        """
+        since_s = self._now_s() - _SAME_TRY_S
+        with self._transaction() as connection:
+            same = "address = ? AND action = ? AND user = ? AND at_s > ? AND is_of_stranger"
+            if not connection.execute(f"SELECT 1 FROM audit WHERE {same}", (address, action, name, since_s)).fetchone():
+                self._record(connection, name, address, action, target, is_allowed=False, is_of_stranger=True)
+                self._keep_newest(connection, is_of_stranger=True, most=_MOST_ROWS_OF_STRANGERS)
+
+    def _record(
+        self,
+        connection: sqlite3.Connection,
+        user: str,
+        address: str,
+        action: str,
+        target: str,
+        is_allowed: bool,
+        is_of_stranger: bool = False,
+    ) -> None:
+        connection.execute(
+            "INSERT INTO audit (at_s, user, address, action, target, is_allowed, is_of_stranger) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (self._now_s(), user[:64], address, action, target[:300], int(is_allowed), int(is_of_stranger)),
+        )
+
+    def _keep_newest(self, connection: sqlite3.Connection, *, is_of_stranger: bool, most: int) -> None:
+        """The file must not grow without end."""
+        connection.execute(
+            "DELETE FROM audit WHERE is_of_stranger = ?1 AND id <= "
+            "(SELECT id FROM audit WHERE is_of_stranger = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+            (int(is_of_stranger), most),
+        )
 
     def audit(self, most: int = 1000) -> list[AuditEntry]:
         """The newest first."""
@@ -425,7 +466,7 @@ def _upgraded(connection: sqlite3.Connection) -> int:
     connection.execute("BEGIN IMMEDIATE")
     try:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        scripts = (_SCHEMA, _FROM_1_TO_2)[version:]
+        scripts = (_SCHEMA, _FROM_1_TO_2, _FROM_2_TO_3)[version:]
         # One by one: `executescript` would end the transaction.
         for statement in ";".join(scripts).split(";"):
             connection.execute(statement)

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
+from highwater.common.listener_rules import address_key
 from highwater.common.units import wait_text
 from highwater.monitor.users import Session, User, UsersError
 from highwater.monitor.web.pages import redirect, render, set_cookie
 from highwater.monitor.web.request_checks import own_origin, own_path
 from highwater.monitor.web.routing import Call
-from highwater.monitor.web.throttle import address_key
 
 BEGIN_PATH: Final = "/oidc/login"
 _WRONG: Final = "The name or the password is wrong, or the account is disabled."
@@ -32,13 +32,11 @@ def login(call: Call) -> Response:
         return _login_page(call, wanted, _NO_PASSWORDS, 403)
     wait_s = _wait_s(call, name)
     if wait_s:
-        call.site.users.record(name, call.address, "login throttled", is_allowed=False)
+        call.site.users.record_stranger(_known(call, name), call.address, "login throttled")
         return _too_many(call, wanted, wait_s)
     user = call.site.users.password_is(name, call.form.get("password", ""))
     if user is None:
-        # The name may be a password that was typed into the wrong field: only names that exist are written down.
-        known = name if any(each.name == name for each in call.site.users.users()) else "(unknown)"
-        call.site.users.record(known, call.address, "login", is_allowed=False)
+        call.site.users.record_stranger(_known(call, name), call.address, "login")
         return _login_page(call, wanted, _WRONG, status=401)
     _forget_tries(call, name)
     if call.session is not None:
@@ -46,6 +44,11 @@ def login(call: Call) -> Response:
     response = let_in(call, user, wanted)
     call.site.users.record(user.name, call.address, "login")
     return response
+
+
+def _known(call: Call, name: str) -> str:
+    """The name may be a password that was typed into the wrong field: only names that exist are written down."""
+    return name if any(each.name == name for each in call.site.users.users()) else "(unknown)"
 
 
 def let_in(call: Call, user: User, wanted: str) -> Response:

@@ -7,6 +7,7 @@ from typing import Final
 
 from starlette.responses import Response
 
+from highwater.common.listener_rules import address_key
 from highwater.common.units import wait_text
 from highwater.monitor.oidc.login import OidcLogin, Person
 from highwater.monitor.oidc.refusal import Refusal
@@ -14,7 +15,6 @@ from highwater.monitor.web.login_pages import BEGIN_PATH, let_in, origin
 from highwater.monitor.web.pages import redirect, render, set_cookie
 from highwater.monitor.web.request_checks import own_path
 from highwater.monitor.web.routing import Call
-from highwater.monitor.web.throttle import address_key
 
 _ACTION: Final = "login by OIDC"
 _LONGEST_PATH: Final = 1000
@@ -51,7 +51,7 @@ def come_back(call: Call) -> Response:
             # Nobody who logs in can help it: it is no try of theirs.
             call.site.addresses.take_back(key)
             _LOG.warning("login by OIDC: %s", person.sentence)
-        call.site.users.record("(unknown)", call.address, _ACTION, person.sentence, is_allowed=False)
+        call.site.users.record_stranger("(unknown)", call.address, _ACTION, person.sentence)
         return _refused(call, person)
     user = None if person.role is None else call.site.users.of_provider(person.subject, person.name, person.role)
     if user is None:
@@ -74,7 +74,7 @@ def _not_let_in(call: Call, person: Person) -> Response:
         sentence = f"{who} has no role here: there is no claim “{settings.table.claim}”."
     hint = "" if person.role is not None else " Roles are given at the provider, and by web.oidc.roles of the monitor."
     # Names of the provider are any text: they are written down as what the login was of, and not as a user.
-    call.site.users.record("(unknown)", call.address, _ACTION, sentence, is_allowed=False)
+    call.site.users.record_stranger("(unknown)", call.address, _ACTION, sentence)
     return _page(call, f"{settings.shown_name} knows you, but you are not let in", sentence + hint, 403)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
@@ -64,12 +63,3 @@ class Throttle:
         if tries < self._limit.free:
             return 0.0
         return min(2.0 ** min(tries - self._limit.free, 20), self._limit.longest_s)
-
-
-def address_key(address: str) -> str:
-    """One key for all addresses of an IPv6 network: a host has 2^64 of them."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    return str(ipaddress.ip_network((parsed, 64), strict=False)) if parsed.version == 6 else address

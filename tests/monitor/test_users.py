@@ -124,6 +124,27 @@ def test_the_audit_keeps_the_newest_entries(tmp_path: Path, monkeypatch: pytest.
     users.close()
 
 
+def test_strangers_push_out_nothing_that_users_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.monitor.users._MOST_AUDIT_ROWS", 3)
+    monkeypatch.setattr("highwater.monitor.users._MOST_ROWS_OF_STRANGERS", 2)
+    now_s = 1000.0
+    users = Users(tmp_path / "users.db", lambda: now_s, CHEAP)
+    users.record("ada", "127.0.0.1", "remove user", "ben")
+    for number in range(50):
+        users.record_stranger("(unknown)", f"10.0.0.{number}", "login")
+        users.record_stranger("(unknown)", f"10.0.0.{number}", "login")
+    assert [(entry.action, entry.address) for entry in users.audit()] == [
+        ("login", "10.0.0.49"),
+        ("login", "10.0.0.48"),
+        ("remove user", "127.0.0.1"),
+    ]
+    users.record_stranger("ada", "10.0.0.49", "login")
+    now_s += 61
+    users.record_stranger("ada", "10.0.0.49", "login")
+    assert [(entry.user, entry.at_s) for entry in users.audit(2)] == [("ada", 1061), ("ada", 1000)]
+    users.close()
+
+
 OLD_SCHEMA = """
 CREATE TABLE user (
   name TEXT PRIMARY KEY, password TEXT NOT NULL, role INTEGER NOT NULL, is_disabled INTEGER NOT NULL,
