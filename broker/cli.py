@@ -112,11 +112,9 @@ def start(
     from highwater.broker.server import broker, ending
     from highwater.broker.server.start_check import SETUP_ERRORS
     from highwater.broker.settings.config import BrokerConfig, Setting, parse_property_option, read_properties_file
-    from highwater.common.log_lines import OneLineFormatter
+    from highwater.common.log_lines import log_to_standard_error
 
-    log = logging.StreamHandler()
-    log.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.INFO, handlers=[log])
+    log_to_standard_error(level=logging.DEBUG if verbose else logging.INFO)
     try:
         settings = read_properties_file(config) if config is not None else []
         settings += [parse_property_option(text) for text in properties or ()]

@@ -1,14 +1,16 @@
 """Serves a few pages of text over HTTP on an event loop, with no more of HTTP than a scraper needs.
 
 One request per connection, a bounded head, a deadline, few connections at once: whoever comes here can neither hold
-memory nor the loop.
+memory nor the loop, nor keep others out by silence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hmac
+import ipaddress
 import logging
 import re
 import socket
@@ -18,10 +20,13 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
+from highwater.common.listener_rules import Limits
+from highwater.common.listening import Listening, Place
+
 _logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 8192
-MAX_CONNECTIONS: Final = 16
+LIMITS: Final = Limits(most=64, most_per_address=32, head_ms=5000)
 DEADLINE_S: Final = 10.0
 """For one connection, from its first byte to the last of the answer."""
 PROMETHEUS_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -36,47 +41,43 @@ class Page:
 
 
 class HttpEndpoint:
-    def __init__(self, pages: Mapping[str, Page], hint: str, token: str | None = None) -> None:
+    def __init__(
+        self, pages: Mapping[str, Page], hint: str, token: str | None = None, host_names: Iterable[str] = ()
+    ) -> None:
         """pages: by path. hint: what is where, for who asks for another path.
 
         token: if it is given, every request must send it (`Authorization: Bearer TOKEN`), also those for other paths.
+        host_names: what browsers may call this endpoint where there is no token, beside addresses and this host's name.
         """
         self._pages = {path.encode(): page for path, page in pages.items()}
         self._hint = hint
         self._authorization = None if token is None else b"Bearer " + token.encode()
-        self._servers: list[asyncio.Server] = []
+        self._host_names = {"localhost", socket.gethostname().lower(), *(name.lower() for name in host_names)}
+        self._listening: Listening | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def start(self, sockets: Iterable[socket.socket], tls: ssl.SSLContext | None = None) -> None:
-        handshake_s = None if tls is None else DEADLINE_S
-        for listening in sockets:
-            server = await asyncio.start_server(
-                self._on_connection,
-                sock=listening,
-                limit=MAX_HEAD_BYTES,
-                ssl=tls,
-                ssl_handshake_timeout=handshake_s,
-            )
-            self._servers.append(server)
+        self._listening = Listening(sockets, LIMITS, _logger, self._protocol, tls=tls)
 
     def close(self) -> None:
-        for server in self._servers:
-            server.close()
+        if self._listening is not None:
+            self._listening.close()
         for task in self._connections:
             task.cancel()
 
-    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= MAX_CONNECTIONS:
-            writer.transport.abort()
-            return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+    def _protocol(self, place: Place) -> asyncio.Protocol:
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = loop.create_task(self._serve(reader, writer, place))
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(MAX_HEAD_BYTES, loop), connected, loop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await self._answer(reader, writer)
+                await self._answer(reader, writer, place)
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
@@ -85,20 +86,25 @@ class HttpEndpoint:
             _logger.exception("a bug made an answer over HTTP fail")
         finally:
             writer.transport.abort()
+            place.left()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, place: Place) -> None:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
             await _send(writer, HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             return
+        place.known()
         request = _REQUEST_LINE.match(head)
         if request is None:
             await _send(writer, HTTPStatus.BAD_REQUEST)
             return
         method, path = request[1], request[2].partition(b"?")[0]
         page = self._pages.get(path)
-        if not self._may_read(head):
+        if not await self._is_called_so(head):
+            text = f"ask by an address of this host, or by one of its names: {', '.join(sorted(self._host_names))}\n"
+            await _send(writer, HTTPStatus.MISDIRECTED_REQUEST, text)
+        elif not self._may_read(head):
             text = "send the token: Authorization: Bearer TOKEN\n"
             await _send(writer, HTTPStatus.UNAUTHORIZED, text, headers="WWW-Authenticate: Bearer\r\n")
         elif method not in (b"GET", b"HEAD"):
@@ -107,6 +113,17 @@ class HttpEndpoint:
             await _send(writer, HTTPStatus.NOT_FOUND, f"{self._hint}\n")
         else:
             await _send(writer, HTTPStatus.OK, await page.render(), page.content_type, with_body=method == b"GET")
+
+    async def _is_called_so(self, head: bytes) -> bool:
+        """False for a name that somebody else made point to our address (DNS rebinding); browsers send no token."""
+        if self._authorization is not None:
+            return True
+        names = {host_name(host.decode("latin-1")) for host in _fields(head, b"host")}
+        names = {name for name in names if not is_address(name)} - self._host_names
+        if names:
+            # The resolver may take long, and is asked once.
+            self._host_names.add((await asyncio.to_thread(_full_name)).lower())
+        return names <= self._host_names
 
     def _may_read(self, head: bytes) -> bool:
         if self._authorization is None:
@@ -120,6 +137,26 @@ def _fields(head: bytes, name: bytes) -> list[bytes]:
     """The values of a header, each time that it is there. `name` has small letters."""
     fields = (line.partition(b":") for line in head.split(b"\r\n")[1:])
     return [value.strip(b" \t") for field, colon, value in fields if colon and field.lower() == name]
+
+
+def host_name(host: str) -> str:
+    """`host` without its port: `[::1]:8080` -> `::1`."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+@functools.cache
+def _full_name() -> str:
+    return socket.getfqdn()
 
 
 async def _send(

@@ -6,6 +6,9 @@ import logging
 import re
 from typing import Final
 
+LONGEST_LINE: Final = 2048
+"""Characters of one message."""
+
 # C0, DEL and C1, Unicode's line and paragraph separators, and what turns the direction of text.
 _BREAKING: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -22,9 +25,21 @@ def escaped_json(text: str) -> str:
     return _LEFT_BY_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
+def bounded(text: str) -> str:
+    """The text, or its beginning and how much there is, so that no stranger writes pages into a log."""
+    return text if len(text) <= LONGEST_LINE else f"{text[:LONGEST_LINE]}… ({len(text):,} characters)"
+
+
+def log_to_standard_error(process: str = "", level: int = logging.INFO) -> None:
+    """The log of a program that runs for long: what its libraries say too."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLineFormatter(f"%(asctime)s %(levelname)s {process}%(name)s: %(message)s"))
+    logging.basicConfig(level=level, handlers=[handler])
+
+
 class OneLineFormatter(logging.Formatter):
-    """A record is one line, except for the traceback of an exception below it."""
+    """A record is one bounded line, except for the traceback of an exception below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is that of logging
-        record.message = one_line(record.message)
+        record.message = bounded(one_line(record.message))
         return super().formatMessage(record)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 import sys
@@ -14,6 +15,7 @@ from typing import Final
 
 import uvicorn
 
+from highwater.common.log_lines import log_to_standard_error
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.alerts.delivery import Deliverer
 from highwater.monitor.alerts.keeper import AlertKeeper
@@ -74,6 +76,7 @@ async def serve_from(
 ) -> None:
     """The same with snapshots from `source`, whatever addresses `config` names."""
     hold_less_memory()
+    log_to_standard_error(level=logging.WARNING)
     with ExitStack() as stack:
         await _run(_parts(config, source, environment, stack), listening)
 

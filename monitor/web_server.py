@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import logging
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
@@ -11,7 +12,10 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from highwater.common.listener_rules import Limits, address_key, descriptors
+from highwater.common.listening import Listening, Place
 from highwater.monitor.config import WebConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.listen import Listen
@@ -19,6 +23,10 @@ from highwater.monitor.metrics_page import CONTENT_TYPE, metrics_page
 from highwater.monitor.serving import Monitor
 
 METRICS_PATH: Final = "/metrics"
+MOST_CONNECTIONS: Final = 512
+MOST_PER_ADDRESS: Final = 64
+HEAD_MS: Final = 10_000
+_LOG: Final = logging.getLogger(__name__)
 _BEARER: Final = b"Bearer "
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -95,7 +103,55 @@ def _authorization(scope: Message) -> bytes:
     return next((bytes(value) for name, value in scope["headers"] if name == b"authorization"), b"")
 
 
+def limits() -> Limits:
+    """Most descriptors stay for ticks: connections to brokers and agents, the history."""
+    return Limits(min(MOST_CONNECTIONS, descriptors().connections // 2), MOST_PER_ADDRESS, HEAD_MS)
+
+
+class _Protocol(H11Protocol):
+    """Reports to its place when a whole request is there, body included, and when the request has its answer."""
+
+    place: Place
+    _is_known = False
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._report()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._report()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.place.left()
+
+    def _report(self) -> None:
+        is_known = self.cycle is not None and not (self.cycle.more_body or self.cycle.response_complete)
+        if is_known and not self._is_known:
+            self.place.known()
+        elif self._is_known and not is_known:
+            self.place.waits()
+        self._is_known = is_known
+
+
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, proxies: frozenset[str]) -> None:
+        super().__init__(config)
+        self._proxies = proxies
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """In place of uvicorn's own, which takes connections as long as there are descriptors."""
+        await self.lifespan.startup()
+        listening = Listening(sockets or (), limits(), _LOG, self._protocol, tls=self.config.ssl, own=self._proxies)
+        self.servers = [listening]  # type: ignore[list-item]  # it is closed and waited for as asyncio's are
+        self.started = True
+
+    def _protocol(self, place: Place) -> _Protocol:
+        protocol = _Protocol(self.config, self.server_state, self.lifespan.state)
+        protocol.place = place
+        return protocol
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """The process has its own handlers, because it ends more than this server."""
@@ -105,7 +161,9 @@ class _Server(uvicorn.Server):
 def server_of(app: App, web: WebConfig) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=_Protocol,
+        # Its warnings are about requests of strangers, one line for each.
+        log_level="error",
         ws="none",
         lifespan="off",
         log_config=None,
@@ -122,4 +180,4 @@ def server_of(app: App, web: WebConfig) -> uvicorn.Server:
         config.load()
     except OSError as error:  # of the certificate or its key
         raise SettingsError(f"TLS: cannot use the certificate or its key: {error}") from None
-    return _Server(config)
+    return _Server(config, frozenset(map(address_key, web.proxies)))

@@ -12,7 +12,9 @@ shortest round trip; half of that round trip bounds the error. Wall clocks are c
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
+import logging
 import os
 import queue
 import secrets
@@ -26,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from highwater.common.listener_rules import Limits, ListenerRules, RefusalLog, descriptors
 from highwater.spark_loadgen.phases import Phases
 
 Message = Mapping[str, Any]
@@ -33,10 +36,24 @@ _CLOCK_EXCHANGES: Final = 8
 _CONNECT_TIMEOUT_S: Final = 10
 _CLOCK_TIMEOUT_S: Final = 5
 _LINE_BYTES_MAX: Final = 1 << 16
+HELLO_BYTES_MAX: Final = 4096
+"""Before a client has sent the token."""
+HELLO_MS: Final = 10_000
+_PAUSE_S: Final = 0.1
+_LOG: Final = logging.getLogger(__name__)
 
 
 def _line(message: Message) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+
+
+def _message_of(line: bytes) -> dict[str, Any] | None:
+    """None for what is no message."""
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return message if isinstance(message, dict) else None
 
 
 def clock_name() -> str:
@@ -57,6 +74,7 @@ class DriverChannel:
     def __init__(self, bind: str, advertise: str) -> None:
         """Listen on a free port of the address `bind`; executors connect to `advertise`."""
         self.token = secrets.token_hex(16)
+        self._token = self.token.encode()
         self.woken = threading.Event()
         self._listener = socket.create_server((bind, 0), backlog=256)
         self.address: tuple[str, int] = (advertise, self._listener.getsockname()[1])
@@ -64,6 +82,9 @@ class DriverChannel:
         self._buffers: dict[socket.socket, bytes] = {}
         self._tasks: dict[socket.socket, int] = {}
         self._broadcasts: list[bytes] = []
+        most = descriptors().connections
+        self._log = RefusalLog(_LOG)
+        self._rules: ListenerRules[socket.socket] = ListenerRules(Limits(most, most, HELLO_MS), self._log)
         self._inbox: list[tuple[int, dict[str, Any]]] = []
         self._closing, self._close = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="load-channel", daemon=True)
@@ -112,47 +133,70 @@ class DriverChannel:
             selector.register(self._closing, selectors.EVENT_READ)
             closing = False
             while not closing:
-                for key, _ in selector.select():
+                wait_ms = self._rules.is_late_in_ms(_now_ms())
+                for key, _ in selector.select(None if wait_ms is None else wait_ms / 1000):
                     if key.fileobj is self._closing:
                         closing = True
                     elif key.fileobj is self._listener:
-                        connection, _ = self._listener.accept()
-                        connection.setblocking(False)
-                        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                        self._buffers[connection] = b""
-                        selector.register(connection, selectors.EVENT_READ)
-                    else:
-                        assert isinstance(key.fileobj, socket.socket)
-                        if not self._read(key.fileobj):
-                            selector.unregister(key.fileobj)
-                            self._forget(key.fileobj)
+                        self._accept(selector)
+                    elif key.fileobj in self._buffers and not self._read(key.fileobj):
+                        connection = key.fileobj
+                        if connection not in self._tasks:
+                            self._rules.refused(connection, "it is no task of this load", _now_ms())
+                        self._forget(connection, selector)
+                for connection in self._rules.late(_now_ms()):
+                    self._forget(connection, selector)
             for connection in list(self._buffers):
-                self._forget(connection)
+                self._forget(connection, selector)
 
-    def _forget(self, connection: socket.socket) -> None:
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        try:
+            connection, address = self._listener.accept()
+        except OSError as error:
+            self._log.wait(f"cannot accept them: {error.strerror}", _now_ms())
+            time.sleep(_PAUSE_S)
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffers[connection] = b""
+        selector.register(connection, selectors.EVENT_READ)
+        gone = self._rules.arrived(connection, f"{address[0]}:{address[1]}", _now_ms())
+        if gone is not None:
+            self._forget(gone, selector)
+
+    def _forget(self, connection: socket.socket, selector: selectors.BaseSelector) -> None:
         with self._lock:
             self._tasks.pop(connection, None)
             self._buffers.pop(connection, None)
+        self._rules.left(connection)
+        selector.unregister(connection)
         connection.close()
 
     def _read(self, connection: socket.socket) -> bool:
         """Handle the data that has arrived; False when the connection has ended or its peer is no task of this load."""
         try:
-            data = connection.recv(1 << 16)
-            *lines, rest = (self._buffers[connection] + data).split(b"\n")
-            self._buffers[connection] = rest
-            valid = bool(data) and len(rest) < _LINE_BYTES_MAX
-            return valid and all(self._handle(connection, json.loads(line)) for line in lines)
-        except (OSError, ValueError, TypeError, LookupError):
+            data = connection.recv(_LINE_BYTES_MAX if connection in self._tasks else HELLO_BYTES_MAX)
+        except OSError:
             return False
+        *lines, rest = (self._buffers[connection] + data).split(b"\n")
+        self._buffers[connection] = rest
+        if not data or len(rest) >= (_LINE_BYTES_MAX if connection in self._tasks else HELLO_BYTES_MAX):
+            return False
+        return all(self._handle(connection, _message_of(line)) for line in lines)
 
-    def _handle(self, connection: socket.socket, message: dict[str, Any]) -> bool:
+    def _handle(self, connection: socket.socket, message: dict[str, Any] | None) -> bool:
+        """False for what no task of this load sends."""
+        if message is None or not isinstance(message.get("kind"), str):
+            return False
         with self._lock:
             task = self._tasks.get(connection)
             if task is None:
-                if message.pop("token") != self.token:
+                token, task = message.pop("token", ""), message.get("task")
+                is_ours = isinstance(token, str) and hmac.compare_digest(token.encode("utf-8", "replace"), self._token)
+                if not is_ours or not isinstance(task, int):
                     return False
-                task = self._tasks[connection] = int(message["task"])
+                self._tasks[connection] = task
+                self._rules.known(connection)
                 for line in self._broadcasts:
                     self._send(connection, line)
             elif message["kind"] == "clock":
@@ -162,6 +206,10 @@ class DriverChannel:
             self._inbox.append((task, message))
         self.woken.set()
         return True
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

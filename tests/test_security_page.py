@@ -17,8 +17,8 @@ from highwater.broker.server.acceptor import HANDSHAKE_TIMEOUT_S, Limits
 from highwater.broker.server.connection import LOGIN_TIMEOUT_MS
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.server.sasl import sasl_of
-from highwater.broker.server.strangers import MOST_LINES, WINDOW_MS
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.common.listener_rules import MOST_LINES, WINDOW_MS
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "docs/security.md").read_text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import signal
 import socket
 import ssl
@@ -17,6 +18,7 @@ from highwater.bench.errors import UsageError
 from highwater.bench.host_agent.collecting import AgentSettings, HostReaderForAgent
 from highwater.bench.host_agent.exposition import metrics_text
 from highwater.common.http_endpoint import HttpEndpoint, Page
+from highwater.common.log_lines import log_to_standard_error
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9646"
 ANSWER_PATH: Final = "/host"
@@ -64,6 +66,7 @@ def access_of(
 
 def serve(settings: AgentSettings, access: Access) -> None:
     """Serve until SIGTERM or Ctrl-C. Raises UsageError for an address that cannot be listened on."""
+    log_to_standard_error(level=logging.WARNING)
     family = socket.AF_INET6 if ":" in access.host else socket.AF_INET
     try:
         listening = socket.create_server((access.host, access.port), family=family)
@@ -82,7 +85,8 @@ async def _serve(reader: HostReaderForAgent, access: Access, listening: socket.s
         return metrics_text(await asyncio.to_thread(reader.answer))
 
     pages = {ANSWER_PATH: Page(answer, _JSON), METRICS_PATH: Page(metrics)}
-    endpoint = HttpEndpoint(pages, f"the host is at {ANSWER_PATH}, and for Prometheus at {METRICS_PATH}", access.token)
+    hint = f"the host is at {ANSWER_PATH}, and for Prometheus at {METRICS_PATH}"
+    endpoint = HttpEndpoint(pages, hint, access.token, [access.host])
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

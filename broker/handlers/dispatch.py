@@ -82,6 +82,11 @@ class Dispatcher:
         self._monotonic_ns = node.clock.monotonic_ns
         self._handlers: dict[int, _Handler] = {}
 
+    def import_handlers(self) -> None:
+        """Import all handlers, so that no request waits for that, or fails when descriptors are out."""
+        for api_key in (*APIS, *(CLUSTER_APIS if self._node.member is not None else ())):
+            self._load(api_key)
+
     def dispatch(
         self,
         frame: memoryview,

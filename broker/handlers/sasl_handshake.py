@@ -12,12 +12,15 @@ Versions:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext, answer_and_hang_up
 from highwater.broker.node import Node
+
+_SHOWN: Final = 40
+"""Characters of a name that a stranger may send in 32 KiB."""
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -30,5 +33,5 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if not error:
         return answer
     node.counters.authentications_failed += 1
-    reason = f"SASL mechanism {request.mechanism!r} is not enabled on listener {client.listener.name}"
+    reason = f"SASL mechanism {request.mechanism[:_SHOWN]!r} is not enabled on listener {client.listener.name}"
     return answer_and_hang_up(client, answer, reason, settings.failure_delay_ms, node.scheduler)

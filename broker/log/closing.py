@@ -10,16 +10,18 @@ from typing import Final
 
 from highwater.broker.log.flush import FlushTicket
 from highwater.broker.log.partition_log import PartitionLog
+from highwater.common.listener_rules import descriptors
 
 _THREADS: Final = 16
-_TOGETHER: Final = 16 * _THREADS
-"""So many logs have a file open at once."""
+_MOST_TOGETHER: Final = 16 * _THREADS
+"""So many logs have a file open at once, if there are descriptors for them."""
 
 
 def close_logs(logs: Iterable[PartitionLog], *, clean: bool) -> None:
     """Close all files. A clean close first blocks until all that was written is on the disk."""
     left = iter(logs)
-    while together := list(islice(left, _TOGETHER)):
+    count = min(_MOST_TOGETHER, descriptors().files)
+    while together := list(islice(left, count)):
         if clean:
             _flush(together)
         for log in together:

@@ -21,6 +21,9 @@ from highwater.broker.records.batch import ReadableBuffer
 # linux/falloc.h: reserve blocks past the end of the file without moving the end.
 _FALLOC_FL_KEEP_SIZE: Final = 1
 DISK_IS_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
+MAY_PASS: Final = (*DISK_IS_FULL, *OUT_OF_DESCRIPTORS)
+"""Errors that damage nothing: the same work may succeed later."""
 TEMPORARY_SUFFIX: Final = ".tmp"
 """The suffix of a file that will replace another one: see `write_durably`."""
 _LOOK_EVERY_BYTES: Final = 256 * 1024

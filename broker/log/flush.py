@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from highwater.broker.log.checkpoint import LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, encode_epochs
-from highwater.broker.log.files import DISK_IS_FULL, FileOperations, sync_file, write_durably
+from highwater.broker.log.files import MAY_PASS, FileOperations, sync_file, write_durably
 from highwater.broker.log.leader_epochs import LeaderEpochs
 from highwater.broker.log.segment import Segment
 
@@ -54,7 +54,7 @@ class FlushTicket:
             try:
                 write_durably(self.files, self.directory / LEADER_EPOCH_CHECKPOINT, self.leader_epochs)
             except OSError as error:
-                if error.errno not in DISK_IS_FULL:
+                if error.errno not in MAY_PASS:
                     raise
                 _logger.warning(
                     "%s: the leader epochs are not written: %s; trying again", self.directory, error.strerror

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, Protocol
 
-DEFAULT_MAX_OPEN_SEGMENTS: Final = 512
+from highwater.common.listener_rules import MOST_FILES
+
+DEFAULT_MAX_OPEN_SEGMENTS: Final = MOST_FILES
 
 
 class Openable(Protocol):

@@ -17,7 +17,6 @@ Invariants:
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -28,7 +27,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.counters import TopicCounters
-from highwater.broker.log.files import DISK_IS_FULL
+from highwater.broker.log.files import MAY_PASS
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.protocol.frame import Part
 from highwater.broker.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
@@ -45,9 +44,6 @@ _logger = logging.getLogger(__name__)
 
 REPORT_FAILURES_MS: Final = 10_000
 """A full disk refuses thousands of batches a second; one line in so many milliseconds reports how many."""
-
-_MAY_PASS: Final = (*DISK_IS_FULL, errno.EMFILE, errno.ENFILE)
-"""A full disk damages nothing, and there may be space again later. The same holds when descriptors run out."""
 
 NO_EPOCH: Final = -1
 
@@ -363,7 +359,7 @@ class Partition:
                 "cannot append to %s-%d: %s (times: %d)", self.topic, self.index, failure.strerror, self._failed_appends
             )
             self._failed_appends, self._failure_reported_ms = 0, now_ms
-        if failure.errno not in _MAY_PASS:
+        if failure.errno not in MAY_PASS:
             self._storage_failed(failure, self)
 
     def _appended(self, appended: Appended, size_bytes: int) -> None:

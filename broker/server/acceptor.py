@@ -3,7 +3,8 @@
 Connections above the limit of one address are closed. Connections above the limit of the broker, or above its rate of
 new connections, wait in the kernel's queue, as with Kafka.
 
-When the process has no descriptor left, or the kernel no memory, accepting pauses and goes on: what is connected stays.
+So do connections above what the limit of open files leaves for them: the log, checkpoints and modules have descriptors
+of their own. When the process has none left all the same, or the kernel no memory, accepting pauses and goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.server.connection import Connection
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.property_row import INT32_MAX
+from highwater.common.listener_rules import RefusalLog, descriptors, plain_address
 
 if TYPE_CHECKING:
     from highwater.broker.server.tls import Tls
@@ -41,16 +43,21 @@ class Limits(NamedTuple):
     overrides: Mapping[str, int]
     """Instead of `most_per_host`, by address."""
     most_per_second: int = INT32_MAX
+    most_comes_from: str = "max.connections"
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
         """Raises ConfigError for overrides that cannot be read."""
-        return cls(
+        limits = cls(
             config.integer("max.connections"),
             config.integer("max.connections.per.ip"),
             parse_overrides(config.string("max.connections.per.ip.overrides") or ""),
             config.integer("max.connection.creation.rate"),
         )
+        with_descriptors = descriptors().connections
+        if limits.most <= with_descriptors:
+            return limits
+        return limits._replace(most=with_descriptors, most_comes_from="open files (ulimit -n, LimitNOFILE of the unit)")
 
 
 class ConnectionLimits:
@@ -68,7 +75,7 @@ class ConnectionLimits:
         self._rate = rate or WindowedRate(count=11, size_ms=1000)
         self._counters = counters
         self._by_host: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._log = RefusalLog(_logger)
         self._has_room = asyncio.Event()
         self.change(limits)
 
@@ -100,30 +107,28 @@ class ConnectionLimits:
             self._counters.connections_refused += 1
         return throttle_ms
 
-    def admit(self, host: str) -> bool:
+    def admit(self, host: str, port: int = 0, now_ms: int = 0) -> bool:
         """Count a connection in, unless its host has as many as it may."""
         count = self._by_host.get(host, 0)
         limit = self._limits.overrides.get(host, self._limits.most_per_host)
         if count >= limit:
             self._counters.connections_refused += 1
-            if host not in self._told:
-                self._told.add(host)
-                _logger.warning(
-                    "refusing new connections from %s: it has %d, the limit of max.connections.per.ip", host, count
-                )
+            reason = f"its address has {count}, the limit of max.connections.per.ip"
+            self._log.tell(f"{host}:{port}", reason, now_ms)
             return False
         self._by_host[host] = count + 1
         self._counters.connections_made += 1
         self._counters.connections += 1
         if self._counters.connections >= self._limits.most:
-            _logger.warning(
-                "%d connections are open, the limit of max.connections: new connections wait", self._limits.most
-            )
+            limits = self._limits
+            self._log.wait(f"{limits.most} are open, the limit of {limits.most_comes_from}", now_ms)
             self._has_room.clear()
         return True
 
+    def cannot_accept(self, error: OSError, now_ms: int) -> None:
+        self._log.wait(f"cannot accept them: {error.strerror}", now_ms)
+
     def release(self, host: str) -> None:
-        self._told.discard(host)
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
@@ -146,11 +151,6 @@ def parse_overrides(text: str) -> dict[str, int]:
             raise ConfigError(f"max.connections.per.ip.overrides: {host}: {error.strerror}; name an address") from None
         overrides |= {plain_address(str(address[4][0])): int(count) for address in addresses}
     return overrides
-
-
-def plain_address(host: str) -> str:
-    """An IPv4 address as such, where a listener of both kinds writes it as an IPv6 one."""
-    return host.removeprefix("::ffff:") if "." in host else host
 
 
 class Acceptor:
@@ -193,21 +193,21 @@ class Acceptor:
             except ConnectionError:
                 continue
             except OSError as error:
-                _logger.warning("cannot accept a connection: %s", error.strerror)
+                self._limits.cannot_accept(error, _now_ms())
                 await asyncio.sleep(PAUSE_S)
                 continue
-            pause_ms = self._limits.pause_ms(time.monotonic_ns() // 1_000_000)
+            pause_ms = self._limits.pause_ms(_now_ms())
             if pause_ms:
                 await asyncio.sleep(pause_ms / 1000)
             await self._take(client, plain_address(str(address[0])), address[1])
 
     async def _take(self, client: socket.socket, host: str, port: int) -> None:
-        throttle_ms = self._limits.throttle_ms(host, time.monotonic_ns() // 1_000_000)
+        throttle_ms = self._limits.throttle_ms(host, _now_ms())
         if throttle_ms:
             # A client that is closed at once would come again at once.
             self._loop.call_later(throttle_ms / 1000, client.close)
             return
-        if not self._limits.admit(host):
+        if not self._limits.admit(host, port, _now_ms()):
             client.close()
             return
         if self._tls is None:
@@ -239,3 +239,7 @@ class Acceptor:
             client.close()
             release()  # A handshake that fails is no connection that is lost.
             self._refused(f"{host}:{port}", error)
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -174,6 +174,7 @@ class _Broker:
             loop, self._node, self._flusher, self._log_keeper, self._failures, self._connections
         )
         dispatcher = Dispatcher(self._node)
+        dispatcher.import_handlers()
         # What a crash left unflushed is below no high watermark yet: readers must not find less than was acknowledged.
         await housekeeping.flush_what_is_due()
         await self._flusher.idle()
@@ -313,7 +314,8 @@ class _Broker:
                 pieces.append(self._membership.metrics())
             return "".join([*pieces, process.render()])
 
-        endpoint = HttpEndpoint({"/metrics": Page(render)}, "the metrics are at /metrics")
+        names = [each.listener.host for each in (self._metrics, *self._bound)]
+        endpoint = HttpEndpoint({"/metrics": Page(render)}, "the metrics are at /metrics", host_names=names)
         await endpoint.start(self._metrics.sockets)
         _logger.info("metrics at %s", metrics_url(self._metrics.listener))
         return endpoint

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import logging
 import os
 import signal
 import socket
@@ -17,7 +16,7 @@ from highwater.broker.server.ending import EXIT_USAGE
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.start_check import SETUP_ERRORS
 from highwater.broker.settings.config import BrokerConfig, Setting
-from highwater.common.log_lines import OneLineFormatter
+from highwater.common.log_lines import log_to_standard_error
 
 _PR_SET_PDEATHSIG: Final = 1
 REFUSED: Final = "refused: "
@@ -29,9 +28,7 @@ def main() -> int:
     order = json.load(sys.stdin)
     if os.getppid() != order["parent"]:
         return EXIT_USAGE  # it died before the kernel was asked to tell
-    log = logging.StreamHandler()
-    log.setFormatter(OneLineFormatter(f"%(asctime)s %(levelname)s process-{order['index']} %(name)s: %(message)s"))
-    logging.basicConfig(level=order["log_level"], handlers=[log])
+    log_to_standard_error(f"process-{order['index']} ", order["log_level"])
     shared = {
         name: [socket.socket(fileno=descriptor) for descriptor in descriptors]
         for name, descriptors in order["shared"].items()

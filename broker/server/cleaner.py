@@ -12,7 +12,7 @@ from typing import Any
 
 from highwater.broker.log.checkpoint import CLEANER_OFFSET_CHECKPOINT
 from highwater.broker.log.compaction_job import CleanedGroup, Dirtiness
-from highwater.broker.log.files import DISK_IS_FULL
+from highwater.broker.log.files import MAY_PASS, OUT_OF_DESCRIPTORS
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.segment_names import CLEANED_SUFFIX
 from highwater.broker.node import Node
@@ -74,7 +74,10 @@ class Cleaner:
         try:
             await self._pass(partition, dirt)
         except OSError as error:
-            self._on_failure(error, self._node.storage.log_directories.of(partition.log))
+            if error.errno in OUT_OF_DESCRIPTORS:
+                _logger.warning("cannot compact %s-%d: %s; trying again later", partition.topic, partition.index, error)
+            else:
+                self._on_failure(error, self._node.storage.log_directories.of(partition.log))
             return False
         except CleaningFailed as error:
             self._failed.add(partition)
@@ -120,7 +123,7 @@ class Cleaner:
         try:
             await self._run_in_thread(directory.begin_cleaner_checkpoint().write)
         except OSError as error:
-            if error.errno not in DISK_IS_FULL:
+            if error.errno not in MAY_PASS:
                 raise
             _logger.warning("cannot write %s: %s; trying again later", CLEANER_OFFSET_CHECKPOINT, error.strerror)
         _logger.info(

@@ -33,9 +33,9 @@ _logger = logging.getLogger(__name__)
 MAX_OUTSTANDING: Final = 100
 """Answers that one connection may wait for at a time; clients keep far fewer in flight, but need not."""
 LOGIN_TIMEOUT_MS: Final = 30_000
-"""How long a client may take to log in. Clients give up by then: librdkafka after `socket.connection.setup.timeout.ms`,
-Java's after `request.timeout.ms`, both 30 s. Kafka has `connections.max.idle.ms` alone, 10 minutes, which begin anew
-with each byte that comes."""
+"""How long a client may take to log in, or to send its first byte where there is no login. Clients give up by then:
+librdkafka after `socket.connection.setup.timeout.ms`, Java's after `request.timeout.ms`, both 30 s. Kafka has
+`connections.max.idle.ms` alone, 10 minutes, which begin anew with each byte that comes."""
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 WRITE_LOW_BYTES: Final = 256 * 1024
 
@@ -356,9 +356,10 @@ class Connection(asyncio.BufferedProtocol):
         if self._login_since_ms is None:
             self._login_since_ms = now_ms
         authentication = self._client.authentication
-        is_late = now_ms - self._login_since_ms >= LOGIN_TIMEOUT_MS
-        if is_late and authentication is not None and not authentication.has_user:
-            _logger.warning("closing the connection of %s: no login within %d ms", self.peer, LOGIN_TIMEOUT_MS)
+        is_known = self._received_ns > 0 if authentication is None else authentication.has_user
+        if not is_known and now_ms - self._login_since_ms >= LOGIN_TIMEOUT_MS:
+            what = "bytes" if authentication is None else "login"
+            self._strangers.tell(self.peer, f"no {what} within {LOGIN_TIMEOUT_MS} ms", now_ms)
             self._transport.abort()
             return
         if self.was_active or self._slots or self._mute_timer is not None:

@@ -8,7 +8,6 @@ then.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +15,9 @@ from time import monotonic_ns
 from typing import Final
 
 from highwater.broker.counters import Histogram
+from highwater.broker.log.files import OUT_OF_DESCRIPTORS
 from highwater.broker.replica.partition import Partition
+from highwater.common.listener_rules import descriptors
 
 _logger = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ class Flusher:
         self._on_failure = on_failure
         self._durations = durations if durations is not None else Histogram()
         self._executor = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="flusher")
+        # A flush keeps its files open from its beginning on.
+        self._room = asyncio.Semaphore(max(descriptors().files // 2, 1))
         self._wanted: set[Partition] = set()
         self._task: asyncio.Task[None] | None = None
 
@@ -54,10 +57,14 @@ class Flusher:
             self._task = None
 
     async def _sync(self, partition: Partition) -> None:
+        async with self._room:
+            await self._sync_now(partition)
+
+    async def _sync_now(self, partition: Partition) -> None:
         try:
             ticket = partition.log.begin_flush()
         except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
+            if error.errno in OUT_OF_DESCRIPTORS:
                 _logger.error("cannot flush %s-%d: %s; trying again later", partition.topic, partition.index, error)
             elif not partition.has_ended:
                 self._on_failure(error, partition)
@@ -67,6 +74,9 @@ class Flusher:
                 duration_ns = await self._loop.run_in_executor(self._executor, _timed, ticket.sync)
                 self._durations.observe(duration_ns)
             except OSError as error:
+                if error.errno in OUT_OF_DESCRIPTORS:
+                    _logger.error("cannot flush %s-%d: %s; trying again later", partition.topic, partition.index, error)
+                    return
                 if not partition.has_ended:  # a deleted log's files are gone
                     self._on_failure(error, partition)
                     return

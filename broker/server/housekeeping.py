@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final
 
 from highwater.broker.clock import ClockGuard
+from highwater.broker.log.files import OUT_OF_DESCRIPTORS
 from highwater.broker.node import Node
 from highwater.broker.server.cleaner import Cleaner
 from highwater.broker.server.connection import Connection
@@ -86,7 +87,10 @@ class Housekeeping:
                 try:
                     await work()
                 except OSError as error:
-                    self._failures.of_all(error)
+                    if error.errno in OUT_OF_DESCRIPTORS:
+                        _logger.error("housekeeping has to wait: %s", error)
+                    else:
+                        self._failures.of_all(error)
                 except Exception:
                     _logger.exception("a bug in the broker made housekeeping fail; it will run again")
 
@@ -110,6 +114,9 @@ class Housekeeping:
                 try:
                     await self._flusher.run_in_thread(directory.purge_deleted)
                 except OSError as error:
+                    if error.errno in OUT_OF_DESCRIPTORS:
+                        self._node.partitions.folders_were_deleted()
+                        raise
                     self._failures.of_directory(error, directory)
 
     async def _expire_producers(self) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from highwater.broker.clock import ClockGuard
-from highwater.broker.log.files import DISK_IS_FULL, FileOperations
+from highwater.broker.log.files import MAY_PASS, FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.segment import Segment
 from highwater.broker.node import Node
@@ -84,7 +84,7 @@ class LogKeeper:
             try:
                 await self._run_in_thread(checkpoint.write)
             except OSError as error:
-                if error.errno not in DISK_IS_FULL:
+                if error.errno not in MAY_PASS:
                     self._on_failure(error, directory)
                 failure = error
         if failure is not None:
@@ -193,7 +193,7 @@ class LogKeeper:
             return 0
 
     def _cannot_write(self, error: OSError, partition: Partition) -> None:
-        if error.errno not in DISK_IS_FULL:
+        if error.errno not in MAY_PASS:
             self._on_failure(error, self._node.storage.log_directories.of(partition.log))
         else:
             _logger.warning("%s-%d: %s", partition.topic, partition.index, error)

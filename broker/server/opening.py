@@ -27,6 +27,7 @@ from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import SettingsStore
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 from highwater.broker.topics.storage import Storage
+from highwater.common.listener_rules import descriptors
 
 if TYPE_CHECKING:
     from highwater.broker.server.membership import Membership
@@ -117,6 +118,7 @@ def open_directories(
                         broker_id=broker_id,
                         cluster_id=opened[0].cluster_id if opened else cluster_id,
                         clock=SystemClock(),
+                        max_open_segments=descriptors().files // len(paths),
                         producer_expiration_ms=config.integer("producer.id.expiration.ms"),
                     )
                 )

@@ -280,7 +280,8 @@ class _Parent:
     async def _serve_metrics(self) -> HttpEndpoint | None:
         if self._metrics is None:
             return None
-        endpoint = HttpEndpoint({"/metrics": Page(self._page)}, "the metrics are at /metrics")
+        names = [each.listener.host for each in (self._metrics, *self._bound)]
+        endpoint = HttpEndpoint({"/metrics": Page(self._page)}, "the metrics are at /metrics", host_names=names)
         await endpoint.start(self._metrics.sockets)
         _logger.info("metrics at %s", metrics_url(self._metrics.listener))
         return endpoint

@@ -9,12 +9,9 @@ from typing import Final
 
 from highwater.broker.handlers.reply import Listener
 from highwater.broker.protocol.foreign import Foreign, foreign_protocol
+from highwater.common.listener_rules import RefusalLog
 
 _logger = logging.getLogger(__name__)
-
-WINDOW_MS: Final = 60_000
-MOST_LINES: Final = 30
-"""In a window: a scanner comes with many reasons, and perhaps from many addresses."""
 
 NOT_TLS: Final = {
     "HTTP_REQUEST": "an HTTP request without TLS",
@@ -27,27 +24,11 @@ NOT_TLS: Final = {
 """OpenSSL's reasons for bytes that are no TLS: which one depends on the bytes, and on its version."""
 
 
-class Strangers:
+class Strangers(RefusalLog):
     """Of all listeners of a broker."""
 
     def __init__(self) -> None:
-        self._began_ms = -WINDOW_MS
-        self._told: set[tuple[str, str]] = set()
-        self._left_out = 0
-
-    def tell(self, peer: str, reason: str, now_ms: int) -> None:
-        """Log why the connection of `peer` (host:port) is closed, unless the log has that of its host, or is full."""
-        host = peer.rpartition(":")[0]
-        if now_ms - self._began_ms >= WINDOW_MS:
-            self._began_ms = now_ms
-            self._told.clear()
-        if (host, reason) in self._told or len(self._told) >= MOST_LINES:
-            self._left_out += 1
-            return
-        self._told.add((host, reason))
-        left_out, self._left_out = self._left_out, 0
-        before = f" ({left_out} such connections before this one are not in the log)" if left_out else ""
-        _logger.warning("closing the connection of %s: %s%s", peer, reason, before)
+        super().__init__(_logger)
 
     def handshake_failed(self, listener: Listener, has_sasl: bool, peer: str, error: Exception) -> None:
         reason = handshake_failure(error, listener, has_sasl=has_sasl)

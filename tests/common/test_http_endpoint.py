@@ -34,10 +34,16 @@ def served(tls: ssl.SSLContext | None = None) -> Iterator[int]:
             asyncio.run_coroutine_threadsafe(endpoint.start([listening], tls), loop).result(60)
             yield listening.getsockname()[1]
         finally:
-            loop.call_soon_threadsafe(endpoint.close)
+            asyncio.run_coroutine_threadsafe(ended(endpoint), loop).result(60)
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
+
+
+async def ended(endpoint: HttpEndpoint) -> None:
+    endpoint.close()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def exchange(port: int, request: bytes, tls: ssl.SSLContext | None = None) -> bytes:

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from highwater.common.log_lines import OneLineFormatter, escaped_json, one_line
+from highwater.common.log_lines import LONGEST_LINE, OneLineFormatter, escaped_json, one_line
 
 
 def formatted(message: str, *arguments: object, **more: object) -> str:
@@ -28,6 +28,12 @@ def formatted(message: str, *arguments: object, **more: object) -> str:
 def test_what_breaks_a_line_is_escaped(name: str, shown: str) -> None:
     assert one_line(name) == shown
     assert formatted("group %s: rebalance", name) == f"INFO: group {shown}: rebalance"
+
+
+def test_a_line_is_bounded_whatever_a_stranger_sends() -> None:
+    line = formatted("closing the connection: %r", "\0" * 33_000)
+    assert len(line) < LONGEST_LINE + 100
+    assert line.endswith("… (132,026 characters)")
 
 
 def test_a_traceback_keeps_its_lines() -> None:

@@ -4,7 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
@@ -14,6 +14,21 @@ from highwater.spark_loadgen.phases import Phases
 from highwater.spark_loadgen.windows import SECOND_NS
 
 DEADLINE_S = 60
+STRANGE_LINES = (
+    b'["no object"]\n',
+    b"\xff\x00 no json\n",
+    b'"x"\n',
+    b"7\n",
+    b"\n",
+    b"[" * 4000 + b"\n",
+    b"[" * 60_000 + b"\n",
+    b"x" * 5000,
+    b'{"token": "x", "kind": "hello", "task": 0}\n',
+    b'{"token": ["x"], "kind": "hello", "task": 0}\n',
+    b'{"token": "\\ud800", "kind": "hello", "task": 0}\n',
+    b'{"kind": "hello", "task": 0}\n',
+    b'{"token": "x"}\n',
+)
 
 
 @pytest.fixture
@@ -68,20 +83,48 @@ def test_strangers_are_shown_out_and_disturb_nobody(driver: DriverChannel) -> No
     task = connect(driver, 0)
     with closing(connect(driver, 1, "not the token")) as unwanted, pytest.raises(ConnectionError):
         unwanted.receive("role", DEADLINE_S)
-    with socket.create_connection(driver.address) as stranger:
-        stranger.settimeout(DEADLINE_S)
-        stranger.sendall(b'["no object"]\n')
-        assert stranger.recv(1) == b""
-    with socket.create_connection(driver.address) as stranger:
-        stranger.settimeout(DEADLINE_S)
-        stranger.sendall(b"\xff\x00 no json\n")
-        assert stranger.recv(1) == b""
+    for line in STRANGE_LINES:
+        with socket.create_connection(driver.address) as stranger:
+            stranger.settimeout(DEADLINE_S)
+            with suppress(ConnectionError):
+                stranger.sendall(line)
+                assert stranger.recv(1) == b""
     task.send({"kind": "producer_finished"})
     assert [(sender, message["kind"]) for sender, message in receive(driver, 2)] == [
         (0, "hello"),
         (0, "producer_finished"),
     ]
     task.close()
+
+
+def hello_of(driver: DriverChannel, task: str) -> bytes:
+    return f'{{"token": "{driver.token}", "kind": "hello", "task": {task}}}\n'.encode()
+
+
+def test_a_known_task_may_not_send_anything(driver: DriverChannel) -> None:
+    for rest in (b'{"kind": 7}\n', b"[]\n", b"{}\n"):
+        with socket.create_connection(driver.address) as client:
+            client.settimeout(DEADLINE_S)
+            client.sendall(hello_of(driver, "3") + rest)
+            assert client.recv(1) == b""
+    with socket.create_connection(driver.address) as client:
+        client.settimeout(DEADLINE_S)
+        client.sendall(hello_of(driver, "Infinity"))
+        assert client.recv(1) == b""
+
+
+def test_who_sends_no_token_in_time_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.spark_loadgen.channel.HELLO_MS", 100)
+    with DriverChannel("127.0.0.1", "127.0.0.1") as driver:
+        task = connect(driver, 0)
+        for sent in (b"", b'{"token"'):
+            with socket.create_connection(driver.address) as stranger:
+                stranger.settimeout(DEADLINE_S)
+                stranger.sendall(sent)
+                assert stranger.recv(1) == b""
+        task.send({"kind": "producer_finished"})
+        assert len(receive(driver, 2)) == 2
+        task.close()
 
 
 def test_losing_the_driver_is_no_error() -> None:

@@ -311,10 +311,26 @@ def test_a_client_that_does_not_log_in_in_time_is_cut() -> None:
     assert not quick.transport.is_aborted
 
 
+def test_a_client_that_says_nothing_is_cut_in_time_where_there_is_no_login(caplog: pytest.LogCaptureFixture) -> None:
+    silent, quick = Client(), Client()
+    quick.send(b"x")
+    for now_ms in (0, LOGIN_TIMEOUT_MS - 1):
+        for each in (silent, quick):
+            each.connection.sweep(now_ms, -1)
+        assert not silent.transport.is_aborted
+    for each in (silent, quick):
+        each.connection.sweep(LOGIN_TIMEOUT_MS, -1)
+    assert silent.transport.is_aborted
+    assert not quick.transport.is_aborted
+    assert [f"no bytes within {LOGIN_TIMEOUT_MS} ms" in line for line in caplog.messages] == [True]
+
+
 def test_idle_connections_stay_when_no_limit_is_set(client: Client) -> None:
+    client.send(b"x")
     client.connection.sweep(0, -1)
     client.connection.sweep(10**12, -1)
     assert not client.transport.is_closing
+    assert not client.transport.is_aborted
 
 
 def test_a_closed_connection_whose_client_takes_nothing_is_cut(client: Client) -> None:

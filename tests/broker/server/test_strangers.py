@@ -11,7 +11,8 @@ import pytest
 
 from highwater.broker.handlers.reply import Listener
 from highwater.broker.protocol.cold import encode_request
-from highwater.broker.server.strangers import MOST_LINES, WINDOW_MS, Strangers, handshake_failure, not_kafka
+from highwater.broker.server.strangers import Strangers, handshake_failure, not_kafka
+from highwater.common.listener_rules import MOST_LINES, WINDOW_MS
 from highwater.common.ports import free_ports
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
