@@ -18,7 +18,7 @@ from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.broker.client.request import cold_request
 from highwater.broker.client.security import TlsError
 from highwater.broker.client.settings import mechanism_of, settings_of, token_settings_of
-from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.broker.commands.terminal import ANONYMOUS, CommandError, UsageError, acts_as
 from highwater.broker.security.login import LoginError
 from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.settings.config import ConfigError, read_properties_file
@@ -76,6 +76,7 @@ class Cluster:
         except KafkaException as error:
             raise UsageError(f"the client's configuration: {error.args[0].str()}") from None
         self._metadata: ClusterMetadata | None = None
+        acts_as(_principal_of(self._properties))
 
     @property
     def metadata(self) -> ClusterMetadata:
@@ -245,6 +246,16 @@ def refuse_options(action: str, given: Mapping[str, bool]) -> None:
     for name, is_given in given.items():
         if is_given:
             raise UsageError(f"{name} does not go with {action}")
+
+
+def _principal_of(properties: Mapping[str, str]) -> str:
+    """Whom brokers take the client for, as far as its settings say so."""
+    if mechanism_of(properties) == OAUTHBEARER:
+        return "the user of its token"
+    if properties.get("security.protocol", "").upper().startswith("SASL"):
+        return f"User:{properties.get('sasl.username', '')}"
+    has_certificate = any(name.startswith(("ssl.certificate.", "ssl.keystore.")) for name in properties)
+    return "the user of its certificate" if has_certificate else ANONYMOUS
 
 
 def _read(command_config: Path | None) -> dict[str, str]:

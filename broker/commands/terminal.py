@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Who comes without a login and without a certificate, as brokers name it."""
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
@@ -39,14 +42,36 @@ class UsageError(CommandError):
     exit_code = EXIT_USAGE
 
 
+_DENIED: Final = "AUTHORIZATION_FAILED"
+_principals: ContextVar[tuple[str, ...]] = ContextVar("principals", default=())
+
+
+def acts_as(principal: str) -> None:
+    """Name the principal of this command, for an error that says that it may not do something."""
+    if principal not in _principals.get():
+        _principals.set((*_principals.get(), principal))
+
+
+def _way_out(text: str) -> str:
+    principals = _principals.get()
+    if not principals or _DENIED not in text:
+        return ""
+    who = " or ".join(principals)
+    way_out = "a user of super.users can give the right (highwater broker acls --add)"
+    if who == ANONYMOUS:
+        way_out = "log in as a user who has the right, or as one of super.users (--command-config FILE)"
+    return f"; this client is {who}: {way_out}"
+
+
 @contextmanager
 def reporting() -> Iterator[None]:
     """Turn an exception that ends a command into one line and an exit code."""
+    _principals.set(())
     try:
         yield
         sys.stdout.flush()
     except CommandError as error:
-        typer.echo(one_line(f"error: {error}"), err=True)
+        typer.echo(one_line(f"error: {error}{_way_out(str(error))}"), err=True)
         raise typer.Exit(error.exit_code) from None
     except BrokenPipeError:
         # The reader closed the output. Python flushes standard output once more at exit, which must not fail.
