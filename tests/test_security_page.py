@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from highwater.bench.host_agent.serving import DEFAULT_LISTEN
 from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
 from highwater.broker.security.sasl import MOST_REQUESTS_BEFORE_LOGIN
 from highwater.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS_OF_A_SERVER
@@ -18,7 +20,13 @@ from highwater.broker.server.connection import LOGIN_TIMEOUT_MS
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.server.sasl import sasl_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.common import http_endpoint
 from highwater.common.listener_rules import MOST_LINES, WINDOW_MS
+from highwater.common.log_lines import LONGEST_LINE
+from highwater.monitor import web_server
+from highwater.monitor.listen import Listen
+from highwater.pipeline.sink import grants
+from highwater.spark_loadgen import channel
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "docs/security.md").read_text()
@@ -56,6 +64,57 @@ def test_each_line_names_tests_that_are_there(heading: str) -> None:
         assert REFERENCE.sub("", line[2]).replace("<br>", "") == "", line
         for file, test in named:
             assert test in functions_in(file), f"{file}::{test}, of the line on {line[0]}"
+
+
+LISTENING: Final = ("listen", "create_server", "start_server", "create_unix_server", "start_unix_server")
+
+
+def calls_in(file: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call))
+
+
+def listens(file: Path) -> bool:
+    """By the calls of sockets and of event loops; a method of our own with such a name has other arguments."""
+    attributes = (call.func.attr for call in calls_in(file) if isinstance(call.func, ast.Attribute))
+    return any(name in LISTENING for name in attributes)
+
+
+def test_each_listener_has_its_line() -> None:
+    rooms = ("bench", "broker", "common", "monitor", "pipeline", "playbooks", "reports", "spark_loadgen", "tuning")
+    found = {str(file.relative_to(ROOT)) for room in rooms for file in (ROOT / room).rglob("*.py") if listens(file)}
+    configuration = {"monitor/config.py"}  # it reads the addresses
+    assert found - configuration == {file for line in rows("Who listens") for file in re.findall("`([^`]+)`", line[4])}
+
+
+def limits_of(listener: str) -> tuple[str, str]:
+    (line,) = [line for line in rows("Who listens") if line[0].startswith(listener)]
+    return line[1], line[3]
+
+
+def test_the_limits_of_listeners_are_those_of_the_code() -> None:
+    (endpoint,), _ = endpoints_of(BrokerConfig())
+    where, limits = limits_of("`listeners` of a broker")
+    assert where == f"{endpoint.host}:{endpoint.port}"
+    assert f"within {LOGIN_TIMEOUT_MS // 1000} s, handshake of TLS within {HANDSHAKE_TIMEOUT_S:g} s" in limits
+    _, limits = limits_of("`metrics.listener`")
+    assert limits == (
+        f"{http_endpoint.LIMITS.most} connections, {http_endpoint.LIMITS.most_per_address} of an address, a request of "
+        f"{http_endpoint.MAX_HEAD_BYTES >> 10} KiB within {http_endpoint.LIMITS.head_ms // 1000} s, its answer within "
+        f"{http_endpoint.DEADLINE_S:g} s"
+    )
+    assert limits_of("`tune agent`")[0] == DEFAULT_LISTEN
+    where, limits = limits_of("pages of the monitor")
+    assert where == f"{Listen().host}:{Listen().port}"
+    assert f"{web_server.MOST_CONNECTIONS} connections, {web_server.MOST_PER_ADDRESS} of an address" in limits
+    assert f"within {web_server.HEAD_MS // 1000} s" in limits
+    _, limits = limits_of("channel of a load")
+    assert limits == f"the token within {channel.HELLO_MS // 1000} s, in {channel.HELLO_BYTES_MAX:,} bytes"
+    _, limits = limits_of("permissions of a sink")
+    assert limits == (
+        f"{grants.MOST_QUESTIONS} connections, a question of {grants.QUESTION_BYTES} bytes "
+        f"within {grants.TIMEOUT_S:g} s"
+    )
+    assert f"{LONGEST_LINE:,} characters at most" in PAGE
 
 
 def config(*settings: str) -> BrokerConfig:

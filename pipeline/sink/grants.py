@@ -10,6 +10,8 @@ computed again while others have read its first version. So nothing is computed 
 
 from __future__ import annotations
 
+import errno
+import logging
 import secrets
 import socket
 import struct
@@ -21,17 +23,22 @@ from typing import Final, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from highwater.common.listener_rules import Limits, ListenerRules, RefusalLog
 from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.source.session import is_in_one_process
 
 _TOKEN_BYTES: Final = 16
 _TASK: Final = struct.Struct(">i")
-_QUESTION_BYTES: Final = _TOKEN_BYTES + _TASK.size
+QUESTION_BYTES: Final = _TOKEN_BYTES + _TASK.size
 CHOICE: Final = -1
 """The number for a task that chooses partitions, and does not write."""
 _YES, _NO = b"y", b"n"
-_TIMEOUT_S: Final = 30.0
+TIMEOUT_S: Final = 30.0
 _LEAST_S: Final = 0.001
+_PAUSE_S: Final = 0.1
+MOST_QUESTIONS: Final = 256
+"""At once; each takes a thread."""
+_LOG: Final = logging.getLogger(__name__)
 _LOOPBACK: Final = "127.0.0.1"
 COMPUTED_AGAIN: Final = "rows were computed a second time while others of their batch were written"
 
@@ -50,7 +57,7 @@ class GrantAddress(NamedTuple):
     def ask(self, task: int) -> bool:
         """Whether this attempt of a task may write; for CHOICE, whether none has. Raises ClientError."""
         try:
-            with socket.create_connection((_without_brackets(self.host), self.port), _TIMEOUT_S) as asking:
+            with socket.create_connection((_without_brackets(self.host), self.port), TIMEOUT_S) as asking:
                 asking.sendall(self.token + _TASK.pack(task))
                 return asking.recv(1) == _YES
         except OSError as error:
@@ -69,6 +76,8 @@ class Grants:
         self.address = GrantAddress(host, self._listening.getsockname()[1], secrets.token_bytes(_TOKEN_BYTES))
         self._given: set[int] = set()
         self._lock = threading.Lock()
+        limits = Limits(MOST_QUESTIONS, MOST_QUESTIONS, round(TIMEOUT_S * 1000))
+        self._rules: ListenerRules[socket.socket] = ListenerRules(limits, RefusalLog(_LOG))
         self._thread = threading.Thread(target=self._serve, name="grants", daemon=True)
 
     def __enter__(self) -> Grants:
@@ -80,7 +89,7 @@ class Grants:
     ) -> None:
         self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()
-        self._thread.join(_TIMEOUT_S)
+        self._thread.join(TIMEOUT_S)
 
     def end_choosing(self) -> None:
         """The rows are being taken: from now on, nothing may be computed for the shuffle."""
@@ -90,21 +99,33 @@ class Grants:
     def _serve(self) -> None:
         while True:
             try:
-                asking, _ = self._listening.accept()
-            except OSError:
-                return
+                asking, peer = self._listening.accept()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    return
+                time.sleep(_PAUSE_S)
+                continue
+            with self._lock:
+                gone = self._rules.arrived(asking, f"{peer[0]}:{peer[1]}", time.monotonic_ns() // 1_000_000)
+            if gone is not None:
+                with suppress(OSError):
+                    gone.shutdown(socket.SHUT_RDWR)
             # A stranger who says nothing must not keep the tasks waiting.
             threading.Thread(target=self._answer, args=(asking,), name="grant", daemon=True).start()
 
     def _answer(self, asking: socket.socket) -> None:
-        with asking, suppress(OSError):
-            self._answer_in_time(asking, time.monotonic() + _TIMEOUT_S)
+        try:
+            with asking, suppress(OSError):
+                self._answer_in_time(asking, time.monotonic() + TIMEOUT_S)
+        finally:
+            with self._lock:
+                self._rules.left(asking)
 
     def _answer_in_time(self, asking: socket.socket, deadline_s: float) -> None:
         question = bytearray()
-        while len(question) < _QUESTION_BYTES:
+        while len(question) < QUESTION_BYTES:
             asking.settimeout(max(_LEAST_S, deadline_s - time.monotonic()))
-            if not (piece := asking.recv(_QUESTION_BYTES - len(question))):
+            if not (piece := asking.recv(QUESTION_BYTES - len(question))):
                 return
             question += piece
         if not secrets.compare_digest(question[:_TOKEN_BYTES], self.address.token):

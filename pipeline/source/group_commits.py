@@ -6,6 +6,7 @@ trigger waits, and without the ids of query and batch. `source/listener.py` tell
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -34,6 +35,7 @@ GRACE_S: Final = 0.4
 LISTENER_GRACE_S: Final = 5.0
 """The same, once a listener has told ids of this query: on a busy host its word comes late."""
 _TIMEOUT_S: Final = 5.0
+_PAUSE_S: Final = 0.1
 _PEER: Final = struct.Struct("3i")
 _PIECE: Final = 1 << 16
 _LOG: Final = logging.getLogger(__name__)
@@ -151,14 +153,17 @@ class GroupCommits:
         while True:
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                return
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    return
+                time.sleep(_PAUSE_S)
+                continue
             with connection:
                 connection.settimeout(_TIMEOUT_S)
                 try:
                     if _user_of(connection) == os.getuid():
                         self._told(Finished(**json.loads(_all_of(connection))))
-                except (OSError, ValueError, TypeError, SettingsError) as error:
+                except (OSError, ValueError, TypeError, RecursionError, SettingsError) as error:
                     _LOG.warning("commitOffsets=%s: a listener was not understood: %s", self._group, error)
 
     def _told(self, finished: Finished) -> None:

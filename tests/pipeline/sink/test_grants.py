@@ -54,12 +54,21 @@ def test_a_stranger_takes_no_permission() -> None:
 
 
 def test_a_silent_stranger_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grants_module, "_TIMEOUT_S", DEADLINE_S)
+    monkeypatch.setattr(grants_module, "TIMEOUT_S", DEADLINE_S)
     with Grants("127.0.0.1", "127.0.0.1") as grants, socket.create_connection(grants.address[:2]), ExitStack() as open_:
         for _ in range(3):
             open_.enter_context(socket.create_connection(grants.address[:2])).sendall(b"x")
         # Each of them would otherwise have the driver's ear for the whole time.
         assert grants.address.ask(0)
+
+
+def test_a_crowd_of_silent_strangers_takes_few_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grants_module, "MOST_QUESTIONS", 4)
+    with Grants("127.0.0.1", "127.0.0.1") as grants, ExitStack() as open_:
+        crowd = [open_.enter_context(socket.create_connection(grants.address[:2], DEADLINE_S)) for _ in range(20)]
+        assert grants.address.ask(0)
+        assert crowd[0].recv(1) == b""
+        assert not grants.address.ask(0)
 
 
 def test_a_driver_that_is_gone() -> None:
