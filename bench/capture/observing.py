@@ -7,7 +7,7 @@ Batches belong to a capture as a whole: those that have an offset of its range, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -58,11 +58,14 @@ def observe(
     window: Window,
     expected_offset: int | None,
     compressions: Mapping[str, Compression],
+    *,
+    log_start_offset: int = 0,
 ) -> int | None:
     """Add the whole batches of `data`; returns the offset after the last one, or `expected_offset` if there is none.
 
     expected_offset: where the log continues; None: it begins with `data`. compressions: the codecs that samples are
-    compressed with. Raises RecordsError for damage.
+    compressed with. log_start_offset: records before it are deleted, also where their batch reaches over it. Raises
+    RecordsError for damage.
     """
     batches = read_batches(data, of)
     least = window.start_offset if expected_offset is None else expected_offset
@@ -76,7 +79,7 @@ def observe(
         wanted &= batches.base_offset >= window.start_offset
     statistics.vanished_offsets += _vanished(batches, wanted, window, expected_offset)
     statistics.control_batches += int((batches.is_control & wanted).sum())
-    wanted &= ~batches.is_control & (batches.record_count > 0)
+    wanted &= ~batches.is_control & (_left(batches, log_start_offset) > 0)
     begins_ms = np.where(batches.is_log_append_time, batches.max_timestamp_ms, batches.base_timestamp_ms)
     if window.start_ms is not None:
         wanted &= begins_ms >= window.start_ms
@@ -84,12 +87,19 @@ def observe(
         wanted &= begins_ms < window.end_ms
     batches = batches.where(wanted)
     if len(batches):
-        _add_batches(statistics, batches, of.partition)
+        counted = replace(batches, record_count=_left(batches, log_start_offset))
+        _add_batches(statistics, counted, of.partition)
         if statistics.level:
-            _add_records(statistics, data, batches, of, compressions)
+            _add_records(statistics, data, batches, of, compressions, log_start_offset)
         else:
-            statistics.arrivals.add(_spread(batches))
+            statistics.arrivals.add(_spread(counted))
     return following
+
+
+def _left(batches: Batches, log_start_offset: int) -> Int64s:
+    """How many records of each batch are in the log still."""
+    left: Int64s = batches.record_count - np.clip(log_start_offset - batches.base_offset, 0, batches.record_count)
+    return left
 
 
 def _vanished(batches: Batches, wanted: Bools, window: Window, expected_offset: int | None) -> int:
@@ -131,13 +141,18 @@ def _spread(batches: Batches) -> Int64s:
 
 
 def _add_records(
-    statistics: Statistics, data: memoryview, batches: Batches, of: Partition, compressions: Mapping[str, Compression]
+    statistics: Statistics,
+    data: memoryview,
+    batches: Batches,
+    of: Partition,
+    compressions: Mapping[str, Compression],
+    log_start_offset: int,
 ) -> None:
     left = batches
     while len(left):
         unpacked = unpack(data, left, of)
         try:
-            _add_unpacked(statistics, unpacked, of.partition, compressions)
+            _add_unpacked(statistics, unpacked, of.partition, compressions, log_start_offset)
         except MalformedRecords as error:
             raise RecordsError(
                 of.topic, of.partition, int(unpacked.batches.base_offset[0]), f"the records are damaged: {error}"
@@ -146,11 +161,18 @@ def _add_records(
 
 
 def _add_unpacked(
-    statistics: Statistics, unpacked: Unpacked, partition: int, compressions: Mapping[str, Compression]
+    statistics: Statistics,
+    unpacked: Unpacked,
+    partition: int,
+    compressions: Mapping[str, Compression],
+    log_start_offset: int,
 ) -> None:
     octets, batches = unpacked.octets, unpacked.batches
     fields = read_fields(octets, find_starts(unpacked.body, octets, unpacked.regions))
-    counts = batches.record_count
+    counts = _left(batches, log_start_offset)
+    if (counts < batches.record_count).any():
+        from_the_end = np.repeat(np.cumsum(batches.record_count), batches.record_count) - np.arange(len(fields.end))
+        fields = fields.where(from_the_end <= np.repeat(counts, batches.record_count))
     times_ms = np.repeat(batches.base_timestamp_ms, counts) + fields.timestamp_delta
     by_broker = np.repeat(batches.is_log_append_time, counts)
     statistics.arrivals.add(np.where(by_broker, np.repeat(batches.max_timestamp_ms, counts), times_ms))

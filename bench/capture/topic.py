@@ -217,7 +217,15 @@ class TopicReader:
             raise UsageError(f"topic {of[0]} was made anew, or its log was cut, during the capture; start again")
         if isinstance(answer, BrokerError):
             raise UsageError(self._refusal(answer, f"topic {of[0]}"))
-        following = observe(self.statistics, answer.records, Partition(*of), window, offset, self._compressions)
+        following = observe(
+            self.statistics,
+            answer.records,
+            Partition(*of),
+            window,
+            offset,
+            self._compressions,
+            log_start_offset=answer.log_start_offset,
+        )
         self.statistics.read_bytes += len(answer.records)
         self._limit.took(len(answer.records))
         if following is None or following == offset:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from typer.testing import CliRunner, Result
 
 from highwater.bench.capture.pacing import ReadLimit
+from highwater.bench.capture.statistics import Level
 from highwater.bench.capture.topic import TopicRange, TopicReader
 from highwater.bench.capture.trace import read_trace
 from highwater.bench.commands.capture import app
@@ -38,10 +39,11 @@ def create(broker: RunningBroker, topic: str, partitions: int = 2, **config: str
     admin.create_topics([NewTopic(topic, partitions, 1, config=named)])[topic].result(60)
 
 
-def produce(broker: RunningBroker, topic: str, count: int, first_ms: int, step_ms: int = 3) -> None:
-    producer = Producer(
-        {"bootstrap.servers": broker.address, "linger.ms": 20, "compression.type": "lz4", "batch.num.messages": 50}
-    )
+def produce(
+    broker: RunningBroker, topic: str, count: int, first_ms: int, step_ms: int = 3, batch_records: int = 50
+) -> None:
+    settings = {"linger.ms": 20, "compression.type": "lz4", "batch.num.messages": batch_records}
+    producer = Producer({"bootstrap.servers": broker.address, **settings})
     for number in range(count):
         producer.produce(
             topic, b"v" * (50 + number % 100), b"k%d" % (number % 9), timestamp=first_ms + step_ms * number
@@ -93,7 +95,8 @@ def test_a_topic_and_parts_of_it(broker: RunningBroker, tmp_path: Path) -> None:
 
 def test_nothing_is_committed_and_no_group_is_joined(broker: RunningBroker, tmp_path: Path) -> None:
     create(broker, "watched", 1)
-    produce(broker, "watched", 500, now_ms())
+    # Batches belong to a capture as a whole: of one record each, so that none reaches over the offset of the group.
+    produce(broker, "watched", 500, now_ms(), batch_records=1)
     consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "readers", "enable.auto.commit": False})
     consumer.commit(offsets=[TopicPartition("watched", 0, 200)], asynchronous=False)
     consumer.close()
@@ -141,9 +144,13 @@ def test_live_with_the_pace_of_a_group(broker: RunningBroker) -> None:
     assert all(lag > 0 for lag in reader.pace.lag)
 
 
-def test_retention_that_is_faster_than_the_capture(broker: RunningBroker, tmp_path: Path) -> None:
-    create(broker, "cut", 1)
-    produce(broker, "cut", 1000, now_ms())
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("batch_records", [1, 7, 50, 1000])
+def test_retention_that_is_faster_than_the_capture(broker: RunningBroker, level: Level, batch_records: int) -> None:
+    """Wherever batches end: one that reaches over the start of the log has records that are deleted."""
+    topic = f"cut-{level}-{batch_records}"
+    create(broker, topic, 1)
+    produce(broker, topic, 1000, now_ms(), batch_records=batch_records)
     admin = AdminClient({"bootstrap.servers": broker.address})
 
     class Overtaken(TopicReader):
@@ -151,15 +158,18 @@ def test_retention_that_is_faster_than_the_capture(broker: RunningBroker, tmp_pa
 
         def _starts(self, partitions, first):  # type: ignore[no-untyped-def]
             found = super()._starts(partitions, first)
-            for future in admin.delete_records([TopicPartition("cut", 0, 400)]).values():
+            for future in admin.delete_records([TopicPartition(topic, 0, 400)]).values():
                 future.result(60)
             return found
 
     with Client(settings_of({"bootstrap.servers": broker.address})) as client:
-        reader = Overtaken(client, TopicRange("cut"), new_statistics(), COMPRESSIONS, ReadLimit(None))
+        reader = Overtaken(client, TopicRange(topic), new_statistics(level), COMPRESSIONS, ReadLimit(None))
         reader.read()
-    assert reader.statistics.lost_offsets == 400
-    assert reader.statistics.records == 600
+        again = TopicReader(client, TopicRange(topic), new_statistics(level), COMPRESSIONS, ReadLimit(None))
+        again.read()
+    assert (reader.statistics.lost_offsets, reader.statistics.records) == (400, 600)
+    assert (again.statistics.lost_offsets, again.statistics.records) == (0, 600)
+    assert sum(again.statistics.value_bytes.values()) == (600 if level else 0)
 
 
 def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
