@@ -41,7 +41,12 @@ COLUMNS: Final = {
         Column("topic", pa.string(), Needs.HEADER, "the name of the topic"),
         Column("partition", pa.int32(), Needs.HEADER, "the number of the partition"),
         Column("offset", pa.int64(), Needs.HEADER, "the record's offset"),
-        Column("timestamp", pa.timestamp("us", tz="UTC"), Needs.RECORD, "when it was created or appended, see next"),
+        Column(
+            "timestamp",
+            pa.timestamp("us", tz="UTC"),
+            Needs.RECORD,
+            "when it was created or appended, see next; null beyond 292,000 years",
+        ),
         Column("timestampType", pa.int32(), Needs.HEADER, "0: the producer's time; 1: the broker's, when it appended"),
         Column("headers", _HEADERS_TYPE, Needs.RECORD, "the record's headers; null if it has none"),
         Column("keyBytes", pa.int32(), Needs.RECORD, "the size of the key; null if there is no key"),

@@ -151,9 +151,12 @@ def _timestamp(rows: Rows) -> Any:
     if batches.is_log_append_time.any():
         by_broker = rows.of_batch(batches.is_log_append_time)
         timestamp_ms = np.where(by_broker, rows.of_batch(batches.max_timestamp_ms), timestamp_ms)
+    null = None
     if len(timestamp_ms) and max(int(timestamp_ms.max()), -int(timestamp_ms.min())) > _TIMESTAMP_MS_MAX:
-        raise MalformedRecords("a timestamp lies too far from 1970 for microseconds")
-    return _array(timestamp_ms * _US_PER_MS, COLUMNS["timestamp"].type)
+        # One producer that counts nanoseconds must not end every read of the topic.
+        null = (timestamp_ms > _TIMESTAMP_MS_MAX) | (timestamp_ms < -_TIMESTAMP_MS_MAX)
+        timestamp_ms = np.where(null, 0, timestamp_ms)
+    return _array(timestamp_ms * _US_PER_MS, COLUMNS["timestamp"].type, null)
 
 
 def _timestamp_type(rows: Rows) -> Any:

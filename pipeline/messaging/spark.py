@@ -70,7 +70,10 @@ class Split:
         state = Retrying(self._names, self._backoff, self._levels_ms, by_key=False, partition=0)
         for batch in batches:
             now = now_ms()
-            records = (_record_of(row) for row in batch.to_pylist())
+            # Python has no time beyond the year 9999, and a producer may send microseconds.
+            index = batch.schema.get_field_index("timestamp")
+            plain = batch.set_column(index, "timestamp", batch.column(index).cast(pa.int64()))
+            records = (_record_of(row) for row in plain.to_pylist())
             written = [each for record in records for each in split_record(record, self._handle, state, now)]
             yield pa.RecordBatch.from_pylist([_row_of(each) for each in written], schema=_ARROW)
 
@@ -127,8 +130,9 @@ def make_topics(client: Mapping[str, Any], topic: str, group: str, backoff: str 
 
 
 def _record_of(row: Mapping[str, Any]) -> Record:
+    """timestamp: in µs; null for one that is not known."""
     headers = tuple((each["key"], each["value"]) for each in row["headers"] or ())
-    timestamp_ms = max(0, round(row["timestamp"].timestamp() * 1000)) if row["timestamp"] else 0
+    timestamp_ms = max(0, (row["timestamp"] or 0) // 1000)
     return Record(row["topic"], row["partition"], row["offset"], timestamp_ms, row["key"], row["value"], headers)
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.kafka.reader import OffsetRange
 
-_NEVER_NULL: Final = ("topic", "partition", "offset", "timestamp", "timestampType")
+_NEVER_NULL: Final = ("topic", "partition", "offset", "timestampType")
 _MS_PER_S: Final = 1000
 
 

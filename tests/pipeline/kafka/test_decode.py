@@ -269,7 +269,6 @@ def test_message_formats_from_before_kafka_0_11(magic: int) -> None:
         (57, ">i", 2, "the records of a batch are damaged: the records end"),
         (57, ">i", 4, "the records of a batch are damaged: 1 of 4 records are missing"),
         (23, ">i", 1, "the records of a batch are damaged: a record has an offset outside of its batch"),
-        (27, ">q", 2**62, "the records of a batch are damaged: a timestamp lies too far from 1970"),
     ],
 )
 def test_damage_under_a_right_crc(position: int, form: str, value: int, text: str) -> None:
@@ -279,6 +278,17 @@ def test_damage_under_a_right_crc(position: int, form: str, value: int, text: st
         update_crc(bad, 0, len(bad))
     with pytest.raises(RecordsError, match=f"^t-3 at offset 43: {text}"):
         read(good + bad)
+
+
+@pytest.mark.parametrize("base_ms", [2**62, -(2**62), 1_764_361_007_123_456_789, 2**63 - 1, -(2**63)])
+def test_a_time_that_microseconds_cannot_hold_is_null_and_ends_no_read(base_ms: int) -> None:
+    good, far = batch_of(3, 40), batch_of(3, 43)
+    struct.pack_into(">q", far, 27, base_ms)
+    update_crc(far, 0, len(far))
+    rows = read(good + far + batch_of(2, 46), columns=DEFAULT_COLUMNS).rows.to_pylist()
+    assert [row["offset"] for row in rows if row["timestamp"] is None] == [43, 44, 45]
+    assert len({row["timestamp"] for row in rows}) == 4
+    assert all(row["value"] is not None for row in rows)
 
 
 @pytest.mark.parametrize("count", [2048, 1 << 30])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,7 @@ from highwater.pipeline.messaging.delivery import Delivery
 from highwater.pipeline.messaging.levels import ROCKETMQ_LEVELS_MS, GroupTopics
 from highwater.pipeline.messaging.policy import Backoff, Reject
 from highwater.pipeline.messaging.retrying import Retrying
-from highwater.pipeline.messaging.spark import RetryingSink, make_topics, split_record
+from highwater.pipeline.messaging.spark import RetryingSink, Split, make_topics, split_record
 from highwater.pipeline.source.session import FOLDERS
 from tests.pipeline.messaging.test_consumer import header, produce
 from tests.pipeline.messaging.test_mover import moving
@@ -45,6 +46,24 @@ def test_a_record_is_split() -> None:
         for value in (b"fine", b"bad", b"once")
     ]
     assert topics == [["bills"], ["dlq.orders.billing"], ["orders.billing.retry.300ms"]]
+
+
+def test_a_time_beyond_the_years_of_python_ends_no_query() -> None:
+    """A producer that counts microseconds or nanoseconds."""
+    split = Split(GroupTopics("orders", "billing"), handle, Backoff.parse(BACKOFF), ROCKETMQ_LEVELS_MS)
+    times_us = [None, NOW_MS * 1000, NOW_MS * 1_000_000, 2**63 - 1, -(2**63)]
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "topic": ["orders"] * 5,
+            "partition": pa.array([0] * 5, pa.int32()),
+            "offset": list(range(5)),
+            "timestamp": pa.array(times_us, pa.int64()).cast(pa.timestamp("us", "UTC")),
+            "key": [b"k"] * 5,
+            "value": [b"fine"] * 5,
+            "headers": pa.nulls(5, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        }
+    )
+    assert sum(found.num_rows for found in split([rows])) == 5
 
 
 def test_executors_need_no_kafka_client(tmp_path: Path) -> None:
