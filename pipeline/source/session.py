@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import socket
 import subprocess
@@ -39,6 +40,7 @@ for name in sys.argv[1:]:
 """
 _PROBES_MIN: Final = 8
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
+_CHOSEN: Final = "PYSPARK_PYTHON"
 _PYTHON_TIMEOUT_S: Final = 60
 _listened_to: Final[WeakSet[SparkSession]] = WeakSet()
 _sent_to: Final[set[str]] = set()
@@ -52,11 +54,15 @@ def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence
     modules that must be there, such as google.protobuf for transformWithState. `folders` names more folders of this
     package that tasks import from; Python finds a package in one archive alone, so that the first call decides. Raises
     SettingsError if Spark starts another Python on this host, which has no highwater, or if an executor that is there
-    lacks a module.
+    lacks a module. With a master `local`, Spark starts the Python of this process from now on, unless PYSPARK_PYTHON is
+    set.
     """
     if isinstance(imports, str):
         raise SettingsError(f"imports is a list of modules: write imports=[{imports!r}]")
     context = spark.sparkContext
+    if is_in_one_process(str(context.master)) and _CHOSEN not in os.environ:
+        # Spark's own choice is the first python3 on the PATH, which has neither these libraries nor this version.
+        context.pythonExec = sys.executable
     _check_python(str(context.pythonExec), imports)
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(FilteringDataSource)
@@ -91,10 +97,11 @@ def _check_python(python: str, imports: Sequence[str]) -> None:
     if "highwater.pipeline" in missing:
         raise SettingsError(
             f"Spark runs Python workers with {python}, which cannot import highwater; "
-            f"set PYSPARK_PYTHON={sys.executable} before the session starts"
+            f"set {_CHOSEN}={sys.executable} before the session starts"
         )
     if missing:
-        raise SettingsError(f"{python} has no {_named(missing)}")
+        other = "" if python == sys.executable else f", or set {_CHOSEN}={sys.executable} before the session starts"
+        raise SettingsError(f"{python} has no {_named(missing)}{other}")
 
 
 def _check_executors(context: SparkContext, modules: Sequence[str]) -> None:

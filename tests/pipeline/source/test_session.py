@@ -55,6 +55,36 @@ def test_the_package_is_there_until_the_driver_ends(monkeypatch: pytest.MonkeyPa
     assert not archive.parent.exists()
 
 
+@pytest.mark.parametrize("chosen", ["", "/opt/other/bin/python"])
+def test_a_local_session_runs_the_python_of_the_driver_unless_another_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    spark: Any = ClusterSession()
+    spark.sparkContext.master = "local[*]"
+    spark.sparkContext.pythonExec = chosen or "python3"
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if chosen:
+        monkeypatch.setenv("PYSPARK_PYTHON", chosen)
+        with pytest.raises(
+            SettingsError, match=rf"cannot import highwater; set PYSPARK_PYTHON={sys.executable} before"
+        ):
+            register(spark)
+        return
+    register(spark)
+    assert spark.sparkContext.pythonExec == sys.executable
+
+
+def test_another_python_without_a_library_is_named_with_the_way_out(tmp_path: Path) -> None:
+    other = tmp_path / "python"
+    other.write_text("#!/bin/sh\necho crc32c\n")
+    other.chmod(0o755)
+    spark: Any = ClusterSession()
+    spark.sparkContext.pythonExec = str(other)
+    way_out = rf"has no crc32c; install it there: .*, or set PYSPARK_PYTHON={sys.executable} before the session starts$"
+    with pytest.raises(SettingsError, match=way_out):
+        register(spark)
+
+
 def test_modules_of_the_user_are_looked_for() -> None:
     spark: Any = ClusterSession()
     with pytest.raises(SettingsError, match=r"has no no_such\.module; install it there: python -m pip install no_such"):
