@@ -267,6 +267,7 @@ forget() {
     while IFS= read -r folder; do rmdir "$root$folder" 2>/dev/null || :; done <"$saved/folders"
   fi
   rm -rf "$saved"
+  rmdir "${saved%/*}" 2>/dev/null || :
 }
 """
 

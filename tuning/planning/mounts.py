@@ -138,15 +138,21 @@ def boot_mount(facts: Facts, read: Callable[[str], str | None], mount: Mount, op
 def _boot_mount(read: Callable[[str], str | None], mount: Mount) -> BootMount | None:
     entry = fstab.find_mount(read(fstab.PATH) or "", mount.mount_point)
     if entry is not None:
-        return BootMount(fstab.PATH, entry.options, entry)
+        return _fitting(BootMount(fstab.PATH, entry.options, entry), mount, entry.filesystem)
     unit = f"{systemd.escape_path(mount.mount_point)}.mount"
     text = next((found for path in _UNITS if (found := read(f"{path}/{unit}")) is not None), None)
     if text is None:
         return None
-    drop_in = systemd.drop_in(unit)
+    drop_in, own = systemd.drop_in(unit), systemd.parse_drop_in(text).get("Mount", {})
     ours = systemd.parse_drop_in(read(drop_in) or "").get("Mount", {}).get("Options")
-    options = ours or systemd.parse_drop_in(text).get("Mount", {}).get("Options", "defaults")
-    return BootMount(drop_in, tuple(options.split(",")), None)
+    options = tuple((ours or own.get("Options", "defaults")).split(","))
+    return _fitting(BootMount(drop_in, options, None), mount, own.get("Type", "auto"))
+
+
+def _fitting(kept: BootMount, mount: Mount, types: str) -> BootMount | None:
+    """None if its file makes a mount of another type: with options of this one it could not be mounted."""
+    is_of_type = any(kind == "auto" or mount.filesystem.startswith(kind) for kind in types.split(","))
+    return kept if kept.is_bind or is_of_type else None
 
 
 def lacks_option(options: tuple[str, ...], wanted: str) -> bool:

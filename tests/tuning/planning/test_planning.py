@@ -355,6 +355,20 @@ def test_options_of_a_file_system_are_kept_where_it_is_mounted_and_flags_with_ea
     assert table.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("kind", "edited"),
+    [("ext4", True), ("auto", True), ("xfs,ext4", True), ("xfs", False), ("overlay", False), ("none", False)],
+)
+def test_a_line_of_another_file_system_than_the_one_that_is_mounted_stays(
+    tmp_path: Path, kind: str, edited: bool
+) -> None:
+    kernel = FakeKernel(make_host(tmp_path))
+    write(tmp_path, fstab.PATH, f"source /data {kind} defaults 0 2\n")
+    plan = plan_of(kernel, "mount.noatime")
+    assert bool(files(plan)) == edited
+    assert len(plan.warnings) == (not edited)
+
+
 def test_a_mount_unit_gets_a_drop_in_and_a_mount_of_nobody_a_warning(tmp_path: Path) -> None:
     kernel = FakeKernel(make_host(tmp_path))
     (warning,) = plan_of(kernel, "mount.noatime").warnings
