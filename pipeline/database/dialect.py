@@ -57,8 +57,8 @@ class Dialect(ABC):
     rules: ClassVar[Rules]
     mark: ClassVar[str] = "%s"
     quote: ClassVar[str] = '"'
-    progress_types: ClassVar[tuple[str, str]] = ("varchar(200)", "text")
-    """Of the name of a sink, and of end offsets."""
+    progress_types: ClassVar[tuple[str, str]] = ("varchar(249)", "text")
+    """Of a name, of which that of a topic is the longest, and of end offsets."""
     table_options: ClassVar[str] = ""
     lock: ClassVar[str] = " for update"
     """Ends a select that locks its rows until the transaction ends."""
@@ -91,7 +91,7 @@ class Dialect(ABC):
         """For a table that is created. Raises SettingsError for a column that the database cannot hold."""
 
     def check_engine(self, cursor: Cursor, table: str) -> None:
-        """Raises SettingsError if the rows of a table need not be there when its transaction is committed."""
+        """Raises SettingsError if a commit need not keep the rows of a table, or if the table has another name."""
         return
 
     def create(self, cursor: Cursor, table: str, columns: Sequence[Column], key: Sequence[str]) -> None:
@@ -103,6 +103,12 @@ class Dialect(ABC):
         if key:
             lines.append(f"primary key ({self.names(key)})")
         cursor.execute(f"create table {self.quoted_table(table)} ({', '.join(lines)}){self.table_options}")
+
+    @staticmethod
+    def check_stored_name(table: str, stored: str) -> None:
+        """Raises SettingsError for other capitals: two sinks that name two tables would share one."""
+        if table.rpartition(".")[2] != stored:
+            raise SettingsError(f"table {table} is named {stored} in this database: write its name in the same way")
 
     # Rows
 

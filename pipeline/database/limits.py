@@ -10,7 +10,7 @@ from pyarrow import compute
 
 from highwater.pipeline.database import columns as kinds
 from highwater.pipeline.database.columns import Column, Rules, TableColumn
-from highwater.pipeline.database.values import as_text, holds_infinity, holds_nan, time_numbers
+from highwater.pipeline.database.values import as_text, holds_infinity, holds_nan, holds_nul, time_numbers
 from highwater.pipeline.errors import SettingsError
 
 _TIMES: Final = (kinds.DATE, kinds.TIMESTAMP, kinds.TIMESTAMP_NTZ)
@@ -49,7 +49,7 @@ def _text_fault(database: str, column: Column, held: TableColumn, where: str, ru
             "holds bytes that are no UTF-8, which no text column keeps: write the bytes as binary, or "
             f"make_valid_utf8({column.name})"
         )
-    if not rules.has_nul and compute.any(compute.match_substring(values, "\0")).as_py():
+    if not rules.has_nul and holds_nul(values):
         return (
             f"holds a text with the character 0x00, which {database} does not store: write it as binary, or "
             f"replace({column.name}, char(0), '')"

@@ -80,7 +80,7 @@ class Mysql(Dialect):
     errors = (pymysql.Error,)
     quote = "`"
     unless_there = "on duplicate key update name = name"
-    progress_types = ("varchar(200) character set utf8mb4 collate utf8mb4_bin", "longtext")
+    progress_types = ("varchar(249) character set utf8mb4 collate utf8mb4_bin", "longtext")
     table_options = " engine=InnoDB default character set utf8mb4"
     rules = Rules(
         accepted={
@@ -192,11 +192,13 @@ class Mysql(Dialect):
 
     def check_engine(self, cursor: Cursor, table: str) -> None:
         cursor.execute(
-            "select engine from information_schema.tables "
+            "select engine, table_name from information_schema.tables "
             "where table_name = %s and table_schema = coalesce(%s, database())",
             _parts(table),
         )
         found = cursor.fetchone()
+        if found is not None:
+            self.check_stored_name(table, found[1])
         if found is not None and found[0] != "InnoDB":
             raise SettingsError(f"table {table} is of engine {found[0]}, which has no transactions: alter it to InnoDB")
 

@@ -91,6 +91,12 @@ class Sqlite(Dialect):
             keys.append(UniqueKey(frozenset(column for (column,) in cursor.fetchall())))
         return keys
 
+    def check_engine(self, cursor: Cursor, table: str) -> None:
+        name, schema = _parts(table)
+        cursor.execute(f"select name from {self.quoted(schema)}.sqlite_master where lower(name) = lower(?)", (name,))
+        if found := cursor.fetchone():
+            self.check_stored_name(table, found[0])
+
     def type_of(self, column: Column, *, in_key: bool) -> str:
         if column.kind in _WHOLE:
             return "integer"

@@ -101,3 +101,11 @@ def holds_nan(column: pa.Array) -> bool:
 
 def holds_infinity(column: pa.Array) -> bool:
     return arrow_types.is_floating(column.type) and bool(compute.any(compute.is_inf(column)).as_py())
+
+
+def holds_nul(column: pa.Array) -> bool:
+    """Whether a text has the character 0x00."""
+    _, _, data = column.buffers()
+    # To look at all bytes at once takes a twentieth of the time of a search in each text.
+    may_hold = data is not None and not np.all(np.frombuffer(data, np.uint8))
+    return may_hold and bool(compute.any(compute.match_substring(column, "\0")).as_py())

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from highwater.pipeline.consumer import Consumer
 from highwater.pipeline.consumer.consumer import LostError
-from highwater.pipeline.consumer.offsets_table import TABLE, OffsetsError
+from highwater.pipeline.consumer.offsets_table import TABLE, OffsetsError, OffsetsTable
 from highwater.pipeline.errors import ClientError, DatabaseError, SettingsError
 from tests.pipeline.database.tables import Database
 from tests.pipeline.source.topics import Topics
@@ -240,6 +240,18 @@ def test_offsets_of_another_version(topics: Topics, database: Database, seen: Se
         until_rows(reader, seen, 20)
 
 
+def test_the_longest_names(database: Database) -> None:
+    offsets, of = OffsetsTable(database.dialect, "n" * 200), ("t" * 249, 0)
+    connection = database.dialect.connect()
+    cursor = connection.cursor()
+    offsets.create(cursor)
+    connection.commit()
+    offsets.take(cursor, of)
+    assert offsets.locked(cursor, of).epoch == 1
+    connection.rollback()
+    connection.close()
+
+
 @pytest.mark.parametrize(
     ("settings", "more", "sentence"),
     [
@@ -253,6 +265,7 @@ def test_offsets_of_another_version(topics: Topics, database: Database, seen: Se
         ({}, {"start": "middle"}, "start=middle is neither earliest nor latest"),
         ({}, {"topics": "orders"}, "topics is a list of names"),
         ({}, {"url": "sqlite:/nowhere/a.db"}, "there is no folder /nowhere"),
+        ({}, {"name": "x "}, "the name of a consumer has no space at its end"),
     ],
 )
 def test_wrong_uses(tmp_path: Any, settings: dict[str, Any], more: dict[str, Any], sentence: str) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from highwater.pipeline.database.columns import Column, check_columns
 from highwater.pipeline.database.frame import columns_of
-from highwater.pipeline.database.values import as_text, hexadecimal
+from highwater.pipeline.database.values import as_text, hexadecimal, holds_nul
 from highwater.pipeline.errors import SettingsError
 from tests.database_servers import Server
 from tests.pipeline.database.tables import COLUMNS, SCHEMA, Database, batch, write
@@ -256,3 +256,11 @@ def test_a_value_that_a_column_does_not_take(database: Database, declared: str, 
     with pytest.raises(SettingsError, match=f"^column value {sentence}"):
         write(database.writer(), batch(0), [(1, None), (2, value)] if value else [(1, value)], schema)
     assert database.rows() == []
+
+
+def test_nul_in_slices() -> None:
+    column = pa.array(["a", None, "b\0", "c"])
+    assert holds_nul(column)
+    assert not holds_nul(column[:2])
+    assert not holds_nul(column[3:])
+    assert not holds_nul(pa.array([None, ""], pa.large_string()))

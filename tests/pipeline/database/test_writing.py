@@ -332,6 +332,16 @@ def test_a_name_that_the_database_would_change(database: Database) -> None:
     assert bad or database.kind == "sqlite"
 
 
+def test_a_table_that_differs_in_capitals_alone(tmp_path: Path) -> None:
+    """For SQLite both are one table."""
+    database = Database(f"sqlite:{tmp_path / 'results.db'}")
+    write(database.writer(), batch(0))
+    with pytest.raises(SettingsError, match="table Results is named results in this database"):
+        write(database.writer("other", "Results"), batch(0))
+    write(database.writer("another", "main.results"), batch(0), [])
+    assert len(database.rows()) == 10
+
+
 @pytest.mark.slow
 def test_columns_that_differ_in_capitals_alone(postgresql: Server) -> None:
     """The column that takes the rows is the one that is looked at."""
