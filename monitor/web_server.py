@@ -21,6 +21,8 @@ from highwater.monitor.errors import SettingsError
 from highwater.monitor.listen import Listen
 from highwater.monitor.metrics_page import CONTENT_TYPE, metrics_page
 from highwater.monitor.serving import Monitor
+from highwater.monitor.web.request_checks import is_our_host
+from highwater.monitor.web.site import LOOPBACK_NAMES
 
 METRICS_PATH: Final = "/metrics"
 MOST_CONNECTIONS: Final = 512
@@ -70,7 +72,9 @@ def metrics_app(monitor: Monitor, *, has_partitions: bool, token: str | None) ->
             status, text = 404, f"only {METRICS_PATH} is here\n"
         elif scope["method"] not in ("GET", "HEAD"):
             status, text = 405, "only GET\n"
-        elif wanted is not None and not hmac.compare_digest(_authorization(scope), wanted):
+        elif wanted is None and not is_our_host(_header(scope, b"host").decode("latin-1"), LOOPBACK_NAMES):
+            status, text = 421, "without a token this page is for this host alone, by localhost or its address\n"
+        elif wanted is not None and not hmac.compare_digest(_header(scope, b"authorization"), wanted):
             status, text = 401, "a bearer token is needed\n"
         headers = [
             (b"content-type", CONTENT_TYPE.encode()),
@@ -99,8 +103,8 @@ def with_metrics(pages: App, metrics: App) -> App:
     return app
 
 
-def _authorization(scope: Message) -> bytes:
-    return next((bytes(value) for name, value in scope["headers"] if name == b"authorization"), b"")
+def _header(scope: Message, wanted: bytes) -> bytes:
+    return next((bytes(value) for name, value in scope["headers"] if name == wanted), b"")
 
 
 def limits() -> Limits:

@@ -110,7 +110,7 @@ def read(data: bytes, parse: Callable[[object], T]) -> T:
     """Parse the data of a znode. Raises ValueError for other data; NewerZnode is a ValueError."""
     try:
         return parse(json.loads(data))
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
         raise ValueError(f"{data[:200]!r} cannot be understood: {error!r}") from None
 
 

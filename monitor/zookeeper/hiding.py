@@ -55,14 +55,17 @@ def shown(path: str, data: bytes) -> Shown:
         return Shown(b"", "Delegation tokens are logins: their data are not shown.")
     try:
         value = json.loads(data)
-    except (ValueError, RecursionError):
+        hidden: list[str] = []
+        cleaned = _cleaned(value, hidden)
+        text = json.dumps(cleaned, separators=(",", ":"), ensure_ascii=False) if hidden else ""
+    except ValueError:
         return _of_text(path, data)
-    hidden: list[str] = []
-    cleaned = _cleaned(value, hidden)
+    except RecursionError:
+        return Shown(b"", "These data are nested so deeply that nobody looks for secrets in them. They are not shown.")
     if not hidden:
         return Shown(data)
-    names = ", ".join(sorted(set(hidden)))
-    return Shown(json.dumps(cleaned, separators=(",", ":"), ensure_ascii=False).encode(), f"Hidden here: {names}.")
+    # A lone surrogate is no UTF-8, and is written as JSON escapes it.
+    return Shown(text.encode("utf-8", "backslashreplace"), f"Hidden here: {', '.join(sorted(set(hidden)))}.")
 
 
 def _of_text(path: str, data: bytes) -> Shown:

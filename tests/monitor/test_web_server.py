@@ -6,6 +6,8 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -13,11 +15,47 @@ from highwater.common.listener_rules import Limits, descriptors
 from highwater.monitor import web_server
 from highwater.monitor.config import WebConfig
 from highwater.monitor.listen import Listen
-from highwater.monitor.web_server import Message, Receive, Send, bound, server_of
+from highwater.monitor.model import Snapshot
+from highwater.monitor.serving import Monitor
+from highwater.monitor.web_server import Message, Receive, Send, bound, metrics_app, server_of
 
 HALF = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "
 WHOLE = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 HALF_A_FORM = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf"
+
+
+@pytest.mark.parametrize(
+    ("headers", "token", "status"),
+    [
+        ([(b"host", b"localhost:9645")], None, 200),
+        ([(b"host", b"[::1]:9645")], None, 200),
+        ([(b"host", b"evil.example")], None, 421),
+        ([], None, 421),
+        ([(b"host", b"monitor.example"), (b"authorization", b"Bearer token")], "token", 200),
+        ([(b"host", b"localhost")], "token", 401),
+    ],
+)
+def test_metrics_without_a_token_are_for_this_host_by_its_own_names(
+    headers: list[tuple[bytes, bytes]], token: str | None, status: int
+) -> None:
+    async def nothing() -> Message:
+        return {}
+
+    async def snapshot(number: int) -> Snapshot:
+        raise AssertionError(number)
+
+    async def main() -> None:
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        monitor = Monitor(cast(Any, SimpleNamespace(snapshot=snapshot)), tick_s=1)
+        scope = {"type": "http", "path": "/metrics", "method": "GET", "headers": headers}
+        await metrics_app(monitor, has_partitions=False, token=token)(scope, nothing, send)
+        assert sent[0]["status"] == status
+
+    asyncio.run(main())
 
 
 async def page(scope: Message, receive: Receive, send: Send) -> None:

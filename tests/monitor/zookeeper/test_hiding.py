@@ -29,6 +29,8 @@ def config(**values: str) -> bytes:
         ("/config/topics/orders", f"no json {SECRET}".encode()),
         ("/config/topics/orders", b"\xff\xfe" + SECRET.encode()),
         ("/config/topics/orders", b"[" * 100_000 + SECRET.encode()),
+        *(("/controller", b"[" * deep + f'"{SECRET}"'.encode() + b"]" * deep) for deep in (800, 100_000)),
+        ("/config/topics/orders", b'{"secret": "%s", "text": "\\ud800"}' % SECRET.encode()),
         ("/delegation_token/tokens/abc", json.dumps({"tokenId": SECRET, "owner": "User:a"}).encode()),
         ("/delegation_token", SECRET.encode()),
         ("/consumers/old", f"password = {SECRET}".encode()),
