@@ -38,10 +38,14 @@ def test_whom_brokers_take_a_client_for(properties: dict[str, str], principal: s
 def test_a_denial_names_the_user(
     principals: list[str], text: str, told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(typer.Exit), reporting():
-        for principal in principals:
-            acts_as(principal)
-        raise CommandError(text)
+    def fail() -> None:
+        with reporting():
+            for principal in principals:
+                acts_as(principal)
+            raise CommandError(text)
+
+    with pytest.raises(typer.Exit):
+        fail()
     error = capsys.readouterr().err
     assert error.startswith(f"error: {text}{told}")
     assert error.count("\n") == 1
