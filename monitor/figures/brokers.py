@@ -17,6 +17,8 @@ from highwater.monitor.model import Broker, Snapshot
 
 DISK_WARN_PERCENT = 15.0
 DISK_ERROR_PERCENT = 5.0
+_SAME_DISK = 0.01
+"""Brokers say at different moments how much is left."""
 
 
 @dataclass(slots=True)
@@ -161,3 +163,24 @@ def _error_of(broker: Broker, path: str) -> str:
 
 def _is(count: int) -> str:
     return "is" if count == 1 else "are"
+
+
+def sharing_a_disk(snapshot: Snapshot, brokers: Mapping[int, BrokerFigures]) -> dict[int, tuple[int, ...]]:
+    """Brokers of one host whose file systems have the same size and fill: the first has the others, the others nobody.
+
+    A disk counts once, and is one finding when it fills, however many brokers are on it. Brokers of which host or disk
+    is not known are left out.
+    """
+    first: dict[tuple[str, int], BrokerFigures] = {}
+    sharing: dict[int, tuple[int, ...]] = {}
+    for number, row in brokers.items():
+        host, total, usable = snapshot.brokers[number].host, row.disk_total_bytes, row.disk_usable_bytes
+        if not (host and total and usable is not None):
+            continue
+        other = first.setdefault((host, total), row)
+        if other is row:
+            sharing[number] = (number,)
+        elif abs(usable - (other.disk_usable_bytes or 0)) < total * _SAME_DISK:
+            sharing[other.node_id] += (number,)
+            sharing[number] = ()
+    return sharing

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from highwater.broker.client.host_processes import SETTINGS, HostProcesses, host_processes
 from highwater.common.ceilings import Ceilings
-from highwater.monitor.figures.brokers import broker_figures, tally
+from highwater.monitor.figures.brokers import broker_figures, sharing_a_disk, tally
 from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict
 from highwater.monitor.figures.groups import GroupRows, group_figures
@@ -152,6 +152,8 @@ def _totals(
     health = HealthCount()
     for topic in topics.values():
         health.add(topic.health)
+    sharing = sharing_a_disk(snapshot, brokers)
+    with_disks = [row for number, row in brokers.items() if sharing.get(number) != ()]
     return Totals(
         brokers=len(brokers),
         brokers_alive=sum(row.is_alive for row in brokers.values()),
@@ -170,8 +172,8 @@ def _totals(
         bytes_in_per_s=_sum(row.bytes_in_per_s for row in brokers.values()),
         bytes_out_per_s=_sum(row.bytes_out_per_s for row in brokers.values()),
         size_bytes=_sum(row.size_bytes for row in topics.values()),
-        disk_total_bytes=_sum(row.disk_total_bytes for row in brokers.values()),
-        disk_usable_bytes=_sum(row.disk_usable_bytes for row in brokers.values()),
+        disk_total_bytes=_sum(row.disk_total_bytes for row in with_disks),
+        disk_usable_bytes=_sum(row.disk_usable_bytes for row in with_disks),
         processes=_processes(snapshot),
     )
 

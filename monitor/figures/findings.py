@@ -7,7 +7,7 @@ from typing import Final
 
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text, percent_text, plural, wait_text
-from highwater.monitor.figures.brokers import DISK_ERROR_PERCENT, DISK_WARN_PERCENT
+from highwater.monitor.figures.brokers import DISK_ERROR_PERCENT, DISK_WARN_PERCENT, sharing_a_disk
 from highwater.monitor.figures.rows import (
     BrokerFigures,
     Finding,
@@ -32,8 +32,6 @@ _NEAR: Final = 1.25
 # Some sources are asked in every fourth tick.
 SILENT_AFTER_MS: Final = 90_000
 SILENT_AFTER_TICKS: Final = 6
-# Brokers say at different moments how much is left.
-_SAME_DISK: Final = 0.01
 _NAMES_SHOWN: Final = 3
 KAFKA: Final = "kafka"
 _CONTROLLERS: Final = "kafka_controller_kafkacontroller_activecontrollercount"
@@ -214,29 +212,9 @@ def _of_transactions(
 
 
 def _of_brokers(snapshot: Snapshot, brokers: Mapping[int, BrokerFigures]) -> Iterator[Finding]:
-    sharing = _sharing_a_disk(snapshot, brokers)
+    sharing = sharing_a_disk(snapshot, {number: row for number, row in brokers.items() if row.is_alive})
     for number, row in brokers.items():
         yield from _of_broker(snapshot, row, sharing.get(number))
-
-
-def _sharing_a_disk(snapshot: Snapshot, brokers: Mapping[int, BrokerFigures]) -> dict[int, tuple[int, ...]]:
-    """Brokers of one host whose file systems have the same size and fill: the first has the others, the others nobody.
-
-    A disk that fills is one finding, however many brokers are on it.
-    """
-    first: dict[tuple[str, int], BrokerFigures] = {}
-    sharing: dict[int, tuple[int, ...]] = {}
-    for number, row in brokers.items():
-        host, total, usable = snapshot.brokers[number].host, row.disk_total_bytes, row.disk_usable_bytes
-        if not (row.is_alive and host and total and usable is not None):
-            continue
-        other = first.setdefault((host, total), row)
-        if other is row:
-            sharing[number] = (number,)
-        elif abs(usable - (other.disk_usable_bytes or 0)) < total * _SAME_DISK:
-            sharing[other.node_id] += (number,)
-            sharing[number] = ()
-    return sharing
 
 
 def _of_broker(snapshot: Snapshot, row: BrokerFigures, sharing: tuple[int, ...] | None) -> Iterator[Finding]:

@@ -218,6 +218,19 @@ def test_a_disk_of_several_brokers_on_one_host_is_one_finding() -> None:
     assert sorted(each.subject for each in found_apart) == ["broker 0", "broker 1", "broker 2"]
 
 
+def test_a_disk_of_several_brokers_counts_once() -> None:
+    def sums(*brokers: Broker) -> tuple[int | None, int | None]:
+        totals = derive([snapshot(brokers=list(brokers))]).totals
+        return totals.disk_usable_bytes, totals.disk_total_bytes
+
+    demo = [replace(broker(number, usable=60 * GIB), host="demo", port=9092 + number) for number in range(3)]
+    assert sums(*demo) == (60 * GIB, 100 * GIB)
+    assert sums(demo[0], replace(demo[1], is_alive=False), demo[2]) == (60 * GIB, 100 * GIB)
+    assert sums(*demo[:2], replace(demo[2], host="b")) == (120 * GIB, 200 * GIB)
+    assert sums(demo[0], replace(demo[1], directories=())) == (60 * GIB, 100 * GIB)
+    assert sums(*(replace(each, directories=()) for each in demo)) == (None, None)
+
+
 def test_a_disk_that_fills_says_when() -> None:
     made = [snapshot(number=number, brokers=[broker(0, usable=60 * GIB - number * GIB)]) for number in range(12)]
     figures = derive(made)
