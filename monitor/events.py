@@ -20,6 +20,8 @@ HIDDEN: Final = "(hidden)"
 
 
 class EventKind(Enum):
+    OTHER_CLUSTER = "other_cluster"
+    """Another cluster answers at the addresses of this one, or this one again. `before`, `after`: their ids."""
     LEADER_CHANGE = "leader_change"
     PARTITION_OFFLINE = "partition_offline"
     ISR_SHRINK = "isr_shrink"
@@ -74,6 +76,7 @@ def events_between(before: Snapshot, after: Snapshot) -> list[Event]:
     if not after.brokers:  # nobody answered: nothing is known, so nothing is deleted
         return [*_znodes(after), *_hosts(before, after)]
     return [
+        *_other_cluster(before, after),
         *_znodes(after),
         *_bench_trials(before, after),
         *_controller(before, after),
@@ -82,6 +85,17 @@ def events_between(before: Snapshot, after: Snapshot) -> list[Event]:
         *_topics(before, after),
         *_groups(before, after),
     ]
+
+
+def _other_cluster(before: Snapshot, after: Snapshot) -> Iterator[Event]:
+    old, new = before.other_cluster_id, after.other_cluster_id
+    if old == new:
+        return
+    text = f"another cluster ({new}) answers at the addresses of {after.cluster_id}: nothing of it is taken"
+    if not new:
+        text = f"cluster {after.cluster_id} answers again at its addresses, where cluster {old} did"
+    ids = (old or after.cluster_id, new or after.cluster_id)
+    yield Event(after.taken_at_ms, EventKind.OTHER_CLUSTER, "cluster", after.cluster, text, *ids)
 
 
 def _znodes(after: Snapshot) -> Iterator[Event]:

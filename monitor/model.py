@@ -278,6 +278,8 @@ class Snapshot:
     taken_at_ms: int
     """Unix time, for people."""
     cluster_id: str = ""
+    other_cluster_id: str = ""
+    """Of another cluster that has answered at the addresses of this one since this one last did; empty for none."""
     controller: int | None = None
     controller_epoch: int | None = None
     brokers: Mapping[int, Broker] = field(default_factory=dict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 from highwater.common.topic_partition import partition_name
@@ -120,6 +121,9 @@ def _of_sources(snapshot: Snapshot, tick_ms: int) -> Iterator[Finding]:
         level = Level.ERROR if source.name == KAFKA else Level.WARN
         is_host = source.name.removeprefix(HOST_SOURCE) in snapshot.hosts
         what = f"H{source.name[1:]}" if is_host else f"Source {source.name}"
+        if source.name == KAFKA and snapshot.other_cluster_id and source.as_of_ms is not None:
+            yield Finding(FindingKind.SOURCE_SILENT, level, f"source {KAFKA}", _of_another_cluster(snapshot, source))
+            continue
         if source.as_of_ms is None:
             since = "It has never answered, so nothing of it is known."
         else:
@@ -130,6 +134,15 @@ def _of_sources(snapshot: Snapshot, tick_ms: int) -> Iterator[Finding]:
             (FindingKind.HOST_SILENT, source.name) if is_host else (FindingKind.SOURCE_SILENT, f"source {source.name}")
         )
         yield Finding(kind, level, subject, sentence)
+
+
+def _of_another_cluster(snapshot: Snapshot, source: SourceState) -> str:
+    at = datetime.fromtimestamp((source.as_of_ms or 0) / 1000, UTC)
+    return (
+        f"Another cluster, {snapshot.other_cluster_id}, answers at the addresses of this one, {snapshot.cluster_id}: "
+        f"nothing of it is taken, and what is shown is of {at:%Y-%m-%d %H:%M:%S} UTC. Start the monitor again, with "
+        "another --data, to watch the other one."
+    )
 
 
 def _is_silent(snapshot: Snapshot, source: SourceState, tick_ms: int) -> bool:
@@ -227,7 +240,7 @@ def _of_broker(snapshot: Snapshot, row: BrokerFigures, sharing: tuple[int, ...] 
         sentence = f"{which} is gone: the cluster does not list it. {plural(row.replicas, 'replica')} are on it."
         yield Finding(FindingKind.BROKER_GONE, Level.ERROR, subject, sentence)
         return
-    if broker.error:
+    if broker.error and not snapshot.other_cluster_id:
         sentence = f"{which} does not answer: {_clause(broker.error)} Offsets of its partitions are not known."
         yield Finding(FindingKind.SOURCE_SILENT, Level.WARN, subject, sentence)
     for directory in broker.directories:

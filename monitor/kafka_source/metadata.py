@@ -52,9 +52,10 @@ class ClusterRow(NamedTuple):
     topics: list[TopicRow]
 
 
-def metadata() -> Request[ClusterRow]:
-    """Of all topics."""
-    fields = {"topics": None, "allow_auto_topic_creation": False}
+def metadata(*, with_topics: bool = True) -> Request[ClusterRow]:
+    """Of all topics, or of the cluster and its brokers alone."""
+    topics: list[object] | None = None if with_topics else []
+    fields = {"topics": topics, "allow_auto_topic_creation": False}
     return Request(
         "metadata", _LEAST, _MOST, lambda version: cold.encode_request("metadata", version, fields), decode_metadata
     )

@@ -130,6 +130,11 @@ class Tick:
         if reason not in errors:
             errors.append(reason)
 
+    def refuse(self, part: Part, reason: str) -> None:
+        """What was answered is not of this cluster: the part has no answer."""
+        self._as_of.pop(part, None)
+        self.fail(part, reason)
+
     def states(self, lives: dict[Part, PartLife]) -> dict[str, SourceState]:
         """The state of every part that was ever asked for, by name. Keeps in `lives` what the next tick needs."""
         traffic = self._client.traffic

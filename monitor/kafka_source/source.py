@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from highwater.broker.client.client import Client
+from highwater.broker.client.connection import text_of
 from highwater.broker.client.errors import ClientError
-from highwater.broker.client.settings import ClientSettings
+from highwater.broker.client.settings import Address, ClientSettings
 from highwater.common.topic_partition import TopicPartition
 from highwater.monitor.kafka_source import assembling
 from highwater.monitor.kafka_source.assembling import CoordinatorAnswer, LeaderOffsets, Replicas
@@ -63,6 +64,7 @@ class KafkaSource:
         self._lives: dict[Part, PartLife] = {}
         self._metadata: ClusterRow | None = None
         self._is_metadata_doubtful = True
+        self._other_cluster_id = ""
         self._known: dict[int, BrokerRow] = {}
         self._alive: frozenset[int] = frozenset()
         self._log_dirs: dict[int, LogDirs] = {}
@@ -107,19 +109,27 @@ class KafkaSource:
         return {node_id: (row.host, row.port) for node_id, row in self._known.items() if row.host}
 
     async def _ask_metadata(self, tick: Tick, is_seldom: bool) -> None:
-        """Of one broker that answers: those that are alive first, then the bootstrap servers."""
+        """Of one broker that answers: those that are alive first, then the bootstrap servers.
+
+        Each tick asks which cluster answers: another one may have the addresses by now.
+        """
         is_large = self._metadata is not None and len(self._metadata.topics) > _LARGE_TOPICS
-        if is_large and not is_seldom and not self._is_metadata_doubtful:
-            return
+        with_topics = not is_large or is_seldom or self._is_metadata_doubtful
         found = None
         # One by one: a broker that is away costs one timeout, and the next tick begins with one that answered.
         for node_id in sorted(self._alive, key=lambda node: (node in self._failed, node)):
-            found = await tick.ask(Part.METADATA, node_id, metadata())
+            found = await tick.ask(Part.METADATA, node_id, metadata(with_topics=with_topics))
+            if found is not None and (other := self._refused(tick, found, tick.addresses[node_id])):
+                tick.failed[node_id] = other
+                found = None
             if found is not None:
                 break
         if found is None:
+            with_topics = True
             found = await self._ask_bootstrap_servers(tick)
         if found is not None:
+            self._other_cluster_id = ""
+        if found is not None and with_topics:
             self._take_metadata(found)
             tick.addresses = self._addresses()
 
@@ -133,8 +143,19 @@ class KafkaSource:
                     tick.fail(Part.METADATA, str(error))
                 else:
                     tick.succeed(Part.METADATA)
-                    return found
+                    if not self._refused(tick, found, address):
+                        return found
         return None
+
+    def _refused(self, tick: Tick, found: ClusterRow, address: Address) -> str:
+        """Why nothing of this answer is taken, if it is of another cluster; empty if it is of this one."""
+        known = "" if self._metadata is None else self._metadata.cluster_id
+        if not known or not found.cluster_id or known == found.cluster_id:
+            return ""
+        self._other_cluster_id = found.cluster_id
+        reason = f"{text_of(address)} is of another cluster now, {found.cluster_id}; this one is {known}"
+        tick.refuse(Part.METADATA, reason)
+        return reason
 
     def _take_metadata(self, found: ClusterRow) -> None:
         if self._metadata is not None:
@@ -312,6 +333,7 @@ class KafkaSource:
             at_ms=tick.at_ms,
             taken_at_ms=tick.taken_at_ms,
             cluster_id=cluster.cluster_id,
+            other_cluster_id=self._other_cluster_id,
             controller=controller if controller is not None and controller >= 0 else None,
             controller_epoch=None if self._quorum is None else self._quorum.epoch,
             brokers=assembling.brokers_of(self._known, self._alive, tick.failed, self._log_dirs, configs[BROKER]),

@@ -118,8 +118,8 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
 
-def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup]) -> Markup:
-    """A small line without axes, with the marks as strokes."""
+def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup], when: str) -> Markup:
+    """A small line without axes, with the marks as strokes. `when`: of which time the newest value is, in words."""
     width, height = _SPARK
     top = max(line.top, 1e-9)
     length_ms = span[1] - span[0]
@@ -149,7 +149,8 @@ def spark(line: Line, span: tuple[int, int], marks: Sequence[MarkGroup]) -> Mark
     return element(
         "svg",
         element(
-            "title", f"{line.title} in the last hour: at most {shown(line.top)}, {shown(line.known[-1])} now{happened}"
+            "title",
+            f"{line.title} in the last hour: at most {shown(line.top)}, {shown(line.known[-1])} {when}{happened}",
         ),
         *strokes,
         element("path", class_="l s1", d=path_data(drawn)),

@@ -17,7 +17,9 @@ from highwater.reports.plot import Band, Mark
 _MOST_SENTENCES: Final = 100
 """Of one group; the page of events has all of them."""
 _LONGEST_TITLE: Final = 200
-_BAD: Final = frozenset({EventKind.PARTITION_OFFLINE, EventKind.BROKER_GONE, EventKind.TOPIC_RECREATED})
+_BAD: Final = frozenset(
+    {EventKind.PARTITION_OFFLINE, EventKind.BROKER_GONE, EventKind.OTHER_CLUSTER, EventKind.TOPIC_RECREATED}
+)
 _WARN: Final = frozenset(
     {
         EventKind.ISR_SHRINK,

@@ -10,6 +10,8 @@ from markupsafe import Markup
 
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event
+from highwater.monitor.figures.findings import KAFKA
+from highwater.monitor.figures.rows import FindingKind
 from highwater.monitor.history.reader import About, HistoryReader
 from highwater.monitor.web import words
 from highwater.monitor.web.charts import Line, chart, spark
@@ -19,6 +21,8 @@ from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import address
 from highwater.reports.plot import Size
 
+_BUCKET_MS: Final = 600_000
+"""A point of the last hour may stand for five minutes, from when it has its time, and some sources are asked seldom."""
 _HOUR_S: Final = 3600
 RANGES: Final[Mapping[str, int]] = {
     "1h": _HOUR_S,
@@ -101,6 +105,8 @@ class Section:
 class Spark:
     title: str
     newest: str
+    when: str
+    """Of which time `newest` is."""
     drawing: Markup
 
 
@@ -166,11 +172,26 @@ def sparklines(call: Call, seen: Seen) -> list[Spark]:
         ]
     except HistoryError:
         return []
-    return [
-        Spark(line.title, words.amount(line.known[-1], line.unit), spark(line, span, happened.marks))
-        for line in lines
-        if line.known
-    ]
+    sparks = []
+    for line in lines:
+        if line.known:
+            when = _when(line, seen)
+            drawing = spark(line, span, happened.marks, when)
+            sparks.append(Spark(line.title, words.amount(line.known[-1], line.unit), when, drawing))
+    return sparks
+
+
+def _when(line: Line, seen: Seen) -> str:
+    """`now`, or the time of the newest value: the cluster may have fallen silent, or this figure may."""
+    is_silent = any(
+        each.kind is FindingKind.SOURCE_SILENT and each.subject == f"source {KAFKA}" for each in seen.figures.findings
+    )
+    as_of_ms = (seen.snapshot.sources[KAFKA].as_of_ms if is_silent else None) or seen.snapshot.taken_at_ms
+    newest_ms = max(point.at_ms for point in line.points if isinstance(point.value, float))
+    is_newest = as_of_ms - newest_ms <= _BUCKET_MS
+    if is_newest and not is_silent:
+        return "now"
+    return f"last, {words.clock_time(as_of_ms if is_newest else newest_ms)}"
 
 
 def last_events(call: Call, seen: Seen) -> list[Event] | str:

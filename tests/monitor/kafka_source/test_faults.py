@@ -9,9 +9,13 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import UUID
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.client.settings import ClientSettings
+from highwater.monitor.events import EventKind, events_between
+from highwater.monitor.figures.cluster import derive
+from highwater.monitor.figures.rows import Level
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import Group, GroupState, Snapshot
 from tests.pipeline.kafka.fake_broker import FakeBroker, fake_broker
@@ -266,6 +270,52 @@ def test_no_broker_answers_and_what_was_known_stays_without_offsets() -> None:
 
     with fake_cluster() as cluster:
         watching(cluster, later)
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_nothing_is_taken_of_another_cluster_at_the_same_addresses(
+    is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """is_large: most ticks do not ask for the topics."""
+    if is_large:
+        monkeypatch.setattr("highwater.monitor.kafka_source.source._LARGE_TOPICS", 0)
+    others = [{"name": f"t{number}", "topic_id": UUID(int=number + 9), "partitions": []} for number in range(100)]
+    of_another = {
+        "brokers": [{"node_id": 7, "host": "127.0.0.1", "port": 1}],
+        "cluster_id": "other",
+        "controller_id": 7,
+        "topics": others,
+    }
+
+    def answer(request: Any) -> Any:
+        return of_another if request.topics is None else {**of_another, "topics": []}
+
+    async def story(source: KafkaSource) -> None:
+        before = await source.snapshot(0)
+        cluster.answers = {(node_id, "metadata"): answer for node_id in range(2)}
+        cluster.asked.clear()
+        during = [await source.snapshot(number) for number in (1, 2)]
+        assert {api for _, api in cluster.asked} == {"metadata"}, "it is asked who it is, and nothing else"
+        for found in during:
+            assert (found.cluster_id, found.other_cluster_id) == ("fake", "other")
+            assert found.topics.keys() == {"t"}
+            assert found.brokers.keys() == {0, 1}
+            assert found.controller == before.controller
+            assert ends(found) == [None, None]
+            assert found.sources["kafka"].as_of_ms == before.sources["kafka"].as_of_ms
+            (finding,) = [each for each in derive([before, found]).findings if each.level is Level.ERROR]
+            assert finding.sentence.startswith("Another cluster, other, answers at the addresses of this one, fake: ")
+        (event,) = events_between(before, during[0])
+        assert (event.kind, event.before, event.after) == (EventKind.OTHER_CLUSTER, "fake", "other")
+        assert events_between(during[0], during[1]) == []
+        cluster.answers = {}
+        after = await source.snapshot(3)
+        assert (after.other_cluster_id, ends(after)) == ("", [10, 10])
+        (event,) = events_between(during[1], after)
+        assert event.text == "cluster fake answers again at its addresses, where cluster other did"
+
+    with fake_cluster() as cluster:
+        watching(cluster, story)
 
 
 def test_a_topic_that_was_made_again_has_no_sizes_of_the_former_one() -> None:

@@ -17,13 +17,14 @@ from starlette.testclient import TestClient
 from highwater.monitor.alerts.keeper import AlertKeeper
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.figures.cluster import derive
-from highwater.monitor.figures.rows import LagVerdict
+from highwater.monitor.figures.findings import KAFKA
+from highwater.monitor.figures.rows import Finding, FindingKind, LagVerdict, Level
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
 from highwater.monitor.history.rows import rows_of
 from highwater.monitor.history.tick import Tick
 from highwater.monitor.history.writer import TickWriter
-from highwater.monitor.model import NO_LEADER, ConfigValue, Topic
+from highwater.monitor.model import NO_LEADER, ConfigValue, SourceState, Topic
 from highwater.monitor.users import Role
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.alert_tables import alerts_table
@@ -326,6 +327,18 @@ def test_pages_draw_the_history_and_list_its_events(tmp_path: Path) -> None:
         assert re.search(r'class="spark".*</svg><p class="note">.* now</p>', viewer.get("/").text)
         assert viewer.get("/api/v1/events").json()["rows"][0]["kind"] == "group_rebalance"
         assert "group_rebalance" in viewer.get("/csv/events?q=kind:rebal").text
+
+
+def test_a_figure_of_a_silent_cluster_has_its_time_and_not_now(tmp_path: Path) -> None:
+    snapshot, figures = seen(HOSTILE)
+    as_of_ms = snapshot.taken_at_ms - 240_000
+    silent = replace(snapshot, sources={KAFKA: SourceState(KAFKA, as_of_ms, "it refuses connections")})
+    finding = Finding(FindingKind.SOURCE_SILENT, Level.ERROR, f"source {KAFKA}", "Source kafka does not answer.")
+    view = silent, replace(figures, findings=(finding,))
+    with web_app(tmp_path, HOSTILE, history_of(tmp_path, 20), view=view) as web:
+        notes = re.findall(r'class="spark".*</svg><p class="note">(.*)</p>', web.browser(Role.VIEWER).get("/").text)
+    assert notes
+    assert all(note.endswith(f"last, {words.clock_time(as_of_ms)}") for note in notes)
 
 
 def test_an_amount_has_the_unit_of_its_chart() -> None:
