@@ -107,7 +107,8 @@ class Resources:
         with NamedTemporaryFile("w", encoding="utf-8", errors="surrogateescape", newline="") as table:
             table.write(text)
             table.flush()
-            done = self._runner.run(("findmnt", "--verify", "--tab-file", table.name))
+            # It looks at what lines name: a file server that does not answer must not hold it.
+            done = self._runner.run(("timeout", "-k", "1", "20", "findmnt", "--verify", "--tab-file", table.name))
         lines = f"{done.stdout}\n{done.stderr}".replace(table.name, fstab.PATH).splitlines()
         return [line.strip() for line in lines if "[E]" in line or "parse error at" in line]
 

@@ -140,7 +140,8 @@ with highwater tune rollback; nothing was changed"
 
 # Errors that findmnt finds in a text of fstab.
 errors_in() {
-  printf '%s' "$1" | findmnt --verify --tab-file /dev/stdin 2>&1 | grep -c -e '\[E\]' -e 'parse error at' || :
+  printf '%s' "$1" | timeout -k 1 20 findmnt --verify --tab-file /dev/stdin 2>&1 |
+    grep -c -e '\[E\]' -e 'parse error at' || :
 }
 
 expect_sound_fstab() {

@@ -23,7 +23,7 @@ from highwater.tuning.facts import collect
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, Owner
 from highwater.tuning.runner import SystemRunner
-from highwater.tuning.steps import RemountStep, SettingStep, Step, SwapOffStep, TuningPlan, remount_steps
+from highwater.tuning.steps import FileStep, RemountStep, SettingStep, Step, SwapOffStep, TuningPlan, remount_steps
 from tests.this_machine import settings_alone
 
 SYSCTLS = ("vm.stat_interval", "vm.dirty_background_bytes", "net.ipv4.tcp_rmem", "fs.nr_open")
@@ -243,6 +243,19 @@ def test_an_option_that_a_remount_cannot_change(host: RealHost, mounted: str) ->
     with pytest.raises(TuningError, match=r"mount -o remount,.*` failed: .*; everything was put back as it was$"):
         apply(host, setting("vm.stat_interval", "3"), *remounts(mounted, "", "data=journal"))
     assert options_of(mounted) == before
+
+
+def test_a_text_of_fstab_with_an_error_is_not_written(host: RealHost) -> None:
+    text = "tmpfs /tmp tmpfs defaults 0 0\n"
+    host.replace_file("/etc/fstab", text, 0o644)
+    for line in ("UUID=0-0 /tmp ext4 defaults 0 2", "a line", "tmpfs /nowhere/at/all tmpfs defaults 0 0"):
+        with pytest.raises(
+            TuningError, match=r"^/etc/fstab would get an error \(.*\), which can stop the next boot; noth"
+        ):
+            apply(host, FileStep("/etc/fstab", text, f"{text}{line}\n"))
+    apply(host, FileStep("/etc/fstab", text, f"{text}# a remark\n"))
+    roll_back(host)
+    assert host.read_verbatim("/etc/fstab") == text
 
 
 def test_a_scheduler_takes_the_number_of_requests_with_it_and_brings_it_back(host: RealHost, mounted: str) -> None:
