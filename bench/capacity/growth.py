@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date
 from typing import Final
@@ -30,5 +31,6 @@ def month_reached(today: date, factor: float, per_month_ratio: float) -> str | N
     months = math.log(factor) / math.log1p(per_month_ratio) if factor > 1 else 0.0
     if months > _FARTHEST_MONTHS:
         return None
-    year, month = divmod(today.year * 12 + today.month - 1 + int(months), 12)
+    gone = (today.day - 1) / monthrange(today.year, today.month)[1]
+    year, month = divmod(today.year * 12 + today.month - 1 + int(gone + months), 12)
     return f"{year}-{month + 1:02d}"

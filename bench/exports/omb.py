@@ -117,10 +117,17 @@ def _rate(span: list[Window], name: str) -> float:
     return float(sum(getattr(window, name) for window in span)) / len(span)
 
 
-def _load_of(workload: Workload) -> dict[str, int]:
+def _load_of(workload: Workload) -> dict[str, float]:
+    """OMB counts clients for each topic, and a workload counts those of all topics together."""
+    topics = workload.topics.count
     return {
-        "topics": workload.topics.count,
+        "topics": topics,
         "partitions": workload.topics.partitions,
-        "producersPerTopic": workload.producers.count,
-        "consumersPerTopic": workload.consumers.per_group if workload.consumers.count else 0,
+        "producersPerTopic": _per_topic(workload.producers.count, topics),
+        "consumersPerTopic": _per_topic(workload.consumers.per_group if workload.consumers.count else 0, topics),
     }
+
+
+def _per_topic(clients: int, topics: int) -> float:
+    each = clients / topics
+    return int(each) if each.is_integer() else each

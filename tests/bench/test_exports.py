@@ -163,6 +163,7 @@ def test_omb_tells_each_cell_as_its_variant_has_it(tmp_path: Path) -> None:
     manifest["workload"] |= {
         "matrix": {},
         "topics": {"count": 2, "partitions": 4},
+        "producers": {"count": 4},
         "consumers": {"groups": 2, "per_group": 3},
         "variants": {"few": {}, "many": {"topics": {"count": 2, "partitions": 64}}},
     }
@@ -173,7 +174,9 @@ def test_omb_tells_each_cell_as_its_variant_has_it(tmp_path: Path) -> None:
         "variant=many",
     ]
     told = [json.loads(file.content) for file in exporter("omb")(result)]
-    assert [(item["topics"], item["partitions"], item["consumersPerTopic"]) for item in told] == [(2, 4, 3), (2, 64, 3)]
+    assert [
+        (item["topics"], item["partitions"], item["producersPerTopic"], item["consumersPerTopic"]) for item in told
+    ] == [(2, 4, 2, 1.5), (2, 64, 2, 1.5)], "OMB counts clients for each topic"
 
 
 def test_every_format_that_is_offered_exists() -> None:

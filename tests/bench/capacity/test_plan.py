@@ -121,6 +121,13 @@ def test_months(factor: float, month: str | None) -> None:
     assert month_reached(TODAY, factor, 0.1) == month
 
 
+def test_a_month_counts_from_the_day_and_not_from_its_first() -> None:
+    # Half a month after 28 November is 13 December; 10.3 months after it is 8 October.
+    assert month_reached(date(2026, 11, 28), 1.04**0.5, 0.04) == "2026-12"
+    assert month_reached(date(2026, 11, 28), 1.5, 0.04) == "2027-10"
+    assert month_reached(date(2026, 11, 1), 1.04**0.5, 0.04) == "2026-11"
+
+
 def test_hot_keys() -> None:
     found = plan(load_with({"hottest_key_ratio": 0.5, "partitions": 2, "consumer_bytes_per_s": 10e6, "consumers": 6}))
     notes = found.topics[0].notes
