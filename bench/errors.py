@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 
 class UsageError(Exception):
     """Something the user gave cannot work (file, option, host set-up). One line; exit code 2."""
@@ -23,7 +26,13 @@ class NotComparableError(Exception):
     """Two measurements were taken under different conditions, so they cannot be compared. One line; exit code 5."""
 
 
-def text_of(error: OSError) -> str:
-    """The error in one line, with its file."""
-    where = f"{error.filename}: " if error.filename else ""
+def is_full(error: OSError) -> bool:
+    """Whether a disk or a quota is full, which is no mistake in the call."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def text_of(error: OSError, written: Path | None = None) -> str:
+    """The error in one line, with its file. written: what a failed write, which names no file, was of."""
+    named = error.filename or written
+    where = f"{named}: " if named else ""
     return f"{where}{error.strerror or error}"

@@ -16,18 +16,20 @@ def replaced_whole(path: Path) -> Iterator[Path]:
     A link is followed. A device or a pipe is yielded itself, because a rename would put a file in its place. After an
     exception the old file is there as before, and no other. Raises OSError.
     """
-    if _is_special(path):
-        yield path
-        return
-    target = path.resolve()
-    temporary = target.with_name(target.name + ".tmp")
+    target = None if _is_special(path) else path.resolve()
+    written = path if target is None else target.with_name(target.name + ".tmp")
     try:
-        temporary.unlink(missing_ok=True)  # an older one may have another mode
-        yield temporary
-        temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        if target is not None:
+            written.unlink(missing_ok=True)  # an older one may have another mode
+        yield written
+        if target is not None:
+            written.replace(target)
+    except BaseException as error:
+        if target is not None:
+            with suppress(OSError):
+                written.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename in (None, str(written)):
+            error.filename = str(path)  # a write that fails names no file
         raise
 
 

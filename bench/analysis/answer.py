@@ -23,8 +23,8 @@ __all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]
 
 # The kinds whose figures are in doubt when trials were disturbed.
 _OF_FIGURES: Final = ("best", "objective", "aim")
-# Options of `bench run` that a command for more trials sets itself or does without.
-_WITH_VALUE: Final = ("--out", "--resume", "--trials")
+# Options of `bench run` that a command to go on, or for more trials, sets itself or does without.
+_WITH_VALUE: Final = ("--out", "--resume")
 _WITHOUT_VALUE: Final = ("--quiet", "--json", "--dry-run", "--retry-invalid")
 
 
@@ -151,9 +151,8 @@ def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSu
     manifest = result.manifest
     directory = _directory(result)
     if manifest.status in ("interrupted", "failed") and result.gate() is None:
-        verb = "search" if result.search() is not None else "run"
-        resumed = shlex.join(["highwater", "bench", verb, manifest.workload_file, "--resume", directory])
-        yield f"Go on with the run: {resumed}"
+        verb, kept = _begun_by(manifest)
+        yield f"Go on with the run: {shlex.join(['highwater', 'bench', verb, *kept, '--resume', directory])}"
     for trial in summaries:
         if any(reason.check.startswith("delivery.") for reason in trial.verdict.reasons):
             yield f"Read what the broker printed: {directory}/trials/{trial.trial_id}/system.log"
@@ -217,18 +216,23 @@ def _directory(result: RunResult) -> str:
 def _command_for(manifest: Manifest, trials: int | None, directory: str) -> str:
     """The command of the run with other trials and another directory, to paste."""
     more = ["--trials", str(trials)] if trials else []
-    return shlex.join(["highwater", "bench", "run", *_kept_arguments(manifest), *more, "--out", f"{directory}-2"])
+    _, kept = _begun_by(manifest, "--trials")
+    return shlex.join(["highwater", "bench", "run", *kept, *more, "--out", f"{directory}-2"])
 
 
-def _kept_arguments(manifest: Manifest) -> list[str]:
-    """The arguments of `bench run` without the number of trials, the directory and what changes the output alone."""
+def _begun_by(manifest: Manifest, *without: str) -> tuple[str, list[str]]:
+    """The verb that began the run, and its arguments without the directory and what changes the output alone.
+
+    without: other options, with a value, to leave out.
+    """
     argv = manifest.argv
-    if argv[1:3] != ["bench", "run"]:
-        return [manifest.workload_file]
+    if argv[1:2] != ["bench"] or argv[2:3] not in (["run"], ["search"]):
+        return "run", [manifest.workload_file]
+    with_value = (*_WITH_VALUE, *without)
     kept, skip = [], False
     for argument in argv[3:]:
-        if skip or argument in _WITHOUT_VALUE or argument.partition("=")[0] in _WITH_VALUE:
-            skip = argument in _WITH_VALUE
+        if skip or argument in _WITHOUT_VALUE or argument.partition("=")[0] in with_value:
+            skip = not skip and argument in with_value
             continue
         kept.append(argument)
-    return kept
+    return argv[2], kept

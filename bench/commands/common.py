@@ -126,7 +126,8 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """Print expected errors as one line each and exit with the matching exit code."""
-    from highwater.bench.errors import NotComparableError, StoppedError, UsageError, text_of
+    from highwater.bench.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
+    from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_USAGE
     from highwater.bench.results import ResultDirectoryError
     from highwater.spark_loadgen import LoadSetupError
 
@@ -134,13 +135,13 @@ def one_line_errors() -> Iterator[None]:
         yield
     except (UsageError, ResultDirectoryError, LoadSetupError) as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
+        raise typer.Exit(EXIT_USAGE) from None
     except NotComparableError as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(5) from None
+        raise typer.Exit(EXIT_ENVIRONMENT) from None
     except OSError as error:
         typer.echo(f"error: {text_of(error)}", err=True)
-        raise typer.Exit(2) from None
+        raise typer.Exit(EXIT_INVALID if is_full(error) else EXIT_USAGE) from None
     except (KeyboardInterrupt, StoppedError):
         typer.echo("interrupted", err=True)
-        raise typer.Exit(130) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None

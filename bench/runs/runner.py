@@ -17,7 +17,7 @@ from typing import Literal
 
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
-from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, text_of
+from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, is_full, text_of
 from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import (
     BlockCanary,
@@ -134,10 +134,10 @@ class Run:
         except KeyboardInterrupt:
             self._finish("interrupted", EXIT_INTERRUPTED)
             raise
-        except OSError:
+        except OSError as error:
             # An error between trials, such as a full disk. The manifest still records it if there is some space.
             with suppress(OSError):
-                self._finish("interrupted", EXIT_USAGE)
+                self._finish("interrupted", EXIT_INVALID if is_full(error) else EXIT_USAGE)
             raise
 
     def _through(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode) -> Manifest:
@@ -234,11 +234,11 @@ class Run:
             case OSError():
                 # An error of the instrument itself: errors of the system are TrialErrors.
                 with suppress(OSError):
-                    self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
+                    self._mark(planned, "failed", text_of(error, self.writer.directory), clock, generator_failed=True)
                     return
                 # The disk of the results is full: delete the trial's files to make room for the manifest.
                 self.writer.clear_trial(planned.plan.trial_id)
-                self._mark(planned, "failed", text_of(error), clock, generator_failed=True)
+                self._mark(planned, "failed", text_of(error, self.writer.directory), clock, generator_failed=True)
             case UsageError():
                 self._mark(planned, "failed", str(error), clock)
             case KeyboardInterrupt():

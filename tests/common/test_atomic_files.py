@@ -58,6 +58,11 @@ def test_after_a_failure_the_old_file_is_there_alone(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [tmp_path / "folder", path]
 
 
+def test_a_full_disk_is_named() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        write_atomically(Path("/dev/full"), "a report")
+
+
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_link_is_followed(tmp_path: Path, is_there: bool) -> None:
     folder = tmp_path / "folder"

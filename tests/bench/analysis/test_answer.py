@@ -123,7 +123,9 @@ def test_every_broken_promise_has_its_words(tmp_path: Path, check: str, text: st
 def test_trials_that_did_not_finish_are_not_spoken_for(tmp_path: Path) -> None:
     answer = answer_of(run_of(tmp_path / "some", [trial(1, ONE)], unfinished=2, status="interrupted"))
     assert text_of(answer, "delivery").endswith("arrived once, in order, in 1 of 3 trials.")
-    assert answer.next_step == "Go on with the run: highwater bench run w.yaml --resume old"
+    assert answer.next_step == (
+        "Go on with the run: highwater bench run w.yaml --launcher process --trials 3 --resume old"
+    )
     none = answer_of(run_of(tmp_path / "none", []))
     assert none.sentence == "No trial finished, so nothing is known about lost records."
 

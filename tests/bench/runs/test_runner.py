@@ -616,6 +616,6 @@ def test_results_without_room_between_trials_say_that_they_are_not_whole(
     with pytest.raises(OSError, match="No space left"):
         bench.run()
     manifest = bench.result().manifest
-    assert (manifest.status, manifest.exit_code) == ("interrupted", 2)
+    assert (manifest.status, manifest.exit_code) == ("interrupted", 4)
     assert [trial.status for trial in manifest.trials] == ["done", "done", "planned", "planned"]
     assert list(disagreements(bench.result())) == []
