@@ -1,7 +1,7 @@
 """Reads from a workload which load a cell was asked to carry, and compares two loads.
 
-Figures of two loads are no verdict on two systems. The load is how much is offered, when, and of which records. Partitions, clients and their settings are what people
-compare, and are no part of it.
+Figures of two loads are no verdict on two systems. The load is how much is offered, when, and of which records.
+Partitions, clients and their settings are what people compare, and are no part of it.
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, parse_scaled
+from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_FORM, DURATION_NS, parse_scaled
 
 COUNT_MULTIPLIERS: Final = {"": 1, "k": 10**3, "M": 10**6}
-DURATION_NS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+# Without days and second names: the same duration is always written alike, as a workload's digest is of its text.
+_WRITTEN_NS: Final = {unit: DURATION_NS[unit] for unit in ("ns", "us", "ms", "s", "m", "h")}
 _SIZE_BYTES: Final = BINARY_BYTES | DECIMAL_BYTES
 _RATE_PER_S: Final = {f"{unit}/s": multiplier for unit, multiplier in COUNT_MULTIPLIERS.items()}
 _PERCENT: Final = {"%": Decimal("0.01")}
@@ -22,13 +23,13 @@ _PERCENT: Final = {"%": Decimal("0.01")}
 _NUMBER = r"(?P<number>\d+(?:\.\d+)?)"
 SIZE_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>B|[KMGT]iB|[kMGT]B)$"
 RATE_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>[kM]?)/s$"
-DURATION_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>ns|us|ms|s|m|h)$"
+DURATION_UNITS: Final = "|".join(DURATION_NS)
+DURATION_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>{DURATION_UNITS})$"
 PERCENT_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>%)$"
 COUNT_PATTERN: Final = rf"^{_NUMBER} ?(?P<unit>[kM]?)$"
 
 SIZE_FORM: Final = "a size with its unit (B, KiB, MiB, GiB or kB, MB, GB), for example 64KiB"
 RATE_FORM: Final = "records per second, for example 500/s, 20k/s or 1.5M/s"
-DURATION_FORM: Final = "a duration with its unit (us, ms, s, m, h), for example 500ms, 15s or 2m"
 PERCENT_FORM: Final = "a percentage, for example 0.5%"
 COUNT_FORM: Final = "a count, for example 100, 50k or 2M"
 
@@ -93,7 +94,7 @@ def format_rate(rate_per_s: int) -> str:
 
 def format_duration_ns(duration_ns: int) -> str:
     """The shortest exact way to write a duration: 500000000 -> `500ms`."""
-    return _format(duration_ns, DURATION_NS)
+    return _format(duration_ns, _WRITTEN_NS)
 
 
 def format_duration_s(duration_s: int) -> str:

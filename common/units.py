@@ -25,6 +25,15 @@ from typing import Final
 BINARY_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 DECIMAL_BYTES: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 NANOSECONDS: Final = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}
+DURATION_NS: Final = NANOSECONDS | {
+    "us": 10**3,
+    "m": 60 * 10**9,
+    "min": 60 * 10**9,
+    "h": 3600 * 10**9,
+    "d": 86_400 * 10**9,
+}
+"""The units of every duration that a person writes, in any file or option."""
+DURATION_FORM: Final = "a duration with its unit (us, ms, s, m or min, h, d), for example 500ms, 15s, 5min or 3d"
 # Shown where there is no figure.
 NONE: Final = "–"
 
@@ -42,6 +51,11 @@ def parse_scaled(text: str, units: Mapping[str, int | Decimal]) -> Decimal | Non
     if match is None or match[2] not in units:
         return None
     return Decimal(match[1]) * units[match[2]]
+
+
+def parse_duration_ns(text: str) -> Decimal | None:
+    """`1.5 min` -> 90000000000; None when it is no duration."""
+    return parse_scaled(" ".join(text.split()), DURATION_NS)
 
 
 def significant(value: float, digits: int = _SIGNIFICANT_DIGITS) -> str:

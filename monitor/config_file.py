@@ -10,15 +10,14 @@ from typing import Any, Final, NoReturn
 
 from highwater.common.nearest import did_you_mean
 from highwater.common.secret_names import has_secret_in_url, is_secret_header, is_secret_name
-from highwater.common.units import BINARY_BYTES, parse_scaled
+from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_FORM, DURATION_NS, NANOSECONDS, parse_scaled
 from highwater.common.yaml_nodes import Document, Location, dotted
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.listen import Listen, listen_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
 _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
-_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-_SIZES: Final = BINARY_BYTES | {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_SIZES: Final = BINARY_BYTES | DECIMAL_BYTES
 
 
 class Part:
@@ -128,8 +127,8 @@ class Part:
         return value
 
     def seconds(self, key: str, default: float) -> float:
-        amount = self._scaled(key, _SECONDS, "a time such as 15s, 5 min, 48h or 30d")
-        return default if amount is None else float(amount)
+        amount = self._scaled(key, DURATION_NS, DURATION_FORM)
+        return default if amount is None else float(amount / NANOSECONDS["s"])
 
     def size_bytes(self, key: str, default: int) -> int:
         amount = self._scaled(key, _SIZES, "a size such as 500 MiB or 4GiB")

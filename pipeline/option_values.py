@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
+from highwater.common.units import NANOSECONDS, parse_duration_ns
 from highwater.pipeline.errors import SettingsError
 
 Value = TypeVar("Value")
-
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
-_DURATION_MS: Final = {"ms": 1, "s": 1000, None: 1, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def spelled(options: Mapping[str, str], proper: Mapping[str, str]) -> dict[str, str]:
@@ -73,7 +70,7 @@ class OptionValues:
         if name not in self:
             return default
         text = self.text(name)
-        match = _DURATION.fullmatch(text.strip())
-        if match is None:
-            raise SettingsError(f"{name}={text} is no time; write it as 500ms, 30s, 15m, 1h or 1d")
-        return int(match[1]) * _DURATION_MS[match[2]]
+        duration_ns = parse_duration_ns(f"{text}ms" if text.isdecimal() else text)
+        if duration_ns is None or duration_ns % NANOSECONDS["ms"]:
+            raise SettingsError(f"{name}={text} is no time in whole ms; write it as 500ms, 30s, 15m, 1h or 1d")
+        return int(duration_ns // NANOSECONDS["ms"])

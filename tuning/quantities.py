@@ -6,21 +6,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from ..common.units import BINARY_BYTES, DECIMAL_BYTES, parse_scaled, scaled_text, size_text
+from ..common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_NS, NANOSECONDS, parse_scaled, scaled_text, size_text
 from .errors import TuningError
 
 _BYTE_UNITS: Final = {"B": 1, "kB": 10**3, "KB": 10**3} | DECIMAL_BYTES | BINARY_BYTES
 _BYTE_RATE_UNITS: Final = {f"{unit}/s": factor for unit, factor in _BYTE_UNITS.items()}
 _BIT_RATE_UNITS: Final = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9}
-_DURATION_UNITS_MS: Final[Mapping[str, int | Decimal]] = {
-    "us": Decimal("0.001"),
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-}
 # Powers of 1000, as disks and networks are sold.
 _SHOWN_BYTE_RATES: Final = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9}
 
@@ -38,7 +29,7 @@ def parse_bit_rate(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> float:
-    return float(_parse(text, _DURATION_UNITS_MS, "a duration such as 1ms"))
+    return float(_parse(text, DURATION_NS, "a duration such as 1ms") / NANOSECONDS["ms"])
 
 
 def parse_count(text: str) -> int:

@@ -9,11 +9,10 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from highwater.bench import units
-from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, parse_scaled
+from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_FORM, DURATION_NS, NANOSECONDS, parse_scaled
 
 _BYTES_PER_S: Final = {f"{unit}/s": size for unit, size in (BINARY_BYTES | DECIMAL_BYTES).items()}
 _BITS_PER_S: Final = {"Mbit/s": 10**6, "Gbit/s": 10**9}
-_SPANS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def _amount(value: object, known: Mapping[str, int], form: str) -> Decimal:
@@ -32,7 +31,7 @@ def _network_bytes_per_s(value: object) -> float:
 
 
 def _span_s(value: object) -> float:
-    return float(_amount(value, _SPANS_S, "a time with its unit (s, m, h, d), for example 30s, 4h or 7d"))
+    return float(_amount(value, DURATION_NS, DURATION_FORM) / NANOSECONDS["s"])
 
 
 def _above_zero(parse: Callable[[object], float]) -> Callable[[object], float]:

@@ -31,6 +31,7 @@ from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.merging import COUNT, merged_in_parts, percentile_column, percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
 from highwater.common.package_archive import write_archive
+from highwater.common.spark_master import master_fault
 from highwater.spark_loadgen.java import find_java
 
 _TYPES: Final = {pa.float64(): "double", pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string"}
@@ -125,7 +126,12 @@ class SparkEngine:
 
 @contextmanager
 def session(master: str = "local[2]", settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A Spark session for lakes, and the package for executors on other hosts. Raises LoadSetupError without Java."""
+    """A Spark session for lakes, and the package for executors on other hosts.
+
+    Raises UsageError when Spark cannot start, LoadSetupError without Java.
+    """
+    if fault := master_fault(master):
+        raise UsageError(fault)
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="highwater-lake-")))
         java = find_java(os.environ, scratch)
@@ -138,7 +144,11 @@ def session(master: str = "local[2]", settings: Mapping[str, str] | None = None)
             **_SETTINGS,
             **(settings or {}),
         }
-        spark = SparkSession.builder.master(master).appName("highwater-lake").config(map=dict(chosen)).getOrCreate()
+        builder = SparkSession.builder.master(master).appName("highwater-lake").config(map=dict(chosen))
+        try:
+            spark = builder.getOrCreate()
+        except PySparkException as error:
+            raise UsageError(f"Spark does not start with master {master}: {str(error).splitlines()[0]}") from error
         stack.callback(spark.stop)
         spark.sparkContext.setLogLevel("OFF")
         if not master.startswith("local"):

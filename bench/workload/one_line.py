@@ -17,6 +17,7 @@ from highwater.bench import units
 from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import WORKLOAD_SCHEMA
 from highwater.bench.workload.yaml_document import Document, Location, dotted
+from highwater.common.units import NANOSECONDS
 
 _DEFAULTS: Final[dict[str, Any]] = {
     "schema": WORKLOAD_SCHEMA,
@@ -34,7 +35,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 
 def _milliseconds(text: str) -> int | float:
-    milliseconds = units.parse_duration_ns(text) / units.DURATION_NS["ms"]
+    milliseconds = units.parse_duration_ns(text) / NANOSECONDS["ms"]
     return int(milliseconds) if milliseconds.is_integer() else milliseconds
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from highwater.bench import units
+from highwater.common.units import NANOSECONDS
 
 Comparison = Literal["<", "<=", ">", ">=", "=="]
 Unit = Literal["ns", "s", "per_s", "bytes_per_s", "bytes", "ratio", ""]
@@ -27,7 +28,8 @@ _COMPARABLE: Final[dict[str, tuple[tuple[Unit, ...], str]]] = {
     "s": (("ns",), "<30s"),
     "s_per_gib": (("",), "<2.5"),
 }
-BOUND_PATTERN: Final = r"^(<=|>=|==|<|>) ?\d+(\.\d+)? ?(ns|us|ms|s|m|h|[kM]?|[kM]?/s|([KMGT]i|[kMGT])?B(/s)?|%)$"
+_UNITS: Final = rf"{units.DURATION_UNITS}|[kM]?|[kM]?/s|([KMGT]i|[kMGT])?B(/s)?|%"
+BOUND_PATTERN: Final = rf"^(<=|>=|==|<|>) ?\d+(\.\d+)? ?({_UNITS})$"
 BOUND_FORM: Final = "a comparison with a value and its unit, for example <20ms, >=49k/s, <=1% or ==0"
 
 
@@ -52,7 +54,7 @@ class Bound:
         comparable, example = _COMPARABLE[unit]
         if self.unit not in comparable:
             raise ValueError(f"{self.text!r} does not have the unit of this metric, whose bounds look like {example}")
-        return replace(self, value=self.value / units.DURATION_NS["s"], unit="s") if unit == "s" else self
+        return replace(self, value=self.value / NANOSECONDS["s"], unit="s") if unit == "s" else self
 
     def __str__(self) -> str:
         return self.text

@@ -26,6 +26,7 @@ from pydantic import (
 
 from highwater.bench import units
 from highwater.bench.workload.slo import BOUND_FORM, BOUND_PATTERN, Bound, parse_bound
+from highwater.common.units import DURATION_FORM
 
 TEMPORARY_TARGET: Final = "temporary"
 NO_PROFILE: Final = "none"
@@ -93,13 +94,13 @@ DurationS = Annotated[
     int,
     BeforeValidator(units.parse_duration_s),
     PlainSerializer(units.format_duration_s),
-    _schema(units.DURATION_PATTERN, units.DURATION_FORM + "; whole seconds", "15s"),
+    _schema(units.DURATION_PATTERN, DURATION_FORM + "; whole seconds", "15s"),
 ]
 DurationNs = Annotated[
     int,
     BeforeValidator(units.parse_duration_ns),
     PlainSerializer(units.format_duration_ns),
-    _schema(units.DURATION_PATTERN, units.DURATION_FORM, "1ms"),
+    _schema(units.DURATION_PATTERN, DURATION_FORM, "1ms"),
 ]
 PercentRatio = Annotated[
     float,
@@ -343,7 +344,7 @@ class SteadyWarmup(Part):
 Warmup = Annotated[
     Annotated[DurationS, Tag("fixed_warmup")] | Annotated[SteadyWarmup, Tag("steady_warmup")],
     one_of(
-        f"{units.DURATION_FORM}, or {{until: steady, slope: 0.5%, window: 20s, max: 120s}}",
+        f"{DURATION_FORM}, or {{until: steady, slope: 0.5%, window: 20s, max: 120s}}",
         text="fixed_warmup",
         keys={"until": "steady_warmup"},
     ),
@@ -354,7 +355,7 @@ def _drain(value: object) -> object:
     """Accept `{max: 60s}` for `60s`."""
     if isinstance(value, dict):
         if set(value) != {"max"}:
-            raise ValueError(f"{value!r} is not {units.DURATION_FORM}, or {{max: 60s}}")
+            raise ValueError(f"{value!r} is not {DURATION_FORM}, or {{max: 60s}}")
         return value["max"]
     return value
 
@@ -373,7 +374,7 @@ DrainS = Annotated[
                     "additionalProperties": False,
                 },
             ],
-            "description": units.DURATION_FORM + "; whole seconds",
+            "description": DURATION_FORM + "; whole seconds",
         }
     ),
 ]

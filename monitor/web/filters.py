@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any, Final
 
 from highwater.common.nearest import did_you_mean
-from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, parse_scaled
+from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_NS, NANOSECONDS, parse_scaled
 
 Value = str | int | float | bool | None
 LONGEST_FILTER: Final = 500
@@ -26,9 +26,7 @@ _TERM: Final = re.compile(
     r"\s*(?P<minus>-?)(?:(?P<column>[A-Za-z_][A-Za-z_0-9]*)(?P<operator>!=|>=|<=|[:=<>]))?"
     r'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)'
 )
-_MILLISECONDS: Final[Mapping[str, int | Decimal]] = {
-    "ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
-}  # fmt: skip
+_MILLISECONDS: Final = {unit: Decimal(size) / NANOSECONDS["ms"] for unit, size in DURATION_NS.items()}
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ":": operator.eq,
     "=": operator.eq,

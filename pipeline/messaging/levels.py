@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from highwater.common.units import parse_scaled
+from highwater.common.units import NANOSECONDS, parse_duration_ns
 from highwater.pipeline.errors import SettingsError
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -34,7 +34,8 @@ WAITING_PATTERN: Final = rf"^(hw\.delay\.({_LEVEL}|wheel)|.+\.retry\.{_LEVEL})$"
 
 def parse_delay_ms(text: str) -> int:
     """Raises SettingsError unless it is a whole number of ms, s, m, h or d, above 0."""
-    scaled = parse_scaled(text.strip(), _UNITS_MS)
+    duration_ns = parse_duration_ns(text)
+    scaled = None if duration_ns is None else duration_ns / NANOSECONDS["ms"]
     if scaled is None or scaled != int(scaled) or scaled <= 0:
         raise SettingsError(f"{text!r} is not a delay: write a number and ms, s, m, h or d, such as 30s")
     return int(scaled)

@@ -128,7 +128,7 @@ hosts:
         ("ceilings: {a: b}\n", ":1: ceilings: is not a list of texts"),
         ("hosts: [h]\n", ":1: hosts: is not a mapping"),
         ("bootstrap_server: a:1", ":1: bootstrap_server: unknown key; did you mean bootstrap_servers?"),
-        ("tick: 5\n", ":1: tick: '5' is not a time such as 15s"),
+        ("tick: 5\n", ":1: tick: '5' is not a duration with its unit (us, ms, s, m or min, h, d)"),
         ("tick: 1h\n", ":1: tick: a tick takes 1 s to 300 s"),
         ("web:\n  listen: nowhere\n", ":2: web.listen: 'nowhere' is not HOST:PORT"),
         ("web:\n  listn: 1\n", ":2: web.listn: unknown key; did you mean listen?"),

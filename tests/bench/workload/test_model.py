@@ -97,7 +97,7 @@ from tests.bench.workload.test_specification import complaint, document, read
             {"phases": "{measure: 5s, drain: {mx: 5s}}"},
             (
                 "w.yaml:5: phases.drain: {'mx': '5s'} is not a duration with its unit "
-                "(us, ms, s, m, h), for example 500ms, 15s or 2m, or {max: 60s}"
+                "(us, ms, s, m or min, h, d), for example 500ms, 15s, 5min or 3d, or {max: 60s}"
             ),
         ),
         (
