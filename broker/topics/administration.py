@@ -168,7 +168,7 @@ def check_new_topic(wanted: NewTopic, names: Mapping[str, str]) -> Problem | Non
     if reason := topic_name_problem(wanted.name):
         return Problem(ErrorCode.invalid_topic_exception, reason)
     if wanted.name == _CLUSTER_METADATA:
-        return Problem(ErrorCode.topic_authorization_failed, "Authorization failed.")
+        return Problem(ErrorCode.invalid_request, f"Creation of internal topic {wanted.name} is prohibited.")
     twin = names.get(metric_name(wanted.name))
     if twin == wanted.name:
         return Problem(ErrorCode.topic_already_exists, f"Topic '{wanted.name}' already exists.")

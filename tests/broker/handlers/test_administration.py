@@ -239,12 +239,12 @@ class TestCreateTopics:
 
     def test_the_topic_of_kafkas_metadata_is_nobodys(self, node: NodeHarness) -> None:
         results = self.create(node, {"name": "__cluster_metadata"}, {"name": "_cluster_metadata"})
-        assert results[0] == (ErrorCode.topic_authorization_failed, "Authorization failed.")
+        assert results[0] == (ErrorCode.invalid_request, "Creation of internal topic __cluster_metadata is prohibited.")
         assert results[1][0] == ErrorCode.none
         assert node.node.partitions.topic("__cluster_metadata") is None
         assert node.node.auto_creation is not None
         assert node.node.auto_creation.create(["__cluster_metadata"]) == {
-            "__cluster_metadata": ErrorCode.topic_authorization_failed
+            "__cluster_metadata": ErrorCode.invalid_request
         }
 
     def test_names_that_collide_within_a_request(self, node: NodeHarness) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from highwater.broker.records.batch import Codec
+from highwater.broker.records.batch import HEADER, Codec, read_header, update_crc
 from highwater.broker.records.record import Record, encode_batch
 from tests.broker.handlers.harness import one_batch, versions
 from tests.compat.apache_kafka.answers.script import NO_SUCH_ID, TIMESTAMP_MS, YEAR_MS, Fields, Script, id_of
@@ -88,6 +88,25 @@ def producing(script: Script) -> None:
     one("transactional id of no transaction", data("t", fine), transactional_id="q")
     one("transactional, unknown", data("t", _idempotent(600, 0, 0, is_transactional=True)), transactional_id="q")
     one("transactional and not", data("t", fine), data("u", _idempotent(600, 0, 0, is_transactional=True)))
+
+
+def _looking_up_what_headers_hide(script: Script) -> None:
+    """Batches whose max timestamp is not the largest of their records, as some clients write them."""
+    times = [TIMESTAMP_MS, TIMESTAMP_MS + 90_000, TIMESTAMP_MS + 60_000]
+    for begin, max_timestamp_ms in enumerate((times[0], times[2], -1, TIMESTAMP_MS + 3 * YEAR_MS)):
+        shifted = [time_ms + begin * 3_600_000 for time_ms in times]
+        batch = encode_batch([Record(b"v", timestamp_ms=time_ms) for time_ms in shifted], codec=Codec(begin % 4))
+        header = read_header(batch)._replace(max_timestamp_ms=max_timestamp_ms)
+        HEADER.pack_into(batch, 0, *header)
+        update_crc(batch, 0, len(batch))
+        data = [{"name": "gone", "partition_data": [{"index": 1, "records": bytes(batch)}]}]
+        script.quietly("produce", 9, acks=-1, timeout=30_000, topic_data=data)
+    for minutes in (0, 1, 2, 59, 61, 62, 119, 121, 122, 179, 181, 182):
+        where = {"partition_index": 1, "timestamp": TIMESTAMP_MS + minutes * 60_000, "current_leader_epoch": -1}
+        told = f"{minutes} minutes after begin, by records"
+        script.ask("list_offsets", 5, told, replica_id=-1, topics=[{"name": "gone", "partitions": [where]}])
+    where = {"partition_index": 1, "timestamp": -3, "current_leader_epoch": -1}
+    script.ask("list_offsets", 7, "at -3, by records", replica_id=-1, topics=[{"name": "gone", "partitions": [where]}])
 
 
 def _idempotent(producer_id: int, epoch: int, sequence: int, *, is_transactional: bool = False) -> bytes:
@@ -268,6 +287,7 @@ def looking_up(script: Script) -> None:
     script.each("list_offsets", "at -2, after", replica_id=-1, topics=[where(-2)])
     # Not at -3: Kafka tells the largest timestamp of deleted records until its cleaner has removed their segment.
     script.ask("offset_for_leader_epoch", 4, "0, after", replica_id=-1, topics=[epoch(0)])
+    _looking_up_what_headers_hide(script)
     for name, index in (("t", 1), ("t", 9), ("nowhere", 0), ("a b", 0)):
         script.ask("describe_producers", 0, f"{name}-{index}", topics=[{"name": name, "partition_indexes": [index]}])
     script.ask("describe_producers", 0, "nothing", topics=[])

@@ -62,6 +62,7 @@ def creating(script: Script) -> None:
 
     for name in ("", ".", "..", "x" * 250, "a b", "ü", "x" * 249):
         one(f"name {name[:3]!r} of {len(name)}", new_topic(name), validate_only=True)
+    one("the name of Kafka's metadata", new_topic("__cluster_metadata"), validate_only=True)
     one("names that collide", new_topic("all.defaults"), new_topic("all_defaults"))
     one("the same twice", new_topic("twice"), new_topic("twice"), new_topic("once-4"))
     one("nothing")
