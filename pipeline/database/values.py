@@ -20,13 +20,15 @@ DAY_MICROSECONDS: Final = 86_400_000_000
 _MIDNIGHT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MONTH_AND_DAY: Final = len("-01-01")
 _YEAR_MAX: Final = 9999
-_FOUR_DIGITS: Final = (days_of("0000-01-01"), days_of("10000-01-01"))
-"""The first day of the year 0, and of the first year with more than four digits."""
+_FOUR_DIGITS: Final = (days_of("0001-01-01"), days_of("10000-01-01"))
+"""The first day that Python and people have, and the first one of a year with more than four digits."""
 _DIGITS: Final = np.array([int.from_bytes(f"{byte:02x}".encode(), "little") for byte in range(256)], np.dtype("<u2"))
 
 
 def python_values(column: pa.Array) -> list[Any]:
-    """The same values as Python objects."""
+    """The same values as Python objects, and as text where Python has none for a date or a time."""
+    if has_far_years(column):
+        return list(as_text(column).to_pylist())
     if column.null_count == 0 and (arrow_types.is_integer(column.type) or arrow_types.is_floating(column.type)):
         return list(column.to_numpy().tolist())  # several times as fast as Arrow's own way
     return list(column.to_pylist())
@@ -45,7 +47,7 @@ def as_text(column: pa.Array) -> pa.Array:
 
 
 def has_far_years(column: pa.Array) -> bool:
-    """Whether dates or times are outside of the years 0 to 9999: Arrow makes wrong texts of such years."""
+    """Whether dates or times are outside of the years 1 to 9999: Arrow makes wrong texts or no objects of them."""
     if not (arrow_types.is_timestamp(column.type) or arrow_types.is_date32(column.type)):
         return False
     ends = compute.min_max(time_numbers(column)).as_py()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.database.address import read_address
+from highwater.pipeline.database.values import python_values
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.files.batches import DEFAULT_CODEC, check_codec, check_folder
 from highwater.pipeline.run.model import DATABASE_FORMAT, PARQUET_FORMAT, TOPIC_FORMAT
@@ -90,7 +91,7 @@ class _Console:
         finally:
             kept.unpersist()
         if count:
-            rows = list(zip(*(column.to_pylist() for column in shown.columns), strict=True))
+            rows = list(zip(*map(python_values, shown.columns), strict=True))
             left_out = f"; the first {len(rows)} of {count} rows" if count > len(rows) else ""
             self._opened.show(f"{self._opened.flow}, batch {batch_id}{left_out}", list(frame.columns), rows)
         self.row_count += count

@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from highwater.pipeline.database.columns import Column, check_columns
 from highwater.pipeline.database.frame import columns_of
-from highwater.pipeline.database.values import as_text, hexadecimal, holds_nul
+from highwater.pipeline.database.values import as_text, hexadecimal, holds_nul, python_values
 from highwater.pipeline.errors import SettingsError
 from tests.database_servers import Server
 from tests.pipeline.database.tables import COLUMNS, SCHEMA, Database, batch, write
@@ -264,3 +264,26 @@ def test_nul_in_slices() -> None:
     assert not holds_nul(column[:2])
     assert not holds_nul(column[3:])
     assert not holds_nul(pa.array([None, ""], pa.large_string()))
+
+
+def test_objects_of_far_years() -> None:
+    """Also of what a console shows, where a column has several chunks."""
+    times = pa.chunked_array([pa.array([0, FAR[0]], pa.int64()).cast(WIDE), pa.array([None], WIDE)])
+    assert python_values(times) == ["1970-01-01 00:00:00.000000Z", f"{FAR[1]}Z", None]
+    assert python_values(times[:1]) == [datetime(1970, 1, 1, tzinfo=UTC)]
+    assert python_values(pa.array([-719_500], pa.int32()).cast(pa.date32())) == ["0000-01-29"]
+
+
+def test_the_year_before_the_first(database: Database) -> None:
+    schema = pa.schema([("id", pa.int64()), ("value", pa.date32())])
+    piece = pa.RecordBatch.from_arrays(
+        [pa.array([1]), pa.array([-719_500], pa.int32()).cast(pa.date32())], schema=schema
+    )
+    columns = columns_of(from_arrow_schema(schema))
+    if database.kind == "mysql":
+        with pytest.raises(SettingsError, match="column value holds 0000-01-29, which date of table results does not"):
+            database.writer().write(batch(0), columns, [piece])
+        return
+    database.writer().write(batch(0), columns, [piece])
+    shown = {"sqlite": ("value", "0000-01-29"), "postgresql": ("value::text", "0001-01-29 BC")}[database.kind]
+    assert database.sql(f"select {shown[0]} from results") == [(shown[1],)]
