@@ -216,7 +216,7 @@ def _read(directory: Path, name: str) -> bytes:
 def _manifest_of(directory: Path, content: bytes) -> Manifest:
     try:
         schema = json.loads(content)["schema"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise UsageError(f"{directory / MANIFEST} is no manifest of a trace") from None
     family, _, version = str(schema).partition("/")
     if family == FAMILY and version.isdecimal() and int(version) > VERSION:

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from highwater.broker.log.checkpoint import decode_topic_id
+from highwater.broker.log.checkpoint import MalformedFile, decode_topic_id
 from highwater.broker.settings.metadata_tree import (
     BROKER_CONFIGS,
     CLIENT_CONFIGS,
@@ -110,7 +110,7 @@ def read(data: bytes, parse: Callable[[object], T]) -> T:
     """Parse the data of a znode. Raises ValueError for other data; NewerZnode is a ValueError."""
     try:
         return parse(json.loads(data))
-    except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, MalformedFile) as error:
         raise ValueError(f"{data[:200]!r} cannot be understood: {error!r}") from None
 
 

@@ -11,7 +11,7 @@ import fastavro
 import pyarrow as pa
 
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.registry.wire import Reading
+from highwater.pipeline.registry.wire import reading_schema, reading_value
 
 _UTC_US: Final = pa.timestamp("us", tz="UTC")
 _PLAIN: Final = {
@@ -34,7 +34,7 @@ _LOGICAL: Final = {
 _AS_THEY_ARE: Final = ("uuid", "time-millis", "time-micros")
 """Python has types for them, and Spark has no columns of these types by default."""
 _DIGITS_MAX: Final = 38
-_READING: Final = Reading("Avro of its schema")
+_READING: Final = reading_value("Avro")
 
 
 class AvroFormat:
@@ -42,9 +42,10 @@ class AvroFormat:
 
     def __init__(self, reader_schema: str) -> None:
         """Raises SettingsError for a schema that is none, or that has no Arrow type."""
-        self._reader = _parsed(reader_schema)
         self._writers: dict[str, Any] = {}
-        self.type = _arrow_type(self._reader, {}, "the value")
+        with reading_schema("Avro"):
+            self._reader = _parsed(reader_schema)
+            self.type = _arrow_type(self._reader, {}, "the value")
 
     def decode(self, payload: bytes, writer_schema: str) -> Any:
         """Raises UnreadableValueError."""
@@ -56,11 +57,7 @@ class AvroFormat:
 
 
 def _parsed(text: str) -> Any:
-    try:
-        return fastavro.parse_schema(_without_text_and_time(json.loads(text)))
-    except Exception as error:
-        # Of a schema that others wrote, in words of fastavro's own errors and of Python's.
-        raise SettingsError(f"the registry has an Avro schema that is none: {error or type(error).__name__}") from None
+    return fastavro.parse_schema(_without_text_and_time(json.loads(text)))
 
 
 def _without_text_and_time(schema: Any) -> Any:

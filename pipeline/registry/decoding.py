@@ -16,7 +16,7 @@ from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.registry.client import Registered, RegistrySettings, client_of, latest, schema_of_id
 from highwater.pipeline.registry.wire import Reading, UnreadableValueError, split
 
-_FITTING: Final = Reading("value of its column")
+_FITTING: Final = Reading("it does not fit its column", UnreadableValueError)
 KINDS: Final = ("avro", "json", "protobuf")
 
 

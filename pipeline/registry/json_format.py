@@ -9,11 +9,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.registry.wire import Reading, UnreadableValueError
+from highwater.pipeline.registry.wire import UnreadableValueError, reading_schema, reading_value
 
 _PLAIN: Final = {"boolean": pa.bool_(), "integer": pa.int64(), "number": pa.float64(), "string": pa.string()}
 _CHOICES: Final = ("oneOf", "anyOf")
-_READING: Final = Reading("JSON of its schema")
+_READING: Final = reading_value("JSON")
 
 
 class JsonFormat:
@@ -21,10 +21,8 @@ class JsonFormat:
 
     def __init__(self, reader_schema: str) -> None:
         """Raises SettingsError for a schema that is none, or that has no Arrow type."""
-        try:
+        with reading_schema("JSON"):
             self.type = _arrow_type(json.loads(reader_schema), "the value")
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise SettingsError(f"the registry has a JSON schema that is none: {error}") from None
 
     def decode(self, payload: bytes, writer_schema: str) -> Any:
         """Raises UnreadableValueError."""

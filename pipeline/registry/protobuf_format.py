@@ -17,11 +17,11 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from highwater.common.nearest import did_you_mean
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.registry.wire import Reading, UnreadableValueError, split_message_path
+from highwater.pipeline.registry.wire import UnreadableValueError, reading_schema, reading_value, split_message_path
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP: Final = "google.protobuf.Timestamp"
-_READING: Final = Reading("Protobuf of its schema")
+_READING: Final = reading_value("Protobuf")
 _MAIN: Final = "value.proto"
 _IMPORTS: Final = "imports.proto"
 _PLAIN: Final = {
@@ -48,18 +48,19 @@ class ProtobufFormat:
 
         Raises SettingsError.
         """
-        messages = _messages(_compiled(reader_schema, references))
-        if not messages:
-            raise SettingsError("the registry has a Protobuf schema without a message")
-        names = [each.full_name for each in messages.values()]
-        wanted = [path for path, each in messages.items() if message in ("", each.name, each.full_name)]
-        if not wanted:
-            hint = did_you_mean(message, [*names, *(each.name for each in messages.values())])
-            raise SettingsError(f"there is no message {message}{hint}; there are {', '.join(names)}")
-        self._path = wanted[0]
-        self._names = {path: each.full_name for path, each in messages.items()}
-        self._class = message_factory.GetMessageClass(messages[self._path])
-        self.type = _struct(messages[self._path], (), "the value")
+        with reading_schema("Protobuf"):
+            messages = _messages(_compiled(reader_schema, references))
+            if not messages:
+                raise SettingsError("the registry has a Protobuf schema without a message")
+            names = [each.full_name for each in messages.values()]
+            wanted = [path for path, each in messages.items() if message in ("", each.name, each.full_name)]
+            if not wanted:
+                hint = did_you_mean(message, [*names, *(each.name for each in messages.values())])
+                raise SettingsError(f"there is no message {message}{hint}; there are {', '.join(names)}")
+            self._path = wanted[0]
+            self._names = {path: each.full_name for path, each in messages.items()}
+            self._class = message_factory.GetMessageClass(messages[self._path])
+            self.type = _struct(messages[self._path], (), "the value")
 
     def decode(self, payload: bytes, writer_schema: str) -> Any:
         """Raises UnreadableValueError, also for another message of the file."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.pipeline.errors import PipelineError
+from highwater.pipeline.errors import PipelineError, SettingsError
 
 _MAGIC: Final = 0
 _SAID_MAX: Final = 200
@@ -21,22 +21,32 @@ class UnreadableValueError(PipelineError):
 
 
 class Reading:
-    """Whatever a library raises over bytes that anybody may have written is an UnreadableValueError.
+    """Whatever a library raises over bytes that anybody may have written is one error of ours.
 
     Libraries promise no list of what they raise: OverflowError for a date, RecursionError for brackets, and others.
     """
 
-    def __init__(self, what: str) -> None:
-        """what: as which the bytes cannot be read, such as `JSON`."""
+    def __init__(self, what: str, raises: type[PipelineError]) -> None:
+        """what: is wrong, such as `it is no JSON`. raises: passes as it is."""
         self._what = what
+        self._raises = raises
 
     def __enter__(self) -> None:
         """Nothing is held."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, UnreadableValueError):
+        # A library that is missing is no fault of the bytes.
+        if isinstance(error, Exception) and not isinstance(error, (self._raises, ImportError)):
             said = " ".join(str(error).split())[:_SAID_MAX]
-            raise UnreadableValueError(f"it is no {self._what}: {said or type(error).__name__}") from None
+            raise self._raises(f"{self._what}: {said or type(error).__name__}") from None
+
+
+def reading_value(kind: str) -> Reading:
+    return Reading(f"it is no {kind} of its schema", UnreadableValueError)
+
+
+def reading_schema(kind: str) -> Reading:
+    return Reading(f"the registry has a schema that is no {kind}", SettingsError)
 
 
 def split(payload: bytes) -> tuple[int, bytes]:
