@@ -83,13 +83,14 @@ compat: setup-dev ## What others wrote, run against our broker and files (Java, 
 	@$(PROGRAM) -m tests.compat $(SUITES)
 
 .PHONY: drills
-drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers under load, hold them to their promises (40 minutes; root)
+drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers under load, poison every decoder, hold all to their promises (an hour; root)
 	$(PROGRAM) -m tests.drills.every_operation
 	$(PROGRAM) -m tests.drills.kill9 --rounds 200
 	$(PROGRAM) -m tests.drills.cluster
 	$(PROGRAM) -m tests.drills.cluster.transactions --coordinator
 	$(PROGRAM) -m tests.drills.lying_broker
 	$(PROGRAM) -m tests.drills.before_login
+	$(PROGRAM) -m tests.drills.poison
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)
