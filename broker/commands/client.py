@@ -70,29 +70,40 @@ class Cluster:
         self._properties = {"log_level": "0", **_read(command_config), **(properties or {})}
         self._properties["bootstrap.servers"] = bootstrap_servers
         _check_reachable(bootstrap_servers)
-        self.client_config = with_tokens(self._properties)
+        self._client_config = with_tokens(self._properties)
         try:
-            self.admin = AdminClient(self.client_config)
+            self.admin = AdminClient(self._client_config)
         except KafkaException as error:
             raise UsageError(f"the client's configuration: {error.args[0].str()}") from None
         self._metadata: ClusterMetadata | None = None
         acts_as(_principal_of(self._properties))
 
     @property
+    def client_config(self) -> dict[str, Any]:
+        """librdkafka's configuration, with which a broker has answered: its clients do not say why none does."""
+        assert self.metadata
+        return self._client_config
+
+    @property
     def metadata(self) -> ClusterMetadata:
         """The brokers and all topics, fetched once, on first use."""
         if self._metadata is None:
-            self._metadata = self._listed(min(_UNASKED_S, REQUEST_TIMEOUT_S))
-        if self._metadata is None:
+            self._metadata = self.metadata_now()
+        return self._metadata
+
+    def metadata_now(self) -> ClusterMetadata:
+        """The brokers and all topics, fetched anew."""
+        found = self._listed(min(_UNASKED_S, REQUEST_TIMEOUT_S))
+        if found is None:
             # librdkafka goes on trying until its time is over, and does not say what is the matter.
             self._raise_refusal()
-            self._metadata = self._listed(REQUEST_TIMEOUT_S)
-        if self._metadata is None:
+            found = self._listed(REQUEST_TIMEOUT_S)
+        if found is None:
             raise UsageError(
                 f"{self.bootstrap_servers} accepts connections, but does not answer as a Kafka broker does within "
                 f"{REQUEST_TIMEOUT_S:.0f} s"
             )
-        return self._metadata
+        return found
 
     def _listed(self, timeout_s: float) -> ClusterMetadata | None:
         """None if no broker has answered in time."""

@@ -98,11 +98,7 @@ def unmatched_names(source: Cluster, texts: Iterable[str]) -> list[str]:
 
 
 def _metadata(cluster: Cluster) -> dict[str, Any]:
-    try:
-        topics: dict[str, Any] = cluster.admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise CommandError(f"{cluster.bootstrap_servers}: {error.args[0].str()}") from None
-    return topics
+    return dict(cluster.metadata_now().topics)
 
 
 def _overrides(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:

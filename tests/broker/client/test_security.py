@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic, ScramMechanism  # type: ignore[attr-defined]
+from typer.testing import CliRunner
 
+import highwater.cli
 from highwater.broker.client.client import Client
 from highwater.broker.client.errors import ClientError
 from highwater.broker.client.request import cold_request
@@ -172,9 +174,36 @@ def test_commands_say_why_they_are_not_let_in(
         told = call(*arguments, "-b", conf["bootstrap.servers"], "--command-config", str(path))
         assert (told.exit_code, text in told.errors) == (2, True), told.errors
         assert told.errors.count("\n") == 1
-    told = call("topics", "--list", "-b", conf["bootstrap.servers"])
-    assert "security.protocol=SASL_SSL" in told.errors
-    assert "(in a file that --command-config names)" in told.errors
+
+
+EACH_COMMAND = [
+    ("acls", "--list"),
+    ("cluster", "status"),
+    ("configs", "--describe", "--topic", "t"),
+    ("consume", "--topic", "t"),
+    ("dlq", "list"),
+    ("elect", "--preferred", "--all-topics"),
+    ("groups", "--list"),
+    ("log-dirs",),
+    ("produce", "--topic", "t"),
+    ("reassign", "--list"),
+    ("retry", "list"),
+    ("topics", "--list"),
+    ("trace", "t/0/0"),
+    ("transactions", "list"),
+    ("users", "--list"),
+]
+
+
+@pytest.mark.parametrize("arguments", EACH_COMMAND)
+def test_each_command_names_the_protocol_that_it_lacks(secured: Secured, arguments: tuple[str, ...]) -> None:
+    address = ("-b", f"127.0.0.1:{secured.ports['SASL_SSL']}")
+    is_group = arguments[0] == "transactions"  # its options stand before the command of its own
+    options = (arguments[0], *address, *arguments[1:]) if is_group else (*arguments, *address)
+    told = CliRunner().invoke(highwater.cli.app, ["broker", *options])
+    assert told.exit_code == 2, told.stderr
+    assert "security.protocol=SASL_SSL" in told.stderr
+    assert told.stderr.count("\n") == 1
 
 
 def command(secured: Secured, tmp_path: Path, *arguments: str, first: bool = False, **more: str) -> Result:
