@@ -149,7 +149,7 @@ class TopicReader:
         name = self._wanted.topic
         if error.name == "UNKNOWN_TOPIC_OR_PARTITION":
             hidden = "or this user may not see it"
-            return f"topic {name} does not exist there, {hidden}; highwater broker topics list names those that do"
+            return f"topic {name} does not exist there, {hidden}; highwater broker topics --list names those that do"
         if error.name in ("TOPIC_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "CLUSTER_AUTHORIZATION_FAILED"):
             needed = f"DESCRIBE and READ on the topic {name}"
             if error.name.startswith("GROUP"):

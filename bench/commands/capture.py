@@ -9,6 +9,7 @@ import contextlib
 import json
 import re
 import secrets
+import shlex
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -334,7 +335,9 @@ def _write(out: Path, statistics: Statistics, pace: GroupPace | None, name: str,
     )
     for note in trace.manifest.notes:
         typer.echo(f"note: {note}", err=True)
-    typer.echo(f"replay it with: highwater bench run {out / WORKLOAD} --out RESULTS")
+    # Plain processes, because Spark on a host with few cores has too few slots for the clients of many loads.
+    workload = shlex.quote(str(out / WORKLOAD))
+    typer.echo(f"replay it with: highwater bench run {workload} --launcher process --out RESULTS")
 
 
 @app.command()

@@ -67,7 +67,8 @@ def check_slots(plan: Plan, slots: int | None, master: str) -> None:
     if slots is not None and plan.tasks > slots:
         raise UsageError(
             f"the workload needs {plan.tasks} load tasks at once and {master} has slots for {slots}; "
-            f"use --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and consumers.per_group"
+            f"use --launcher process, --master 'local[{plan.tasks}]' or a larger cluster, or lower producers.count and "
+            "consumers.per_group"
         )
 
 

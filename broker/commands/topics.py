@@ -29,7 +29,19 @@ from highwater.broker.commands.client import (
     result_of,
 )
 from highwater.broker.commands.cluster_health import INTERNAL_TOPICS
-from highwater.broker.commands.terminal import JsonOption, UsageError, print_json, print_table, reporting, say, say_all
+from highwater.broker.commands.terminal import (
+    CommandError,
+    JsonOption,
+    UsageError,
+    confirmed,
+    print_json,
+    print_table,
+    printable,
+    reporting,
+    require_terminal,
+    say,
+    say_all,
+)
 
 
 def topics(
@@ -39,6 +51,7 @@ def topics(
     describe: Annotated[bool, typer.Option("--describe", help="Show partitions, replicas, offsets, settings.")] = False,
     alter: Annotated[bool, typer.Option("--alter", help="Add partitions, up to --partitions in all.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the topic and all its records.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete what an expression matches unasked.")] = False,
     topic: Annotated[
         str | None,
         typer.Option(
@@ -104,6 +117,7 @@ def topics(
                 "--replica-assignment": replica_assignment is not None and action != "--create",
                 "--config": bool(config) and action != "--create",
                 "--if-not-exists": if_not_exists and action != "--create",
+                "--force": force and action != "--delete",
                 "--if-exists": if_exists and action not in ("--describe", "--alter", "--delete"),
                 "--under-replicated-partitions": under_replicated_partitions and action != "--describe",
                 "--under-min-isr-partitions": under_min_isr_partitions and action != "--describe",
@@ -150,6 +164,10 @@ def topics(
             assert partitions is not None
             _alter(cluster, names, partitions, as_json)
         else:
+            if names not in ([], [topic]) and not force:
+                require_terminal()
+                if not confirmed(f"Delete {', '.join(map(printable, names))}?"):
+                    raise CommandError("nothing is deleted")
             _delete(cluster, names, as_json)
 
 

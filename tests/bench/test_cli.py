@@ -137,8 +137,8 @@ def test_more_tasks_than_slots(workload: Path, tmp_path: Path) -> None:
     result = call("run", workload, "--out", tmp_path / "out", "--quiet")
     assert result.exit_code == 2
     assert result.stderr == (
-        "error: the workload needs 3 load tasks at once and local[2] has slots for 2; use --master 'local[3]' "
-        "or a larger cluster, or lower producers.count and consumers.per_group\n"
+        "error: the workload needs 3 load tasks at once and local[2] has slots for 2; use --launcher process, "
+        "--master 'local[3]' or a larger cluster, or lower producers.count and consumers.per_group\n"
     )
 
 

@@ -84,7 +84,7 @@ def test_a_master_that_cannot_be_had(tmp_path: Path, master: str) -> None:
 
 def test_more_tasks_than_slots(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, MINIMAL + "producers: {count: 3}\n")
-    told = r"needs 4 load tasks at once and local\[2\] has slots for 2; use --master 'local\[4\]'"
+    told = r"needs 4 load tasks at once and local\[2\] has slots for 2; use --launcher process, --master 'local\[4\]'"
     with pytest.raises(UsageError, match=told):
         check_slots(plan, 2, "local[2]")
     check_slots(plan, None, "yarn")

@@ -64,7 +64,8 @@ def test_an_expression_stands_for_several_topics_but_a_name_for_itself_only(brok
     # "some.one" as an expression would match some-one too, and --delete must not.
     assert topics(broker, "--delete", "--topic", "some.one").output == "Deleted topic some.one.\n"
     assert topics(broker, "--list", "--topic", "some-.*").output == "some-one\nsome-two\n"
-    assert topics(broker, "--delete", "--topic", "some-one,some-t.*").exit_code == 0
+    assert_refused(topics(broker, "--delete", "--topic", "some-one,some-t.*"), 2, "nobody is there to confirm this")
+    assert topics(broker, "--delete", "--topic", "some-one,some-t.*", "--force").exit_code == 0
     assert topics(broker, "--list", "--topic", "some.*").output == ""
 
 
