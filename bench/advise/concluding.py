@@ -269,7 +269,8 @@ def is_open(change: Change | None) -> bool:
 def _change_from(change: Change, whom: str) -> str:
     """`−48 % (95 % interval −55 to −41 %) against the defaults`"""
     interval = f"95 % interval {change_span_text(*change.ci95)}" if change.ci95 else "no interval"
-    text = change_text(change.ratio)
+    # Of pairs: it need not be that of the two medians beside it.
+    text = f"{change_text(change.ratio)} in pairs of trials"
     if is_open(change):
         return f"not told apart from {whom} ({text}, {interval})"
     return f"{text} ({interval}) against {whom}"

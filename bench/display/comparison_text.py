@@ -190,7 +190,7 @@ def round_title(done: GateRound) -> str:
 
 def how_decided(gate: Gate) -> str:
     interleaved = (
-        "Base and head were interleaved on one host"
+        "Base and head were interleaved on one host; their columns are medians, and a change is that of the pairs"
         if gate.interleaved
         else "Base and head were not interleaved: drift is not excluded"
     )

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from highwater.bench.exports.estimates import usable
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import RunResult, Scalar
 
 METRIC_COLUMNS: Final = {definition.column: definition for definition in METRICS.values()}
+COUNTS: Final = "counts"
+"""Whether the figures of the report are of this trial: it is no A/A twin, and not invalid."""
 _FACTOR: Final = "factor."
 
 
@@ -23,6 +26,7 @@ def columns(result: RunResult) -> list[str]:
         "role",
         "started_utc",
         "verdict",
+        COUNTS,
         "system",
         "version",
         "storage",
@@ -34,6 +38,7 @@ def columns(result: RunResult) -> list[str]:
 
 def rows(result: RunResult) -> list[dict[str, Scalar | None]]:
     """The rows in the order of running; None when a trial does not have the figure."""
+    counted = {trial.summary.trial_id for trials in result.cells().values() for trial in usable(trials)}
     found = []
     for trial in result.trials:
         summary = trial.summary
@@ -48,6 +53,7 @@ def rows(result: RunResult) -> list[dict[str, Scalar | None]]:
             "role": summary.role,
             "started_utc": summary.started_utc,
             "verdict": summary.verdict.state,
+            COUNTS: summary.trial_id in counted,
             "system": summary.system.kind,
             "version": summary.system.version,
             "storage": summary.storage.name,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from statistics import median
 
+import duckdb
 import pandas
 import pyperf
 import pytest
@@ -177,6 +179,24 @@ def test_omb_tells_each_cell_as_its_variant_has_it(tmp_path: Path) -> None:
     assert [
         (item["topics"], item["partitions"], item["producersPerTopic"], item["consumersPerTopic"]) for item in told
     ] == [(2, 4, 2, 1.5), (2, 64, 2, 1.5)], "OMB counts clients for each topic"
+
+
+def test_the_query_of_the_docs_gives_the_figures_of_the_report(tmp_path: Path) -> None:
+    run = RunResult(write_sample(tmp_path / "run", Sample(trials=6, analysed=True)))
+    assert any(trial.summary.role == "a_a" for trial in run.trials)
+    (file,) = exporter("parquet")(run)
+    (tmp_path / "friday.parquet").write_bytes(file.content)
+    page = (Path(__file__).parents[2] / "docs/bench-ci.md").read_text("utf-8")
+    found = re.search(r"duckdb\.sql\('''(.+?)'''\)", page, re.DOTALL)
+    assert found is not None
+    sql = found[1].replace('\\"', '"').replace("friday.parquet", str(tmp_path / "friday.parquet"))
+    analysis = run.analysis()
+    assert analysis is not None
+    reported = {
+        cell.cell: next(item.value for item in cell.metrics if item.metric == "produce.p99") / 1e6
+        for cell in analysis.cells
+    }
+    assert dict(duckdb.connect().execute(sql).fetchall()) == pytest.approx(reported)
 
 
 def test_every_format_that_is_offered_exists() -> None:
