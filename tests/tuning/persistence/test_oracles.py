@@ -130,6 +130,10 @@ def test_a_pattern_is_taken_as_systemd_sysctl_takes_it(tmp_path: Path, named_fir
     assert shown.split() == [expected[f"net.ipv4.conf.{interface}.rp_filter"] for interface in ("lo", "all")]
 
 
+def _plain_paths(text: str) -> str:
+    return re.sub("^/|(?<=/)/", "", text, flags=re.MULTILINE)
+
+
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files=_FILES, sysctl_conf=_TEXT)
 def test_a_simulated_boot_without_systemd_is_what_sysctl_does(
@@ -137,7 +141,9 @@ def test_a_simulated_boot_without_systemd_is_what_sysctl_does(
 ) -> None:
     needs("sysctl", "/etc/sysctl.conf" if not Path("/etc/sysctl.conf").exists() else "sh")
     root = tmp_path / "tree"
-    _tree(root, files, sysctl_conf)
+    # sysctl does not see that /vm//x, which it writes, is the vm/x that a pattern stands for.
+    texts = {place: _plain_paths(text) for place, text in files.items()}
+    _tree(root, texts, _plain_paths(sysctl_conf))
     # In this order: procps-ng 4.0.2 writes at --system when it has not met --dry-run before.
     shown = inside(f"{IN_ITS_PLACE}\nsysctl --dry-run --system", TREE=root)
     found = re.findall(r"^(\S+) = (.*)$", shown, re.MULTILINE)
