@@ -14,6 +14,7 @@ from rich.text import Text
 from highwater.bench.analysis.answer import answer_of
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statement import Answer, StatementState
+from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.display.figure_table import FigureTable
 from highwater.bench.display.wrapping import wrapped
@@ -41,6 +42,7 @@ from highwater.common.units import (
     change_text,
     duration_ns_text,
     percent_text,
+    plural,
     rate_text,
     significant,
     size_text,
@@ -77,9 +79,15 @@ def print_plan(plan: Plan, price: Price | None = None) -> None:
     blocks = plan.trials[-1].plan.block
     at_once = f" of {plan.lanes} at once," if plan.lanes > 1 else ""
     console.print(
-        f"{len(plan.trials)} trials{_twins(plan)}, in {blocks} blocks{at_once} of random order (seed {plan.seed}), "
-        f"about {wait_text(plan.duration_s)}; needs {plan.tasks} task slots",
+        f"{plural(len(plan.trials), 'trial')}{_twins(plan)}, in {plural(blocks, 'block')}{at_once} of random order "
+        f"(seed {plan.seed}), about {wait_text(plan.duration_s)}; needs {plan.tasks} task slots",
     )
+    if len(specification.cells) > 1 and blocks < LEAST_FOR_INTERVAL:
+        console.print(
+            f"[yellow]note[/] nothing can be decided between cells: an interval needs {LEAST_FOR_INTERVAL} trials of "
+            f"each, and there are {blocks}; --trials {LEAST_FOR_INTERVAL} is the least",
+            soft_wrap=True,
+        )
     if price is not None:
         console.print(f"at {price}: about {price.of(plan.duration_s)}")
     for name, cluster in _clusters(plan).items():

@@ -415,6 +415,14 @@ def test_plan_shows_the_plan_and_refuses_what_run_would_refuse(workload: Path, t
     assert not (tmp_path / "gone").exists()
 
 
+def test_plan_says_before_the_run_that_too_few_trials_decide_nothing(workload: Path) -> None:
+    told = "an interval needs 5 trials of each"
+    assert told not in call("plan", workload, "--trials", "4").stdout, "it has one cell"
+    workload.write_text(workload.read_text() + "matrix: {topics.partitions: [2, 4]}\n")
+    assert told in call("plan", workload, "--trials", "4").stdout
+    assert told not in call("plan", workload, "--trials", "5").stdout
+
+
 def test_plan_of_what_is_left_of_another_run(workload: Path, finished: Path) -> None:
     result = call("plan", workload, "--resume", finished, "--retry-invalid")
     assert result.exit_code == 0
