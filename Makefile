@@ -91,6 +91,7 @@ drills: setup-dev ## Let files fail, kill, pause, cut off and starve brokers und
 	$(PROGRAM) -m tests.drills.lying_broker
 	$(PROGRAM) -m tests.drills.before_login
 	$(PROGRAM) -m tests.drills.poison
+	$(PROGRAM) -m tests.drills.bystander
 
 .PHONY: drill-pipeline
 drill-pipeline: setup-dev ## Kill parts of pipelines into every sink, on our broker and Apache Kafka (a night; goes on where it was stopped; ARGS=)

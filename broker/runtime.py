@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.settings.config import BrokerConfig
+from highwater.broker.turns import Turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -14,3 +15,5 @@ class Runtime:
     config: BrokerConfig
     clock: Clock
     scheduler: Scheduler
+    turns: Turns
+    """For what grows with a request."""

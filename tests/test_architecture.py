@@ -459,7 +459,16 @@ def test_nothing_assigns_to_a_node_or_to_a_part_of_it() -> None:
 
 def test_few_modules_stand_loose_in_the_broker() -> None:
     loose = {path.name for path in (ROOT / "broker").glob("*.py")}
-    assert loose == {"__init__.py", "cli.py", "clock.py", "counters.py", "node.py", "runtime.py", "slices.py"}
+    assert loose == {
+        "__init__.py",
+        "cli.py",
+        "clock.py",
+        "counters.py",
+        "node.py",
+        "runtime.py",
+        "slices.py",
+        "turns.py",
+    }
 
 
 # It builds the node, and the node names the parts that it builds.

@@ -56,6 +56,7 @@ class LoneNode:
             config=config,
             clock=runtime.clock,
             scheduler=runtime.scheduler,
+            turns=runtime.turns,
             storage=storage,
             store=store,
             acls=None if authorizer is None else StoredAcls(store, authorizer, stepping),

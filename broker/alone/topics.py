@@ -44,6 +44,7 @@ from highwater.broker.topics.internal_topic import plan_of
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
 from highwater.broker.topics.topic_names import metric_name
+from highwater.broker.turns import FEW_ITEMS, paced
 from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)
@@ -160,7 +161,7 @@ class LocalTopics:
         validate_only: bool = False,
         charge: Charge = free_of_charge,
     ) -> None:
-        then([self.grow(topic, validate_only=validate_only, charge=charge) for topic in wanted])
+        then([self.grow(topic, validate_only=validate_only, charge=charge) for topic in paced(wanted)])
 
     def delete_topics(
         self,
@@ -172,9 +173,11 @@ class LocalTopics:
     ) -> None:
         def steps() -> Steps[None]:
             results: list[Problem | None] = []
-            for name in names:
+            for number, name in enumerate(names):
                 result = yield from self._delete(name, charge)
                 results.append(result)
+                if number % FEW_ITEMS == FEW_ITEMS - 1:
+                    yield None  # Names that no topic has take no step of their own.
             then(results)
 
         self._stepping.run(steps())
@@ -189,7 +192,7 @@ class LocalTopics:
     ) -> None:
         """This broker leads every partition and is its only replica, so no election is ever needed."""
         not_needed = Problem(ErrorCode.election_not_needed, "The leader is the only replica.")
-        then({key: self._unknown_partition(key) or not_needed for key in partitions or ()})
+        then({key: self._unknown_partition(key) or not_needed for key in paced(partitions or ())})
 
     def alter_reassignments(
         self,
@@ -199,7 +202,9 @@ class LocalTopics:
         timeout_ms: int,
     ) -> None:
         """This broker is the only one, so the only valid target is the present replica: nothing moves."""
-        then({key: self._unknown_partition(key) or self._check_move(replicas) for key, replicas in wanted.items()})
+        then(
+            {key: self._unknown_partition(key) or self._check_move(replicas) for key, replicas in paced(wanted.items())}
+        )
 
     def list_reassignments(
         self,

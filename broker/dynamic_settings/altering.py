@@ -33,6 +33,7 @@ from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_n
 from highwater.broker.settings.property_row import Kind
 from highwater.broker.settings.store import ConfigChange, SettingsStore
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
+from highwater.broker.turns import paced
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -90,7 +91,7 @@ def alter(
 def _without_own_stores(runtime: Runtime, wanted: Sequence[Alteration]) -> tuple[Sequence[Alteration], list[int]]:
     """Return what is left to change, and the places of those that named a store of this broker."""
     left, renewing = list(wanted), []
-    for place, each in enumerate(wanted):
+    for place, each in enumerate(paced(wanted)):
         if each.resource_type == BROKER and each.name == str(runtime.broker_id):
             changes = [
                 change
@@ -117,7 +118,7 @@ def _change(
     problems: list[Problem | None] = [refused.get(place) for place in range(len(wanted))]
     changes: dict[str, ConfigChange] = {}
     places: dict[str, int] = {}
-    for place, alteration in enumerate(wanted):
+    for place, alteration in enumerate(paced(wanted)):
         if place in refused:
             continue
         found = _change_of(runtime, cluster, alteration, replace_all)

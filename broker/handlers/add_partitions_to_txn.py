@@ -24,6 +24,7 @@ from highwater.broker.handlers.fencing import as_known
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.turns import paced
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 
@@ -38,16 +39,25 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             request.v3_and_below_transactional_id,
             Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             _partitions(request.v3_and_below_topics),
-            lambda outcomes: deferred.complete({"results_by_topic_v3_and_below": _encode(outcomes, context.version)}),
+            lambda outcomes: deferred.complete(
+                lambda: {"results_by_topic_v3_and_below": _encode(outcomes, context.version)}
+            ),
         )
         return deferred.now_or_later()
-    results: dict[int, Answer] = {}
+    results: dict[int, tuple[str, Outcomes]] = {}
 
     def answered(slot: int, transactional_id: str, outcomes: Outcomes) -> None:
-        results[slot] = {"transactional_id": transactional_id, "topic_results": _encode(outcomes, context.version)}
+        results[slot] = transactional_id, outcomes
         if len(results) == len(request.transactions):
-            ordered = [results[slot] for slot in sorted(results)]
-            deferred.complete({"error_code": ErrorCode.none, "results_by_transaction": ordered})
+            deferred.complete(
+                lambda: {
+                    "error_code": ErrorCode.none,
+                    "results_by_transaction": [
+                        {"transactional_id": name, "topic_results": _encode(found, context.version)}
+                        for _, (name, found) in paced(sorted(results.items()))
+                    ],
+                }
+            )
 
     for slot, transaction in enumerate(request.transactions):
         producer = Producer(transaction.producer_id, transaction.producer_epoch)
@@ -64,12 +74,12 @@ def _partitions(topics: Any) -> list[TopicPartition]:
 
 
 def _missing(node: Node, partitions: list[TopicPartition]) -> Outcomes | None:
-    missing = {key for key in partitions if node.cluster.partition(*key) is None}
+    missing = {key for key in paced(partitions) if node.cluster.partition(*key) is None}
     if not missing:
         return None
     return {
         key: ErrorCode.unknown_topic_or_partition if key in missing else ErrorCode.operation_not_attempted
-        for key in partitions
+        for key in paced(partitions)
     }
 
 
@@ -96,12 +106,12 @@ def _verify(
     answer: Callable[[Outcomes], None],
 ) -> None:
     if (outcomes := _missing(node, partitions)) is None:
-        outcomes = {key: node.transactions.verify(transactional_id, *producer, *key) for key in partitions}
+        outcomes = {key: node.transactions.verify(transactional_id, *producer, *key) for key in paced(partitions)}
     answer(outcomes)
 
 
 def _encode(outcomes: Outcomes, version: int) -> list[Answer]:
-    outcomes = {key: as_known(error, knows_fenced=version >= 2) for key, error in outcomes.items()}
+    outcomes = {key: as_known(error, knows_fenced=version >= 2) for key, error in paced(outcomes.items())}
     return [
         {
             "name": topic,
@@ -109,5 +119,5 @@ def _encode(outcomes: Outcomes, version: int) -> list[Answer]:
                 {"partition_index": index, "partition_error_code": outcomes[topic, index]} for _, index in keys
             ],
         }
-        for topic, keys in groupby(sorted(outcomes), key=itemgetter(0))
+        for topic, keys in groupby(paced(sorted(outcomes)), key=itemgetter(0))
     ]

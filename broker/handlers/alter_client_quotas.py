@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.property_row import INT32_MAX
@@ -32,6 +33,7 @@ from highwater.broker.settings.quota_entities import (
     plain_ip,
 )
 from highwater.broker.settings.store import ConfigChange
+from highwater.broker.turns import paced
 
 _EPSILON: Final = 1e-6
 """The largest difference of a number from a whole one, as in ZkAdminManager."""
@@ -44,17 +46,20 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def changed(outcome: Mapping[str, Problem | None]) -> None:
+        deferred.complete(lambda: answered(outcome))
+
+    def answered(outcome: Mapping[str, Problem | None]) -> Answer:
         entries = []
         for entry, entity in zip(request.entries, wanted, strict=True):
             problem = entity if isinstance(entity, Problem) else outcome.get(metadata_tree.quota_path(entity))
             told = [{"entity_type": part.entity_type, "entity_name": part.entity_name} for part in entry.entity]
             why = {} if problem is None else {"error_code": problem.error_code, "error_message": problem.message}
             entries.append({"entity": told} | why)
-        deferred.complete({"entries": entries})
+        return {"entries": entries}
 
     if changes and not request.validate_only:
         node.store.change_configs(
-            {metadata_tree.quota_path(entity): change for entity, change in changes.items()}, changed
+            {metadata_tree.quota_path(entity): change for entity, change in paced(changes.items())}, changed
         )
     else:
         changed({})

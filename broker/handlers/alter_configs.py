@@ -16,7 +16,9 @@ from highwater.broker.dynamic_settings import altering
 from highwater.broker.dynamic_settings.altering import Alteration, Change, Operation
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.problem import Problem
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -33,12 +35,18 @@ def alter_resources(
 ) -> Reply:
     named = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     once = [resource for resource in request.resources if named[resource.resource_type, resource.resource_name] == 1]
-    wanted = [Alteration(resource.resource_type, resource.resource_name, changes_of(resource)) for resource in once]
+    wanted = [
+        Alteration(resource.resource_type, resource.resource_name, changes_of(resource)) for resource in paced(once)
+    ]
     deferred = Deferred()
 
     def altered(problems: list[Problem | None]) -> None:
-        found = {(entry.resource_type, entry.name): problem for entry, problem in zip(wanted, problems, strict=True)}
-        deferred.complete({"responses": [_answer(resource, found) for resource in request.resources]})
+        deferred.complete(lambda: answered(problems))
+
+    def answered(problems: list[Problem | None]) -> Answer:
+        pairs = paced(zip(wanted, problems, strict=True))
+        found = {(entry.resource_type, entry.name): problem for entry, problem in pairs}
+        return {"responses": [_answer(resource, found) for resource in request.resources]}
 
     altering.alter(
         node, node.store, node.cluster, wanted, altered, replace_all=replace_all, validate_only=request.validate_only

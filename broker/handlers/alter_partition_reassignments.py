@@ -15,6 +15,7 @@ from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import PartitionOutcomes
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -25,7 +26,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     }
     deferred = Deferred()
     node.administration.alter_reassignments(
-        wanted, lambda results: deferred.complete(_answer(results)), timeout_ms=milliseconds(request.timeout)
+        wanted, lambda results: deferred.complete(lambda: _answer(results)), timeout_ms=milliseconds(request.timeout)
     )
     return deferred.now_or_later()
 
@@ -34,7 +35,7 @@ def _answer(results: PartitionOutcomes) -> Answer:
     if isinstance(results, Problem):
         return {"error_code": results.error_code, "error_message": results.message, "responses": ()}
     topics: dict[str, list[Answer]] = {}
-    for (topic, index), problem in results.items():
+    for (topic, index), problem in paced(results.items()):
         topics.setdefault(topic, []).append(
             {
                 "partition_index": index,

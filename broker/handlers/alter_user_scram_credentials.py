@@ -28,19 +28,20 @@ from highwater.broker.security.scram import (
 )
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.quota_entities import Entity
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     problems: dict[str, Problem | None] = {}
     asked = [*request.deletions, *request.upsertions]
-    times = Counter((entry.name, entry.mechanism) for entry in asked)
-    users = list(dict.fromkeys(entry.name for entry in asked))
-    for entry in asked:
+    times = Counter((entry.name, entry.mechanism) for entry in paced(asked))
+    users = list(dict.fromkeys(entry.name for entry in paced(asked)))
+    for entry in paced(asked):
         problem = _unfit(entry, times[entry.name, entry.mechanism])
         if problem is not None:
             problems.setdefault(entry.name, problem)
     wanted: dict[str, dict[ScramMechanism, ScramCredential | None]] = {
-        user: {} for user in users if user not in problems
+        user: {} for user in paced(users) if user not in problems
     }
     for entry in request.deletions:
         if entry.name in wanted:
@@ -52,11 +53,11 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 mechanism, bytes(entry.salt), bytes(entry.salted_password), entry.iterations
             )
     deferred = Deferred()
-    paths = {metadata_tree.quota_path(Entity(user)): user for user in wanted}
+    paths = {metadata_tree.quota_path(Entity(user)): user for user in paced(wanted)}
 
     def changed(outcome: Mapping[str, Problem | None]) -> None:
         told = problems | {paths[path]: problem for path, problem in outcome.items()}
-        deferred.complete({"results": [{"user": user} | _told(told[user]) for user in users]})
+        deferred.complete(lambda: {"results": [{"user": user} | _told(told[user]) for user in paced(users)]})
 
     node.store.change_configs({path: partial(_change, wanted[user]) for path, user in paths.items()}, changed)
     return deferred.now_or_later()

@@ -29,27 +29,29 @@ from highwater.broker.security.acl import (
     problem_of,
 )
 from highwater.broker.settings.acl_store import Created
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     if node.acls is None:
         return {"results": [_result(NO_AUTHORIZER)] * len(request.creations)}
     wanted = [_acl(creation) for creation in request.creations]
-    reasons = [problem_of(acl) for acl in wanted]
+    reasons = [problem_of(acl) for acl in paced(wanted)]
     deferred = Deferred()
 
     def answer(problems: Created) -> None:
-        rest = iter(problems)
-        deferred.complete(
-            {
-                "results": [
-                    _result(next(rest) if reason is None else Problem(ErrorCode.invalid_request, reason))
-                    for reason in reasons
-                ]
-            }
-        )
+        deferred.complete(lambda: answered(problems))
 
-    node.acls.create([acl for acl, reason in zip(wanted, reasons, strict=True) if reason is None], answer)
+    def answered(problems: Created) -> Answer:
+        rest = iter(problems)
+        return {
+            "results": [
+                _result(next(rest) if reason is None else Problem(ErrorCode.invalid_request, reason))
+                for reason in paced(reasons)
+            ]
+        }
+
+    node.acls.create([acl for acl, reason in paced(zip(wanted, reasons, strict=True)) if reason is None], answer)
     return deferred.now_or_later()
 
 

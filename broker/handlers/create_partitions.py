@@ -15,9 +15,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.mutation_quota import MutationQuota
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import milliseconds
+from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import MorePartitions
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -34,14 +35,18 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(results: list[Problem | None]) -> None:
+        deferred.complete(lambda: answered(results))
+
+    def answered(results: list[Problem | None]) -> Answer:
         rest = iter(results)
         told = [
-            _result(topic.name, _named_twice(topic.name) if named[topic.name] > 1 else next(rest)) for topic in wanted
+            _result(topic.name, _named_twice(topic.name) if named[topic.name] > 1 else next(rest))
+            for topic in paced(wanted)
         ]
-        deferred.complete(quota.throttled({"results": told}))
+        return quota.throttled({"results": told})
 
     node.administration.add_partitions(
-        [topic for topic in wanted if named[topic.name] == 1],
+        [topic for topic in paced(wanted) if named[topic.name] == 1],
         answer,
         timeout_ms=milliseconds(request.timeout),
         validate_only=request.validate_only,

@@ -24,6 +24,7 @@ from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import CreatedTopic, NewTopic
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -33,16 +34,21 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(results: list[CreatedTopic | Problem]) -> None:
+        deferred.complete(lambda: answered(results))
+
+    def answered(results: list[CreatedTopic | Problem]) -> Answer:
         rest = iter(results)
         answers = [
             (topic.name, entry if isinstance(entry, Problem) else next(rest))
             for topic, entry in zip(request.topics, checked, strict=True)
         ]
-        topics = [_failed(name, result) if isinstance(result, Problem) else _made(result) for name, result in answers]
-        deferred.complete(quota.throttled({"topics": topics}))
+        topics = [
+            _failed(name, result) if isinstance(result, Problem) else _made(result) for name, result in paced(answers)
+        ]
+        return quota.throttled({"topics": topics})
 
     node.administration.create_topics(
-        [topic for topic in checked if isinstance(topic, NewTopic)],
+        [topic for topic in paced(checked) if isinstance(topic, NewTopic)],
         answer,
         timeout_ms=milliseconds(request.timeout),
         validate_only=context.version >= 1 and request.validate_only,

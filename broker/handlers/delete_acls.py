@@ -18,6 +18,7 @@ from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import Acl
 from highwater.broker.settings.acl_store import Deleted
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -27,12 +28,17 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(results: Deleted) -> None:
-        rest = iter(results)
-        deferred.complete(
-            {"filter_results": [_result(wanted if isinstance(wanted, Problem) else next(rest)) for wanted in filters]}
-        )
+        deferred.complete(lambda: answered(results))
 
-    node.acls.delete([wanted for wanted in filters if not isinstance(wanted, Problem)], answer)
+    def answered(results: Deleted) -> Answer:
+        rest = iter(results)
+        return {
+            "filter_results": [
+                _result(wanted if isinstance(wanted, Problem) else next(rest)) for wanted in paced(filters)
+            ]
+        }
+
+    node.acls.delete([wanted for wanted in paced(filters) if not isinstance(wanted, Problem)], answer)
     return deferred.now_or_later()
 
 
@@ -47,6 +53,6 @@ def _result(result: list[Acl] | Problem) -> Answer:
                 "pattern_type": int(acl.resource.pattern),
                 **entry_answer(acl),
             }
-            for acl in result
+            for acl in paced(result)
         ]
     }

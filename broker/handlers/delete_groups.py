@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -23,11 +24,12 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     def answer(name: str, outcome: ErrorCode) -> None:
         outcomes[name] = outcome
         if len(outcomes) == len(names):
-            results = [{"group_id": name, "error_code": outcomes[name]} for name in names]
-            deferred.complete({"results": results})
+            deferred.complete(
+                lambda: {"results": [{"group_id": name, "error_code": outcomes[name]} for name in paced(names)]}
+            )
 
     if not names:
         return {"results": []}
-    for name in names:
+    for name in paced(names):
         node.groups.delete(name, partial(answer, name))
     return deferred.now_or_later()

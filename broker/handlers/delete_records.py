@@ -25,6 +25,7 @@ from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.replica.leader import Leader
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -43,8 +44,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     }
     deleted = [
         (topic["name"], partition)
-        for topic in answer["topics"]
-        for partition in topic["partitions"]
+        for topic in paced(answer["topics"])
+        for partition in paced(topic["partitions"])
         if "error_code" not in partition
     ]
     if not deleted:
@@ -79,10 +80,11 @@ def _wait_for_replicas(
             decide(slot, ErrorCode.request_timed_out)
 
     timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
-    for slot, (topic, told) in enumerate(deleted):
+    for slot, (topic, told) in enumerate(paced(deleted)):
         partition = node.partitions.find(topic, told["partition_index"])
-        assert partition is not None
-        assert isinstance(partition.role, Leader)
+        if partition is None or not isinstance(partition.role, Leader):
+            decide(slot, ErrorCode.not_leader_or_follower)
+            continue
         partition.role.when_low(told["low_watermark"], partial(decide, slot))
 
 

@@ -20,6 +20,7 @@ from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import NOT_CONTROLLER
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -34,13 +35,14 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(results: list[Problem | None]) -> None:
+        deferred.complete(lambda: answered(results))
+
+    def answered(results: list[Problem | None]) -> Answer:
         rest = iter(results)
-        deferred.complete(
-            quota.throttled({"responses": [_answer(topic, topic.problem or next(rest)) for topic in found]})
-        )
+        return quota.throttled({"responses": [_answer(topic, topic.problem or next(rest)) for topic in paced(found)]})
 
     node.administration.delete_topics(
-        [str(topic.name) for topic in found if topic.problem is None],
+        [str(topic.name) for topic in paced(found) if topic.problem is None],
         answer,
         timeout_ms=milliseconds(request.timeout),
         charge=quota.charge,
@@ -54,7 +56,7 @@ def _refuse(context: RequestContext, request: Any) -> Answer:
         if context.version >= 6
         else [_Named(name, None) for name in request.topic_names]
     )
-    return {"responses": [_answer(topic, NOT_CONTROLLER) for topic in named]}
+    return {"responses": [_answer(topic, NOT_CONTROLLER) for topic in paced(named)]}
 
 
 class _Named(NamedTuple):

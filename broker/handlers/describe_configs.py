@@ -27,6 +27,7 @@ from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.broker.settings.property_row import Kind, Property, Support, Value
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
 from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.broker.turns import paced
 
 _TOPIC: Final = 2
 _BROKER: Final = 4
@@ -34,11 +35,11 @@ _BROKER: Final = 4
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     topics = [resource.resource_name for resource in request.resources if resource.resource_type == _TOPIC]
-    known = [name for name in topics if node.cluster.topic(name) is not None]
+    known = [name for name in paced(topics) if node.cluster.topic(name) is not None]
     deferred = Deferred()
 
     def describe(_: bool) -> None:
-        deferred.complete({"results": [_describe(node, resource, request) for resource in request.resources]})
+        deferred.complete(lambda: {"results": [_describe(node, resource, request) for resource in request.resources]})
 
     if known:
         # This broker may not know the settings of a topic that it has no replica of.

@@ -18,6 +18,7 @@ from highwater.broker.log.moving import Move
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.topics.topic import Topic
+from highwater.broker.turns import paced
 from highwater.common.topic_partition import TopicPartition
 
 _UNKNOWN: Final = (-1, -1)
@@ -52,7 +53,7 @@ def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[
         return _failed(str(directory.path))
     here = [
         (topic, [index for index in indexes if _is_in(node, directory, (topic.name, index))])
-        for topic, indexes in wanted
+        for topic, indexes in paced(wanted)
     ]
     total_bytes, usable_bytes = _volume(directory)
     return {

@@ -14,7 +14,16 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.counters import RequestCounters
 from highwater.broker.handlers.authorization.access import access_of
-from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Reply, RequestContext, answer_and_hang_up
+from highwater.broker.handlers.reply import (
+    Answered,
+    Client,
+    CloseConnection,
+    Deferred,
+    Reply,
+    RequestContext,
+    answer_and_hang_up,
+    answer_of,
+)
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
 from highwater.broker.protocol import cold
@@ -23,13 +32,15 @@ from highwater.broker.protocol.apis import (
     APIS,
     CLUSTER_APIS,
     FETCH,
+    PRODUCE,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
     WRITE_TXN_MARKERS,
     Api,
 )
 from highwater.broker.protocol.frame import Part, Parts, RequestHeader, frame_response, read_request_header
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.broker.protocol.primitives import MAX_ITEMS, Decoder, MalformedRequestError, TooManyItemsError
+from highwater.broker.turns import FEW_ITEMS, LongRequestError, again_paced, paced, used_ns
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.metadata import MetadataCache
@@ -55,6 +66,7 @@ _NEED_THE_CLUSTER: Final = frozenset(
 
 UNTIMED: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, WRITE_TXN_MARKERS, *CLUSTER_APIS))
 """APIs whose time no quota limits: brokers need each other, and a login comes before there is a user (KIP-124)."""
+_HOT: Final = frozenset((PRODUCE, FETCH))
 
 
 class _Handler(NamedTuple):
@@ -64,19 +76,24 @@ class _Handler(NamedTuple):
     counters: RequestCounters
     is_timed: bool
     """Whether a quota may limit the time of these requests."""
+    is_hot: bool
+    """Whether requests with few items are handled without a stack of their own."""
 
 
 class PendingResponse(NamedTuple):
-    """A deferred answer, and how to encode it."""
+    """A deferred answer, and how to encode it; that may raise what `dispatch` raises."""
 
     deferred: Deferred
-    frame: Callable[[Parts | cold.Answer], list[Part]]
+    frame: Callable[[Answered], list[Part]]
+    keeps_frame: bool = False
+    """Whether the frame of the request is still in use."""
 
 
 class Dispatcher:
     """Answers the requests of every connection of one node."""
 
     def __init__(self, node: Node) -> None:
+        self.node = node
         self._node = node
         self._quotas = node.quotas
         self._monotonic_ns = node.clock.monotonic_ns
@@ -120,42 +137,23 @@ class Dispatcher:
             context = RequestContext(0, header.client_id, client)
             reply = handler.handle(self._node, context, None)
             return self._respond(handler, context, header.correlation_id, reply, received_ns)
-        decoder = Decoder(frame, header.body_position, flexible=api.is_flexible(version))
-        decoder.skip_tags()
-        request = handler.decode(decoder, version)
-        if self._quotas.limits_requests and handler.is_timed and not _is_of_a_follower(api, request):
-            return self._dispatch_timed(handler, header, client, request, len(frame), received_ns, started_ns)
-        context = RequestContext(version, header.client_id, client, len(frame))
-        reply = handler.handle(self._node, context, request)
-        handled_ns = self._monotonic_ns()
-        handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
-        return self._respond(handler, context, header.correlation_id, reply, received_ns)
+        if handler.is_hot and not self._quotas.limits_requests:
+            try:
+                request = _decoded(handler, header, frame, FEW_ITEMS)
+                context = RequestContext(version, header.client_id, client, len(frame))
+                reply = handler.handle(self._node, context, request)
+            except (TooManyItemsError, LongRequestError):
+                pass  # Nothing was done yet.
+            else:
+                handled_ns = self._monotonic_ns()
+                handler.counters.handled(version, received_ns, started_ns, handled_ns, not isinstance(reply, Deferred))
+                return self._respond(handler, context, header.correlation_id, reply, received_ns)
+        return _Long(self, handler, header, client, frame, received_ns, started_ns).begin()
 
-    def _dispatch_timed(
-        self,
-        handler: _Handler,
-        header: RequestHeader,
-        client: Client,
-        request: Any,
-        size_bytes: int,
-        received_ns: int,
-        started_ns: int,
-    ) -> list[Part] | PendingResponse | None:
-        """Handle a request while some client has a quota for the time of its requests."""
-        user, client_id, now_ms = client.principal, header.client_id, started_ns // 1_000_000
-        throttle_ms = self._quotas.request_throttle_ms(user, client_id, now_ms)
-        context = RequestContext(header.api_version, client_id, client, size_bytes, throttle_ms)
-        reply = handler.handle(self._node, context, request)
-        handled_ns = self._monotonic_ns()
-        is_answered = not isinstance(reply, Deferred)
-        handler.counters.handled(context.version, received_ns, started_ns, handled_ns, is_answered)
-        response = self._respond(handler, context, header.correlation_id, reply, received_ns)
-        if reply is None and throttle_ms:
-            self._throttle(context)
-        self._quotas.handled(user, client_id, self._monotonic_ns() - started_ns, now_ms)
-        return response
+    def monotonic_ns(self) -> int:
+        return self._monotonic_ns()
 
-    def _throttle(self, context: RequestContext) -> None:
+    def throttle(self, context: RequestContext) -> None:
         self._node.counters.request_throttle_ms += context.throttle_ms
         context.client.mute(context.throttle_ms)
 
@@ -176,19 +174,19 @@ class Dispatcher:
         if reply is None:
             return None
         if not isinstance(reply, Deferred):
-            return self._frame(handler, context, correlation_id, reply)
+            return self.frame(handler, context, correlation_id, reply)
 
-        def frame(answer: Parts | cold.Answer) -> list[Part]:
+        def frame(answer: Answered) -> list[Part]:
             handler.counters.total.observe(self._monotonic_ns() - received_ns)
-            return self._frame(handler, context, correlation_id, answer)
+            return self.frame(handler, context, correlation_id, answer_of(answer))
 
-        return PendingResponse(reply, frame)
+        return PendingResponse(reply, frame, reply.keeps_frame)
 
-    def _frame(
+    def frame(
         self, handler: _Handler, context: RequestContext, correlation_id: int, answer: Parts | cold.Answer
     ) -> list[Part]:
         if context.throttle_ms:
-            self._throttle(context)
+            self.throttle(context)
             if isinstance(answer, dict):
                 answer["throttle_time"] = max(answer.get("throttle_time", 0), context.throttle_ms)
         return _frame(handler, context.version, correlation_id, answer)
@@ -202,11 +200,136 @@ class Dispatcher:
         decode: Decode = getattr(module, "decode", None) or partial(_decode_cold, api.name)
         counters = self._node.counters.requests[api_key]
         handle = _watched(self._node, api.name, counters.name, module.handle)
-        handler = _Handler(api, decode, handle, counters, is_timed=api_key not in UNTIMED)
+        handler = _Handler(api, decode, handle, counters, is_timed=api_key not in UNTIMED, is_hot=api_key in _HOT)
         if api.name in _NEED_THE_CLUSTER and member is not None and not member.metadata.is_complete:
             return handler._replace(handle=partial(_handle_when_complete, member.metadata, handle))
         self._handlers[api_key] = handler
         return handler
+
+
+def _decoded(handler: _Handler, header: RequestHeader, frame: memoryview, items_max: int) -> Any:
+    flexible = handler.api.is_flexible(header.api_version)
+    decoder = Decoder(frame, header.body_position, flexible=flexible, items_max=items_max)
+    decoder.skip_tags()
+    return handler.decode(decoder, header.api_version)
+
+
+class _Long:
+    """A request that may take long: it is decoded, handled and answered in turns."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        handler: _Handler,
+        header: RequestHeader,
+        client: Client,
+        frame: memoryview,
+        received_ns: int,
+        started_ns: int,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._node = dispatcher.node
+        self._handler = handler
+        self._header = header
+        self._client = client
+        self._frame = frame
+        self._received_ns = received_ns
+        self._started_ns = started_ns
+        self._context = RequestContext(header.api_version, header.client_id, client, len(frame))
+        self._later: Deferred | None = None
+        """The answer, once `begin` has returned without it."""
+        self._pending: Deferred | None = None
+        """What the handler waits for."""
+        self._owner = object()
+        self._is_cancelled = False
+        self._is_done = False
+        self._parts: list[Part] | None = None
+        self._error: Exception | None = None
+
+    def begin(self) -> list[Part] | PendingResponse | None:
+        """Return what `Dispatcher.dispatch` returns, and raise what it raises."""
+        self._node.turns.run(self._handle, self._owner)
+        if self._is_done:
+            return self._result()
+        later = self._later = Deferred()
+        later.on_cancel = self._cancel
+        later.holds_line = self._pending is None or self._pending.holds_line
+        return PendingResponse(
+            later, lambda _: self._result() or [], keeps_frame=self._pending is None or self._pending.keeps_frame
+        )
+
+    def _result(self) -> list[Part] | None:
+        error, self._error = self._error, None  # Its traceback refers to this object.
+        if error is not None:
+            raise error
+        return self._parts
+
+    def _cancel(self) -> None:
+        """The client has left. What was begun is done, as Kafka does it."""
+        self._is_cancelled = True
+        if self._pending is not None:
+            self._pending.cancel()
+
+    def _handle(self) -> None:
+        try:
+            request = _decoded(self._handler, self._header, self._frame, MAX_ITEMS)
+            if self._is_cancelled:
+                return
+            self._take(request)
+        except Exception as error:
+            self._end(None, error)
+
+    def _take(self, request: Any) -> None:
+        handler, dispatcher, node = self._handler, self._dispatcher, self._node
+        quotas, user, client_id = node.quotas, self._client.principal, self._header.client_id
+        is_timed = quotas.limits_requests and handler.is_timed and not _is_of_a_follower(handler.api, request)
+        began_ms = self._started_ns // 1_000_000
+        if is_timed:
+            throttle_ms = quotas.request_throttle_ms(user, client_id, began_ms)
+            self._context = self._context._replace(throttle_ms=throttle_ms)
+        context = self._context
+        reply = handler.handle(node, context, request)
+        is_answered = not isinstance(reply, Deferred)
+        handler.counters.handled(
+            context.version, self._received_ns, self._started_ns, dispatcher.monotonic_ns(), is_answered
+        )
+        if isinstance(reply, Deferred):
+            self._wait_for(reply)
+        elif reply is None:
+            if context.throttle_ms:
+                dispatcher.throttle(context)
+            self._end(None, None)
+        else:
+            self._end(dispatcher.frame(handler, context, self._header.correlation_id, reply), None)
+        if is_timed:
+            quotas.handled(user, client_id, used_ns(), began_ms)
+
+    def _wait_for(self, reply: Deferred) -> None:
+        if self._is_cancelled and reply.answer is None:
+            reply.cancel()
+            return
+        self._pending = reply
+        if self._later is not None and not reply.holds_line:
+            self._later.free_line()
+        reply.on_ready(self._ready)
+
+    def _ready(self, answer: Answered) -> None:
+        self._node.turns.run(partial(self._encode, answer), self._owner)
+
+    def _encode(self, answer: Answered) -> None:
+        handler = self._handler
+        try:
+            parts = self._dispatcher.frame(handler, self._context, self._header.correlation_id, answer_of(answer))
+        except Exception as error:
+            self._end(None, error)
+            return
+        handler.counters.total.observe(self._dispatcher.monotonic_ns() - self._received_ns)
+        self._end(parts, None)
+
+    def _end(self, parts: list[Part] | None, error: Exception | None) -> None:
+        self._parts, self._error, self._is_done = parts, error, True
+        if self._later is not None:
+            self._later.complete(parts or [])
 
 
 def _is_of_a_follower(api: Api, request: Any) -> bool:
@@ -230,7 +353,7 @@ def _watched(node: Node, name: str, request_name: str, handle: Handle) -> Handle
 
 def _only_inside(guard: Callable[..., Reply], name: str, request_name: str, handle: Handle) -> Handle:
     def guarded(node: Node, context: RequestContext, request: Any) -> Reply:
-        return guard(name, node, context, request_name, request, lambda left: handle(node, context, left))
+        return guard(name, node, context, request_name, request, lambda left: handle(node, context, again_paced(left)))
 
     return guarded
 
@@ -247,7 +370,7 @@ def _guarded(name: str, request_name: str, handle: Handle) -> Handle:
         assert access is not None
         if request is None:
             return handle(node, context, request)  # ApiVersions of a version that is not known
-        return cast(Reply, guard(access, request, lambda left: handle(node, context, left)))
+        return cast(Reply, guard(access, request, lambda left: handle(node, context, again_paced(left))))
 
     return guarded
 
@@ -261,6 +384,9 @@ def _handle_when_complete(
         if not cluster.is_complete:
             return
         end()
+        node.turns.run(answer, answer)
+
+    def answer() -> None:
         reply = handle(node, context, request)
         if isinstance(reply, Deferred):
             deferred.on_cancel = reply.cancel
@@ -292,7 +418,7 @@ def _error_codes(answer: Any) -> Iterator[ErrorCode]:
         answer = answer.values()
     elif not isinstance(answer, list | tuple):
         return
-    for value in answer:
+    for value in paced(answer):
         if isinstance(value, dict | list | tuple):
             yield from _error_codes(value)
 

@@ -15,6 +15,7 @@ from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import ElectionType, PartitionOutcomes
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -31,7 +32,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     node.administration.elect_leaders(
         wanted,
         election_type,
-        lambda results: deferred.complete(_answer(results)),
+        lambda results: deferred.complete(lambda: _answer(results)),
         timeout_ms=milliseconds(request.timeout),
     )
     return deferred.now_or_later()
@@ -41,7 +42,7 @@ def _answer(results: PartitionOutcomes) -> Answer:
     if isinstance(results, Problem):
         return {"error_code": results.error_code, "replica_election_results": ()}
     topics: dict[str, list[Answer]] = {}
-    for (topic, index), problem in results.items():
+    for (topic, index), problem in paced(results.items()):
         topics.setdefault(topic, []).append(
             {
                 "partition_id": index,

@@ -68,6 +68,7 @@ from highwater.broker.protocol.frame import Part
 from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.waiters import FetchWaiter
 from highwater.broker.security.acl import Operation
+from highwater.broker.turns import FEW_ITEMS, each
 
 decode = decode_request
 
@@ -138,11 +139,11 @@ def _answer(
         return encode_response(
             told, context.version, error_code=error_code, session_id=session_id, throttle_time_ms=throttle_ms
         )
-    for name, partitions in fetched:
+    for name, partitions in each(fetched):
         topic = node.partitions.topic(name)
         counters = node.counters.unknown_topics if topic is None else topic.counters
         counters.fetches += len(partitions)
-        for answer in partitions:
+        for answer in each(partitions):
             counters.bytes_out += len(answer.records)
             if answer.error_code:
                 counters.failed_fetches += 1
@@ -165,8 +166,8 @@ def _answer_follower(
             if throttle.is_throttled(topic.name, answer.partition)
         )
         throttle.record(throttled_bytes, now_ms(node))
-    for _, partitions in fetched:
-        for answer in partitions:
+    for _, partitions in each(fetched):
+        for answer in each(partitions):
             if answer.error_code:
                 node.counters.failed(FETCH, answer.error_code)
     error_code, session_id, told = session.answer(fetched, node.clock.now_ms())
@@ -223,8 +224,8 @@ class _LateAnswer:
         find = node.partitions.find
         partitions = [
             (partition, entry.fetch_offset)
-            for topic, wanted in self._session.topics
-            for entry in wanted
+            for topic, wanted in each(self._session.topics)
+            for entry in each(wanted)
             if (partition := find(topic, entry.partition)) is not None
             and (throttle is None or not is_held_back(throttle, partition, request.replica_id))
         ]
@@ -236,13 +237,28 @@ class _LateAnswer:
             partial(self._read_again, may_park=False),
             read_committed=request.isolation_level == READ_COMMITTED,
         )
-        if is_follower and any(partition.log.log_end_offset > offset for partition, offset in partitions):
-            # This request advanced a high watermark, and a coordinator that waited for that has appended more.
+        if is_follower and any(partition.log.log_end_offset > offset for partition, offset in each(partitions)):
+            # This request advanced a high watermark, and a coordinator that waited for that has appended more. Or it
+            # gave way while it read.
             waiter.wake()
+        elif (
+            len(partitions) > FEW_ITEMS
+            and missing == request.min_bytes
+            and any(partition.high_watermark > offset for partition, offset in each(partitions))
+        ):
+            waiter.wake()  # It gave way while it read.
         self.deferred.on_cancel = waiter.cancel
 
     def _read_again(self, *, may_park: bool) -> None:
         """Answer, or wait again: for the disk, or if it `may_park` for more bytes."""
+        topics = self._session.topics
+        if len(topics) > FEW_ITEMS or any(len(partitions) > FEW_ITEMS for _, partitions in topics):
+            # Whoever woke this fetch is in the midst of something.
+            self._node.turns.run(partial(self._read_now, may_park), self)
+        else:
+            self._read_now(may_park)
+
+    def _read_now(self, may_park: bool) -> None:
         node, request, session = self._node, self._request, self._session
         is_follower = request.replica_id >= 0
         cold = _none_cold(node) if self._disk_reads < MOST_DISK_READS else None

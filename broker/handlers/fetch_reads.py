@@ -34,6 +34,7 @@ from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
+from highwater.broker.turns import each
 
 ZSTD_FROM: Final = 10
 FROM_FOLLOWERS_FROM: Final = 11
@@ -61,7 +62,7 @@ def read(
     if node.acls is not None:
         may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
         node.counters.authorizations_asked += len(topics)
-    for topic, partitions in topics:
+    for topic, partitions in each(topics):
         # A topic that is not known is told as such: its name is not known here.
         if may_read is not None and (name := _name_of(node, topic)) is not None and not may_read[name]:
             tell_denial(node, context, "Fetch", (*_READ_TOPIC, name))
@@ -70,7 +71,7 @@ def read(
             continue
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
-        for wanted in partitions:
+        for wanted in each(partitions):
             partition = find(topic, wanted.partition)
             if partition is None or not (partition.is_leader or context.version >= FROM_FOLLOWERS_FROM):
                 error = refusal(node.partitions, node.cluster, topic, wanted.partition)
@@ -117,12 +118,12 @@ def read_as_follower(
     find, replica_id = node.partitions.find, request.replica_id
     noted = {
         (topic, wanted.partition): _note_follower(node, topic, wanted, replica_id)
-        for topic, partitions in request.topics
-        for wanted in partitions
+        for topic, partitions in each(request.topics)
+        for wanted in each(partitions)
     }
     topics = session.due(replica_id, find, now_ms(node))
-    for topic, partitions in topics:
-        for wanted in partitions:
+    for topic, partitions in each(topics):
+        for wanted in each(partitions):
             if (topic, wanted.partition) not in noted:
                 noted[topic, wanted.partition] = _note_follower(node, topic, wanted, replica_id)
     throttle = exceeded_throttle(node)
@@ -130,10 +131,10 @@ def read_as_follower(
     total_bytes = 0
     must_answer = not session.has_partitions
     answers: Fetched = []
-    for topic, partitions in topics:
+    for topic, partitions in each(topics):
         fetched: list[PartitionFetched] = []
         answers.append((topic, fetched))
-        for wanted in partitions:
+        for wanted in each(partitions):
             partition = noted[topic, wanted.partition]
             if isinstance(partition, PartitionFetched):
                 answer = partition
@@ -166,8 +167,8 @@ def missing_bytes(node: Node, request: FetchRequest, session: FetchContext, byte
     there_bytes = 0
     find = node.partitions.find
     throttle = exceeded_throttle(node) if request.replica_id >= 0 else None
-    for topic, partitions in session.topics:
-        for wanted in partitions:
+    for topic, partitions in each(session.topics):
+        for wanted in each(partitions):
             partition = find(topic, wanted.partition)
             if partition is None or (throttle and is_held_back(throttle, partition, request.replica_id)):
                 continue

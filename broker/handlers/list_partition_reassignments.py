@@ -12,6 +12,7 @@ from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import Reassignments
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -22,7 +23,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     )
     deferred = Deferred()
     node.administration.list_reassignments(
-        wanted, lambda found: deferred.complete(_answer(found)), timeout_ms=milliseconds(request.timeout)
+        wanted, lambda found: deferred.complete(lambda: _answer(found)), timeout_ms=milliseconds(request.timeout)
     )
     return deferred.now_or_later()
 
@@ -31,7 +32,7 @@ def _answer(found: Reassignments) -> Answer:
     if isinstance(found, Problem):
         return {"error_code": found.error_code, "error_message": found.message, "topics": ()}
     topics: dict[str, list[Answer]] = {}
-    for (topic, index), moving in found.items():
+    for (topic, index), moving in paced(found.items()):
         topics.setdefault(topic, []).append(
             {
                 "partition_index": index,

@@ -53,6 +53,7 @@ from highwater.broker.protocol.primitives import ZERO_UUID
 from highwater.broker.security.acl import Operation, ResourceType, all_operations
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.broker.turns import paced
 
 if TYPE_CHECKING:
     from highwater.broker.member.parts import ClusterParts  # a broker that runs alone needs none of what it imports
@@ -111,7 +112,10 @@ def _answer_when_settled(
     def look() -> None:
         if not is_early and not _waits_for_leaders(member, request):
             end()
-            deferred.complete(_answer(node, context, request))
+            node.turns.run(answer, answer)
+
+    def answer() -> None:
+        deferred.complete(_answer(node, context, request))
 
     def not_early() -> None:
         nonlocal is_early
@@ -144,13 +148,15 @@ def _answer(node: Node, context: RequestContext, request: MetadataRequest) -> Pa
         topics = [describe.topic(view) for view in cluster.topics() if _may_see(access, view.name)]
     else:
         # A topic that is named twice is described once.
-        found = [_find(node, wanted, describe, access) for wanted in dict.fromkeys(request.topics)]
+        found = [_find(node, wanted, describe, access) for wanted in paced(dict.fromkeys(paced(request.topics)))]
         may_create = request.allow_auto_topic_creation and node.config.boolean("auto.create.topics.enable")
         if may_create and access is not None:
-            found = [_refused_creation(topic, access) for topic in found]
-        missing = [topic.name for topic in found if topic.error_code is _MISSING and topic.name] if may_create else []
+            found = [_refused_creation(topic, access) for topic in paced(found)]
+        missing = (
+            [topic.name for topic in paced(found) if topic.error_code is _MISSING and topic.name] if may_create else []
+        )
         creation = node.auto_creation
-        begun = [name for name in missing if not creation.is_under_way(name)]
+        begun = [name for name in paced(missing) if not creation.is_under_way(name)]
         problems = creation.create(missing) if missing else {}
         if node.audit is not None:
             for name in begun:
@@ -161,9 +167,9 @@ def _answer(node: Node, context: RequestContext, request: MetadataRequest) -> Pa
                 tell_change(node.audit, origin_of(context, "Metadata"), change, problem)
         topics = [
             _created(node, topic, problems, describe) if topic.error_code is _MISSING and missing else topic
-            for topic in found
+            for topic in paced(found)
         ]
-    for topic in topics:
+    for topic in paced(topics):
         if topic.error_code:
             node.counters.failed(METADATA, topic.error_code)
     return encode_response(

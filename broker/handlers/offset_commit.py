@@ -35,7 +35,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(outcomes: Outcomes) -> None:
-        deferred.complete({"topics": outcomes_by_topic(request, {**outcomes, **unknown})})
+        deferred.complete(lambda: {"topics": outcomes_by_topic(request, {**outcomes, **unknown})})
 
     instance_id = getattr(request, "group_instance_id", None)
     committer = Committer(request.member_id, instance_id, request.generation_id_or_member_epoch)

@@ -15,19 +15,22 @@ from highwater.broker.group.coordinator import Outcomes
 from highwater.broker.handlers.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     wanted = [(topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions]
-    known = [partition for partition in wanted if node.cluster.partition(*partition) is not None]
+    known = [partition for partition in paced(wanted) if node.cluster.partition(*partition) is not None]
     unknown = dict.fromkeys(wanted, ErrorCode.unknown_topic_or_partition)
     deferred = Deferred()
 
     def answer(outcomes: ErrorCode | Outcomes) -> None:
         deferred.complete(
-            {"error_code": outcomes, "topics": []}
-            if isinstance(outcomes, ErrorCode)
-            else {"error_code": ErrorCode.none, "topics": outcomes_by_topic(request, {**unknown, **outcomes})}
+            lambda: (
+                {"error_code": outcomes, "topics": []}
+                if isinstance(outcomes, ErrorCode)
+                else {"error_code": ErrorCode.none, "topics": outcomes_by_topic(request, {**unknown, **outcomes})}
+            )
         )
 
     node.groups.delete_offsets(request.group_id, known, answer)

@@ -44,17 +44,17 @@ from highwater.broker.protocol.produce import (
     PartitionProduced,
     ProducePartition,
     ProduceRequest,
-    ProduceTopic,
     decode_request,
     encode_response,
 )
-from highwater.broker.records.batch import is_zstd, transactional_producer
-from highwater.broker.records.produced import RefusedRecords
+from highwater.broker.records.batch import BatchHeader, WritableBuffer, is_zstd, transactional_producer
+from highwater.broker.records.produced import Opening, RefusedRecords
 from highwater.broker.records.record_times import Allowance
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
+from highwater.broker.turns import each, needs_turns
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 
@@ -108,6 +108,8 @@ def handle(
     now_ms = node.clock.now_ms()
     transactional_id, acks, timeout_ms, wanted_topics = request
     find: Find = node.partitions.find
+    if _opens_batches(find, request):
+        needs_turns()
     denied: Mapping[str, ErrorCode] = {}
     if node.acls is not None:
         denied = _denied(node, context, request)
@@ -119,11 +121,11 @@ def handle(
             return _verify_first(node, context, request, transactional_id, unverified)
     answers: list[tuple[str, list[PartitionProduced]]] = []
     waiting: list[tuple[Partition, int, list[PartitionProduced], int]] = []
-    allowance = Allowance()
-    for topic, partitions in wanted_topics:
+    allowance, opening = Allowance(), Opening()
+    for topic, partitions in each(wanted_topics):
         produced: list[PartitionProduced] = []
         answers.append((topic, produced))
-        for wanted in partitions:
+        for wanted in each(partitions):
             partition = find(topic, wanted.partition)
             if (
                 partition is None
@@ -147,7 +149,7 @@ def handle(
             if context.version < ZSTD_FROM and is_zstd(wanted.records):
                 answer, appended = PartitionProduced(wanted.partition, ErrorCode.unsupported_compression_type), None
             else:
-                answer, appended = _append(partition, wanted, acks, now_ms, verify, allowance)
+                answer, appended = _append(partition, wanted, acks, now_ms, verify, allowance, opening)
             produced.append(answer)
             partition.counters.produces += 1
             if appended is None:
@@ -168,13 +170,23 @@ def handle(
     return encoded
 
 
+def _opens_batches(find: Find, request: ProduceRequest) -> bool:
+    """Whether the settings of some topic ask for it."""
+    for topic, partitions in each(request.topics):
+        for wanted in each(partitions):
+            partition = find(topic, wanted.partition)
+            if partition is not None and partition.log.config.record_rules is not None:
+                return True
+    return False
+
+
 def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Mapping[str, ErrorCode]:
     """Why the client may not write to topics: all of them, if it may not use its transactional id."""
     assert node.acls is not None
     client = context.client.permissions(node.acls.authorizer)
     may_write = client.answers(_WRITE_TOPIC)
     denied: dict[str, ErrorCode] = {}
-    for topic, _ in request.topics:
+    for topic, _ in each(request.topics):
         if not may_write[topic]:
             denied[topic] = TOPIC_DENIED
     # The log refuses a single batch of a transaction that has no id: looking at it here would cost each request.
@@ -200,7 +212,9 @@ def _is_one_batch_without_id(request: ProduceRequest) -> bool:
 def _is_transactional(request: ProduceRequest) -> bool:
     """Whether any batch is of a transaction: each counts, not the first alone (CVE-2018-17196)."""
     return any(
-        transactional_producer(wanted.records) is not None for _, partitions in request.topics for wanted in partitions
+        transactional_producer(wanted.records) is not None
+        for _, partitions in each(request.topics)
+        for wanted in each(partitions)
     )
 
 
@@ -229,8 +243,8 @@ def _count_failure(node: Node, counters: TopicCounters, error_code: ErrorCode) -
 def _unverified(find: Find, request: ProduceRequest) -> list[tuple[Partition, Producer]]:
     """Return the partitions of this broker in which the request begins a transaction, with the producers."""
     found = []
-    for topic, partitions in request.topics:
-        for wanted in partitions:
+    for topic, partitions in each(request.topics):
+        for wanted in each(partitions):
             partition = find(topic, wanted.partition)
             producer = transactional_producer(wanted.records)
             if partition is not None and producer is not None and not partition.has_open_transaction(producer[0]):
@@ -245,25 +259,16 @@ def _verify_first(
     transactional_id: str,
     unverified: list[tuple[Partition, Producer]],
 ) -> Reply:
-    # The frame is overwritten once this returns.
-    kept = request._replace(
-        topics=[
-            ProduceTopic(
-                topic,
-                [
-                    ProducePartition(index, None if records is None else memoryview(bytearray(records)))
-                    for index, records in partitions
-                ],
-            )
-            for topic, partitions in request.topics
-        ]
-    )
     deferred = Deferred()
+    deferred.keeps_frame = True
     # The producer's next batches must not be appended before this one.
     deferred.holds_line = True
 
     def answered(verified: Mapping[TopicPartition, Verified]) -> None:
-        reply = handle(node, context, kept, verified)
+        node.turns.run(partial(go_on, verified), deferred)
+
+    def go_on(verified: Mapping[TopicPartition, Verified]) -> None:
+        reply = handle(node, context, request, verified)
         assert reply is not None, "without acks nobody is asked elsewhere"
         if isinstance(reply, Deferred):
             reply.on_ready(deferred.complete)
@@ -294,11 +299,22 @@ def _append(
     now_ms: int,
     verify: Verify | None,
     allowance: Allowance,
+    opening: Opening,
 ) -> tuple[PartitionProduced, Appended | None]:
     if acks not in (-1, 0, 1):
         return PartitionProduced(wanted.partition, ErrorCode.invalid_required_acks), None
+    records: WritableBuffer | None = wanted.records
+    header: BatchHeader | None = None
+    appended: Appended | ErrorCode | RefusedRecords | None = None
+    if partition.log.config.record_rules is not None:
+        conformed = partition.conform(records, acks, now_ms, opening)
+        if isinstance(conformed, ErrorCode | RefusedRecords):
+            appended = conformed
+        elif conformed is not None:
+            records, header = conformed
     try:
-        appended = partition.append(wanted.records, acks, now_ms, verify=verify, allowance=allowance)
+        if appended is None:
+            appended = partition.append(records, acks, now_ms, verify=verify, allowance=allowance, conformed=header)
     except OSError:
         return PartitionProduced(wanted.partition, ErrorCode.kafka_storage_error), None
     if isinstance(appended, ErrorCode):
@@ -349,6 +365,6 @@ def _answer_when_acknowledged(
 
     if node.member is not None:
         timer = node.scheduler.call_later(max(timeout_ms, 0), give_up)
-    for slot, (partition, last_offset, _, _) in enumerate(waiting):
+    for slot, (partition, last_offset, _, _) in enumerate(each(waiting)):
         partition.when_acknowledged(last_offset, partial(decide, slot), acks)
     return deferred

@@ -102,44 +102,68 @@ class RequestContext(NamedTuple):
     """For how long the client is held up after the answer, because its former requests took too much time (KIP-124)."""
 
 
+Answered = Parts | Answer | Callable[[], Answer]
+"""An answer that came later: encoded parts, a mapping, or a function that makes the mapping.
+
+A function runs on a stack of its own. So it may go over a long request, which the maker of the answer may not: it is
+called from the midst of a change of the broker's state.
+"""
+
+
+def answer_of(answered: Answered) -> Parts | Answer:
+    return answered() if callable(answered) else answered
+
+
 class Deferred:
     """A deferred answer. Its maker calls `complete` once; the connection waits with `on_ready`.
 
     When the client disconnects, the connection calls `cancel`, and the maker must drop the answer.
     """
 
-    __slots__ = ("_cancelled", "_on_ready", "answer", "holds_line", "on_cancel")
+    __slots__ = ("_on_ready", "answer", "holds_line", "is_cancelled", "keeps_frame", "on_cancel", "on_line_free")
 
     def __init__(self) -> None:
-        self.answer: Parts | Answer | None = None
+        self.answer: Answered | None = None
+        self.keeps_frame = False
+        """Whether the frame of the request is in use until the answer."""
         self.holds_line = False
-        """Whether the connection reads no further request before this answer, because the answer may be large."""
-        self._cancelled = False
-        self._on_ready: Callable[[Parts | Answer], None] | None = None
+        """Whether the connection reads no further request before this answer: the answer may be large, or the request
+        is not handled yet."""
+        self.on_line_free: Callable[[], None] | None = None
+        """What the connection does when the answer holds the line no longer, and is still to come."""
+        self.is_cancelled = False
+        self._on_ready: Callable[[Answered], None] | None = None
         self.on_cancel: Callable[[], None] | None = None
 
-    def complete(self, answer: Parts | Answer) -> None:
-        if self._cancelled:
+    def complete(self, answer: Answered) -> None:
+        if self.is_cancelled:
             return
         self.answer = answer
         # Both refer to this object: break the cycle, so that no memory waits for the garbage collector.
-        on_ready, self._on_ready, self.on_cancel = self._on_ready, None, None
+        on_ready, self._on_ready, self.on_cancel, self.on_line_free = self._on_ready, None, None, None
         if on_ready is not None:
             on_ready(answer)
 
+    def free_line(self) -> None:
+        """Let the connection read further requests before this answer."""
+        if self.holds_line:
+            self.holds_line = False
+            if self.on_line_free is not None:
+                self.on_line_free()
+
     def now_or_later(self) -> Parts | Answer | Deferred:
         """Return the answer if it is complete, else this object."""
-        return self if self.answer is None else self.answer
+        return self if self.answer is None else answer_of(self.answer)
 
-    def on_ready(self, callback: Callable[[Parts | Answer], None]) -> None:
+    def on_ready(self, callback: Callable[[Answered], None]) -> None:
         if self.answer is not None:
             callback(self.answer)
         else:
             self._on_ready = callback
 
     def cancel(self) -> None:
-        self._cancelled = True
-        on_cancel, self._on_ready, self.on_cancel = self.on_cancel, None, None
+        self.is_cancelled = True
+        on_cancel, self._on_ready, self.on_cancel, self.on_line_free = self.on_cancel, None, None, None
         if on_cancel is not None:
             on_cancel()
 

@@ -26,6 +26,7 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
+from highwater.broker.turns import paced
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 
@@ -38,7 +39,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     deferred = Deferred()
 
     def answer(outcomes: Outcomes) -> None:
-        deferred.complete(_answer(request, {**outcomes, **unknown}, version))
+        deferred.complete(lambda: _answer(request, {**outcomes, **unknown}, version))
 
     committer = Committer(
         getattr(request, "member_id", ""),
@@ -74,6 +75,6 @@ def _answer(request: Any, outcomes: Outcomes, version: int) -> Answer:
     if version < 2:
         outcomes = {
             key: ErrorCode.coordinator_not_available if error is ErrorCode.coordinator_load_in_progress else error
-            for key, error in outcomes.items()
+            for key, error in paced(outcomes.items())
         }
     return {"topics": outcomes_by_topic(request, outcomes)}

@@ -17,6 +17,7 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.records.record import TransactionMarker
+from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
@@ -44,8 +45,8 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
             partition,
         )
         for marker, told in zip(request.markers, answer["markers"], strict=True)
-        for topic in told["topics"]
-        for partition in topic["partitions"]
+        for topic in paced(told["topics"])
+        for partition in paced(topic["partitions"])
     ]
     if not wanted:
         return answer
@@ -59,6 +60,6 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         if left == 0:
             deferred.complete(answer)
 
-    for marker, topic, partition in wanted:
+    for marker, topic, partition in paced(wanted):
         node.markers.write_one(topic, partition["partition_index"], marker, partial(written, partition))
     return deferred.now_or_later()

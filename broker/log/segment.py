@@ -32,7 +32,8 @@ from highwater.broker.records.batch import (
     ReadableBuffer,
     crc_is_valid,
 )
-from highwater.broker.records.record import uncompressed_records
+from highwater.broker.records.compress import DEFAULT_LIMIT_BYTES
+from highwater.broker.records.record import let_go, unfolded_records
 from highwater.broker.records.record_times import Allowance, first_record_from
 
 _TAIL_BYTES: Final = 64 * 1024
@@ -491,8 +492,12 @@ class Segment(SegmentFile):
             doubtful.clear()
             doubtful_records = 0
             try:
-                body = uncompressed_records(self._pread(header.size_bytes, at), header)
-                found = first_record_from(body, header, timestamp_ms, start_offset)
+                batch = self._pread(header.size_bytes, at)
+                body = unfolded_records(batch, header, limit_bytes=DEFAULT_LIMIT_BYTES)
+                try:
+                    found = first_record_from(body, header, timestamp_ms, start_offset, gives_way=True)
+                finally:
+                    let_go(body)
             except CorruptBatch:
                 # The broker appended the batch unopened, and its records cannot be read. Consumers will notice; this
                 # answer is as exact as the header allows.

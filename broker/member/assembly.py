@@ -186,6 +186,7 @@ class ClusteredNode:
             config=config,
             clock=clock,
             scheduler=scheduler,
+            turns=runtime.turns,
             storage=storage,
             store=store,
             acls=acls,

@@ -32,6 +32,7 @@ from kio.static.constants import EntityType
 
 from highwater.broker.protocol import cluster_schemas, older_schemas
 from highwater.broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
+from highwater.broker.turns import array, each, paced
 
 Answer = dict[str, Any]
 _ABSENT: Final = object()
@@ -117,7 +118,7 @@ def _field_reader(hint: Any, kafka_type: str) -> Read:
         def read_array(decoder: Decoder) -> tuple[Any, ...] | None:
             count = decoder.array_length()
             if count >= 0:
-                return tuple([read_item(decoder) for _ in range(count)])
+                return array([read_item(decoder) for _ in each(range(count))])
             if is_nullable:
                 return None
             raise MalformedRequestError(f"an array before byte {decoder.position} is null where it must not be")
@@ -259,7 +260,7 @@ def _field_builder(hint: Any, every_version: Hints) -> Build:
         item = _field_builder(typing.get_args(hint)[0], functools.partial(_hints_of_items, every_version))
 
         def build_array(values: Iterable[Any]) -> tuple[Any, ...]:
-            return tuple([item(value) for value in values])
+            return array([item(value) for value in paced(values)])
 
         return build_array
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):

@@ -44,6 +44,7 @@ from highwater.broker.protocol.primitives import (
     string,
     unsigned_varint,
 )
+from highwater.broker.turns import each
 
 FOLLOWER_VERSION: Final = 17
 FLEXIBLE_FROM: Final = 12
@@ -125,19 +126,19 @@ def decode_request(decoder: Decoder, version: int) -> FetchRequest:
     isolation_level = decoder.int8()
     session_id, session_epoch = (decoder.int32(), decoder.int32()) if version >= 7 else (0, -1)
     topics = []
-    for _ in range(decoder.array_length()):
+    for _ in decoder.items():
         topic = _topic(decoder, version)
         partitions = []
-        for _ in range(decoder.array_length(least_item_bytes=16)):
+        for _ in decoder.items(least_item_bytes=16):
             partitions.append(_partition(decoder, version))
             decoder.skip_tags()
         decoder.skip_tags()
         topics.append(FetchTopic(topic, partitions))
     forgotten = []
     if version >= 7:
-        for _ in range(decoder.array_length()):
+        for _ in decoder.items():
             topic = _topic(decoder, version)
-            forgotten += [(topic, decoder.int32()) for _ in range(decoder.array_length(least_item_bytes=4))]
+            forgotten += [(topic, decoder.int32()) for _ in decoder.items(least_item_bytes=4)]
             decoder.skip_tags()
     rack_id = decoder.string() if version >= 11 else ""
     replica_epoch = -1
@@ -315,10 +316,10 @@ def encode_response(
     parts: list[Part] = []
     out = bytearray(_RESPONSE_HEAD.pack(throttle_time_ms, error_code, session_id)[: None if version >= 7 else 4])
     out += array_length(len(topics), flexible)
-    for topic, partitions in topics:
+    for topic, partitions in each(topics):
         out += topic.bytes if isinstance(topic, UUID) else string(topic, flexible)
         out += array_length(len(partitions), flexible)
-        for answer in partitions:
+        for answer in each(partitions):
             out += _PARTITION_HEAD.pack(
                 answer.partition, answer.error_code, answer.high_watermark, answer.last_stable_offset
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from typing import Final, NamedTuple
 
 from highwater.broker.protocol.primitives import MalformedRequestError
@@ -31,23 +32,23 @@ class FrameReceiver:
     until it gives None. A frame is a view of the receive buffer: it is good until the next `writable()`.
 
     Memory grows with what was really sent, never with what a length field claims: the buffer doubles while a frame
-    arrives.
+    arrives. A large one is mapped, so that the kernel moves its pages: the event loop would copy 64 MiB in 50 ms.
     """
 
-    __slots__ = ("_buffer", "_end", "_end_of_last_read", "_start", "_view", "max_frame_bytes")
+    __slots__ = ("_end", "_end_of_last_read", "_map", "_start", "_view", "max_frame_bytes")
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
         # A connection that says nothing has no buffer: there may be thousands of them.
-        self._buffer = bytearray()
-        self._view = memoryview(self._buffer)
+        self._map: mmap | None = None
+        self._view = memoryview(b"")
         self._start = 0
         self._end = 0
         self._end_of_last_read = 0
 
     @property
     def capacity_bytes(self) -> int:
-        return len(self._buffer)
+        return len(self._view)
 
     @property
     def is_empty(self) -> bool:
@@ -55,7 +56,7 @@ class FrameReceiver:
 
     def writable(self) -> memoryview:
         """Where the next bytes belong; never empty. Ends the life of the frames given out before."""
-        capacity = len(self._buffer)
+        capacity = len(self._view)
         pending = self._end - self._start
         if not pending:
             self._start = self._end = 0
@@ -65,26 +66,48 @@ class FrameReceiver:
             self._rebase(max(capacity, grown))
         elif capacity - self._end < capacity // 4:
             self._rebase(capacity)
+        if pending > READ_AHEAD_BUFFER_BYTES and (limit := self._start + self._wanted_bytes()) > self._end:
+            # Nothing of the next frame, which would have to be moved.
+            return self._view[self._end : limit]
         return self._view[self._end :]
 
     def _rebase(self, capacity: int) -> None:
         """Move what is pending to the front of a buffer of `capacity` bytes."""
         pending = self._end - self._start
-        if capacity != len(self._buffer):
-            buffer = bytearray(capacity)
-            buffer[:pending] = self._view[self._start : self._end]
-            self._buffer = buffer
-            self._view = memoryview(buffer)
+        if capacity != len(self._view):
+            if self._start or not self._grow_in_place(capacity):
+                self._copy(capacity)
         elif self._start:
             self._view[:pending] = bytes(self._view[self._start : self._end])
         self._start = 0
         self._end = self._end_of_last_read = pending
 
+    def _grow_in_place(self, capacity: int) -> bool:
+        """Resize the map; False if there is none, or a frame of it is still in use."""
+        pages = self._map
+        if pages is None:
+            return False
+        self._view.release()
+        try:
+            pages.resize(capacity)
+        except BufferError:
+            return False
+        finally:
+            self._view = memoryview(pages)
+        return True
+
+    def _copy(self, capacity: int) -> None:
+        """Move what is pending to the front of a new buffer."""
+        pending = self._view[self._start : self._end]
+        self._map = mmap(-1, capacity, MAP_PRIVATE | MAP_ANONYMOUS) if capacity > READ_AHEAD_BUFFER_BYTES else None
+        self._view = memoryview(bytearray(capacity) if self._map is None else self._map)
+        self._view[: len(pending)] = pending
+
     def _wanted_bytes(self) -> int:
         """What the frame at the front needs in all, as far as that can be known."""
         if self._end - self._start < LENGTH_BYTES:
             return LENGTH_BYTES
-        length: int = _LENGTH.unpack_from(self._buffer, self._start)[0]
+        length: int = _LENGTH.unpack_from(self._view, self._start)[0]
         return LENGTH_BYTES + length
 
     def received(self, byte_count: int) -> None:
@@ -97,7 +120,7 @@ class FrameReceiver:
         available = self._end - start
         if available < LENGTH_BYTES:
             return None
-        length: int = _LENGTH.unpack_from(self._buffer, start)[0]
+        length: int = _LENGTH.unpack_from(self._view, start)[0]
         if not 0 <= length <= self.max_frame_bytes:
             raise MalformedRequestError(
                 f"a frame claims {length} bytes; socket.request.max.bytes allows {self.max_frame_bytes}"
@@ -107,15 +130,22 @@ class FrameReceiver:
         self._start = end = start + LENGTH_BYTES + length
         return self._view[start + LENGTH_BYTES : end]
 
+    def give_away(self) -> None:
+        """Let the frames that were given out live on, however many bytes come."""
+        pending = self._end - self._start
+        self._copy(max(pending, INITIAL_BUFFER_BYTES))
+        self._start = 0
+        self._end = self._end_of_last_read = pending
+
     def head(self, most_bytes: int) -> bytes:
         """The first bytes of what was not taken yet."""
         return bytes(self._view[self._start : min(self._end, self._start + most_bytes)])
 
     def shrink(self) -> None:
         """Give the buffer back; for the caller to call on idle connections."""
-        if self._start == self._end and self._buffer:
-            self._buffer = bytearray()
-            self._view = memoryview(self._buffer)
+        if self._start == self._end and len(self._view):
+            self._map = None
+            self._view = memoryview(b"")
             self._start = self._end = self._end_of_last_read = 0
 
 

@@ -32,6 +32,7 @@ from highwater.broker.protocol.primitives import (
     nullable_string,
     string,
 )
+from highwater.broker.turns import array, paced
 
 FLEXIBLE_FROM: Final = 9
 OPERATIONS_NOT_ASKED: Final = -(2**31)
@@ -49,7 +50,7 @@ class RequestedTopic(NamedTuple):
 
 
 class MetadataRequest(NamedTuple):
-    topics: list[RequestedTopic] | None
+    topics: Sequence[RequestedTopic] | None
     """None asks for all topics."""
     allow_auto_topic_creation: bool
     include_cluster_authorized_operations: bool
@@ -97,7 +98,7 @@ def decode_request(decoder: Decoder, version: int) -> MetadataRequest:
         raise MalformedRequestError("the topics of a Metadata v0 request are null")
     if count > 0 or (count == 0 and version > 0):
         topics = []
-        for _ in range(count):
+        for _ in paced(range(count)):
             topic_id = decoder.uuid() if version >= 10 else ZERO_UUID
             name = decoder.nullable_string() if version >= 10 else decoder.string()
             decoder.skip_tags()
@@ -106,7 +107,9 @@ def decode_request(decoder: Decoder, version: int) -> MetadataRequest:
     include_cluster = decoder.boolean() if 8 <= version <= 10 else False
     include_topic = decoder.boolean() if version >= 8 else False
     decoder.skip_tags()
-    return MetadataRequest(topics, allow_auto_topic_creation, include_cluster, include_topic)
+    return MetadataRequest(
+        None if topics is None else array(topics), allow_auto_topic_creation, include_cluster, include_topic
+    )
 
 
 def encode_response(metadata: ClusterMetadata, version: int, throttle_time_ms: int = 0) -> list[Part]:
@@ -136,7 +139,7 @@ def encode_response(metadata: ClusterMetadata, version: int, throttle_time_ms: i
         return found
 
     out += array_length(len(metadata.topics), flexible)
-    for topic in metadata.topics:
+    for topic in paced(metadata.topics):
         out += _INT16.pack(topic.error_code)
         # Before version 12 the name cannot be null: a topic asked for by an unknown id is answered with an empty one.
         out += nullable_string(topic.name, flexible) if version >= 12 else string(topic.name or "", flexible)

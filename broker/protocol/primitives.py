@@ -7,11 +7,13 @@ the bytes that are really there before anything is allocated or sliced.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
 
 from kio.schema.errors import ErrorCode
+
+from highwater.broker.turns import FEW_ITEMS, array, each, give_way
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
@@ -26,6 +28,7 @@ _SHORT_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 NO_TAGS: Final = b"\x00"
 """An empty tagged-field section, which ends every structure of a flexible version (KIP-482)."""
 ZERO_UUID: Final = UUID(int=0)
+_INTEGERS_AT_ONCE: Final = 8_192
 _INTEGERS_PER_ITEM: Final = 8
 """An integer of an array takes four bytes on the wire and few more in memory, where a structure takes hundreds."""
 MAX_ITEMS: Final = 200_000
@@ -33,8 +36,16 @@ MAX_ITEMS: Final = 200_000
 whose size is allowed could still fill the memory. Kafka's largest clusters have about so many partitions."""
 
 
+LONGEST_STRING: Final = 65_535
+"""Kafka refuses more than 32,767 bytes. Below this limit handlers answer with an error that says what is too long."""
+
+
 class MalformedRequestError(Exception):
     """Bytes that are not the request they claim to be. The connection they came from cannot be trusted further."""
+
+
+class TooManyItemsError(MalformedRequestError):
+    """The request has more array items than its reader allows."""
 
 
 class Decoder:
@@ -144,6 +155,10 @@ class Decoder:
         length = self.unsigned_varint() - 1 if self.flexible else self.int16()
         if length == -1:
             return None
+        if length > LONGEST_STRING:
+            raise MalformedRequestError(
+                f"a string at byte {self.position} claims {length} bytes; {LONGEST_STRING} are allowed"
+            )
         position = self.position
         end = position + length
         if length < 0 or end > self._end:
@@ -190,12 +205,24 @@ class Decoder:
             raise MalformedRequestError(f"an array before byte {position} claims {count} items")
         self._take_items(count // _INTEGERS_PER_ITEM)
         self.position = end
-        return struct.unpack_from(f">{count}i", self._buffer, position)
+        if count <= FEW_ITEMS:
+            return struct.unpack_from(f">{count}i", self._buffer, position)
+        values: list[int] = []
+        while position < end:
+            some = min(_INTEGERS_AT_ONCE, (end - position) // 4)
+            values += struct.unpack_from(f">{some}i", self._buffer, position)
+            position += 4 * some
+            give_way()
+        return array(values)
+
+    def items(self, least_item_bytes: int = 1) -> Iterable[int]:
+        """Begin an array, and go over the numbers of its items. A long one gives way; none for null."""
+        return each(range(self.array_length(least_item_bytes)))
 
     def _take_items(self, count: int) -> None:
         self._items_left -= count
         if self._items_left < 0:
-            raise MalformedRequestError("the request has more array items than are allowed")
+            raise TooManyItemsError("the request has more array items than are allowed")
 
     def skip_tags(self) -> None:
         """Step over a tagged-field section whose tags all may be ignored; nothing to do in older versions."""
@@ -212,7 +239,7 @@ class Decoder:
         """Each tagged field of the section that begins here, as its tag and a decoder of its value."""
         count = self.unsigned_varint()
         self._take_items(count)
-        for _ in range(count):
+        for _ in each(range(count)):
             tag = self.unsigned_varint()
             yield tag, Decoder(self.take(self.unsigned_varint()), flexible=True)
 

@@ -23,6 +23,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_string, string
+from highwater.broker.turns import each
 
 FLEXIBLE_FROM: Final = 9
 
@@ -68,10 +69,10 @@ def decode_request(decoder: Decoder, version: int) -> ProduceRequest:
     transactional_id = decoder.nullable_string()
     acks, timeout_ms = decoder.fields(_ACKS_AND_TIMEOUT)
     topics = []
-    for _ in range(decoder.array_length()):
+    for _ in decoder.items():
         name = decoder.string()
         partitions = []
-        for _ in range(decoder.array_length(least_item_bytes=5)):
+        for _ in decoder.items(least_item_bytes=5):
             partitions.append(ProducePartition(decoder.int32(), decoder.nullable_bytes()))
             decoder.skip_tags()
         decoder.skip_tags()
@@ -86,10 +87,10 @@ def encode_response(
     flexible = version >= FLEXIBLE_FROM
     no_record_errors = array_length(0, flexible)
     out = bytearray(array_length(len(topics), flexible))
-    for name, partitions in topics:
+    for name, partitions in each(topics):
         out += string(name, flexible)
         out += array_length(len(partitions), flexible)
-        for answer in partitions:
+        for answer in each(partitions):
             partition, error_code, base_offset, time_ms, log_start_offset, error_message, record_errors = answer
             if flexible and error_message is None and not record_errors:
                 out += _FLEXIBLE_PARTITION.pack(partition, error_code, base_offset, time_ms, log_start_offset, 1, 0, 0)
@@ -113,7 +114,7 @@ def encode_response(
 
 def _record_errors(errors: Sequence[tuple[int, str]], flexible: bool) -> bytearray:
     out = bytearray(array_length(len(errors), flexible))
-    for position, message in errors:
+    for position, message in each(errors):
         out += _INT32.pack(position)
         out += nullable_string(message, flexible)
         if flexible:

@@ -20,6 +20,9 @@ from highwater.broker.records.batch import Codec, CorruptBatch, ReadableBuffer
 
 DEFAULT_LIMIT_BYTES: Final = 256 * 1024 * 1024
 
+Unfolded = bytes | mmap.mmap
+"""Decompressed bytes. Each item of both is an integer, each slice is bytes."""
+
 _BLOCK_LENGTH: Final = struct.Struct(">i")
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -39,23 +42,33 @@ _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
 
 
-def compress(codec: Codec, data: ReadableBuffer, level: int | None = None) -> bytes:
+def compress(codec: Codec, data: ReadableBuffer | mmap.mmap, level: int | None = None) -> bytes:
     """Compress `data`. `level` is a level of gzip or zstd; None is Kafka's default. Other codecs have no levels."""
     match codec:
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            return bytes(cramjam.gzip.compress(bytes(data), _GZIP_LEVEL if level in (None, -1) else level))
+            return bytes(cramjam.gzip.compress(_plain(data), _GZIP_LEVEL if level in (None, -1) else level))
         case Codec.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Codec.LZ4:
             return _compress_lz4(memoryview(data))
         case Codec.ZSTD:
-            return bytes(cramjam.zstd.compress(bytes(data), _ZSTD_LEVEL if level is None else level))
+            return bytes(cramjam.zstd.compress(_plain(data), _ZSTD_LEVEL if level is None else level))
+
+
+def _plain(data: ReadableBuffer | mmap.mmap) -> bytes | mmap.mmap:
+    return data if isinstance(data, mmap.mmap) else bytes(data)
 
 
 def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> bytes:
     """Return the decompressed bytes. Raises CorruptBatch for damage, or for more than `limit_bytes`."""
+    body = unfold(codec, data, limit_bytes=limit_bytes)
+    return body if isinstance(body, bytes) else body[:]
+
+
+def unfold(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Unfolded:
+    """The same without a copy of what is large, during which no other thread would run."""
     try:
         match codec:
             case Codec.NONE:
@@ -68,7 +81,7 @@ def decompress(codec: Codec, data: ReadableBuffer, *, limit_bytes: int = DEFAULT
         raise CorruptBatch(f"{codec.name.lower()} data cannot be decompressed: {error}") from error
 
 
-def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
+def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> Unfolded:
     """Decompress formats that may not store their size: try a likely size first, then the limit.
 
     The large buffer is mapped: its pages cost nothing until they are written, where a bytearray's are all zeroed first.
@@ -85,8 +98,12 @@ def _decompress_bounded(codec: Codec, data: bytes, limit_bytes: int) -> bytes:
             return bytes(memoryview(output)[: into(data, output)])
         except cramjam.DecompressionError:
             pass  # The guess was too small, or the data is damaged: the second try shows which.
-    with mmap.mmap(-1, limit_bytes) as pages:
-        return pages[: into(data, pages)]
+    pages = mmap.mmap(-1, limit_bytes, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    size = into(data, pages)
+    if not size:
+        return b""
+    pages.resize(size)
+    return pages
 
 
 def _compress_xerial(data: memoryview) -> bytes:

@@ -12,11 +12,12 @@ right max timestamp alone. The checks are Kafka's:
 - a batch whose record count differs from its header is refused; so is one whose records are not numbered from 0 on,
   which Kafka renumbers when it rebuilds the batch, and keeps unchanged otherwise.
 
-The event loop waits for these checks, so the decompressed size of a batch is limited.
+A request takes turns with others while its batches are opened, and what it may have opened is limited.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -34,14 +35,16 @@ from highwater.broker.records.batch import (
     read_header,
     update_crc,
 )
-from highwater.broker.records.record import outlines, uncompressed_records
+from highwater.broker.records.record import let_go, outlines, unfolded_records
 from highwater.broker.records.record_times import Allowance, largest_timestamp_ms
+from highwater.broker.turns import aside, give_way
 
 UNBOUNDED: Final = 2**63 - 1
 MAX_RECORDS: Final = 500_000
 MAX_UNFOLDED_BYTES: Final = 128 * 1024 * 1024
-"""The limit of an opened batch; some hundred times what producers send."""
+"""The limits of what one request has opened; some hundred times what producers send."""
 _SHOWN_ERRORS: Final = 3
+_FEW: Final = 127
 
 
 class RecordRules(NamedTuple):
@@ -70,24 +73,49 @@ class RefusedRecords(NamedTuple):
     """(position in the batch, reason)"""
 
 
+class Opening:
+    """How much one request may still have opened because of the settings of topics."""
+
+    __slots__ = ("bytes", "records")
+
+    def __init__(self) -> None:
+        self.records = MAX_RECORDS
+        self.bytes = MAX_UNFOLDED_BYTES
+
+
 def conform(
-    batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int
+    batch: WritableBuffer, header: BatchHeader, rules: RecordRules, now_ms: int, opening: Opening
 ) -> tuple[WritableBuffer, BatchHeader] | RefusedRecords:
     """Return the batch that the log appends: the same one, or one rebuilt from its records."""
     if not rules.concern(header):
         return batch, header
-    if header.record_count > MAX_RECORDS:
-        return _unreadable(f"{header.record_count} records are more than the {MAX_RECORDS} that are opened at once")
+    if header.record_count > opening.records:
+        return _unreadable(
+            f"with {header.record_count} records the request has more than the {MAX_RECORDS} that are opened at once"
+        )
+    opening.records -= header.record_count
+    body: compress.Unfolded = b""
     try:
-        body = uncompressed_records(batch, header, limit_bytes=MAX_UNFOLDED_BYTES)
+        body = unfolded_records(batch, header, limit_bytes=opening.bytes)
+        opening.bytes -= len(body)
         checked = _check(body, header, rules, now_ms)
+        if isinstance(checked, RefusedRecords):
+            return checked
+        return _rebuilt(batch, header, rules, body, checked)
     except CorruptBatch as damage:
         return _unreadable(str(damage))
-    if isinstance(checked, RefusedRecords):
-        return checked
+    finally:
+        let_go(body)
+
+
+def _rebuilt(
+    batch: WritableBuffer, header: BatchHeader, rules: RecordRules, body: compress.Unfolded, checked: int
+) -> tuple[WritableBuffer, BatchHeader]:
+    """`checked` is the largest timestamp of the records."""
     if rules.codec is not None and rules.codec != header.codec:
         attributes = header.attributes & ~CODEC_MASK | rules.codec
-        batch = bytearray(HEADER_SIZE) + compress.compress(rules.codec, body, rules.level)
+        packed = aside(partial(compress.compress, rules.codec, body, rules.level))
+        batch = bytearray(HEADER_SIZE) + packed
         length = header.length + len(batch) - header.size_bytes
         header = header._replace(length=length, attributes=attributes, max_timestamp_ms=checked)
     elif checked != header.max_timestamp_ms:
@@ -120,13 +148,15 @@ def _unreadable(reason: str) -> RefusedRecords:
     return RefusedRecords(ErrorCode.invalid_record, f"The records of the batch cannot be read: {reason}")
 
 
-def _check(body: bytes, header: BatchHeader, rules: RecordRules, now_ms: int) -> int | RefusedRecords:
+def _check(body: compress.Unfolded, header: BatchHeader, rules: RecordRules, now_ms: int) -> int | RefusedRecords:
     """Return the largest timestamp of the records, or the errors."""
     errors: list[tuple[int, str]] = []
     error_code = ErrorCode.invalid_record
     earliest, latest = now_ms - rules.timestamp_before_max_ms, now_ms + rules.timestamp_after_max_ms
     max_timestamp_ms = NO_TIMESTAMP
     for position, record in enumerate(outlines(body, header)):
+        if not position & _FEW:
+            give_way()
         if record.offset_delta != position:
             raise CorruptBatch(f"record {position} is numbered {record.offset_delta}")
         timestamp_ms = header.base_timestamp_ms + record.timestamp_delta

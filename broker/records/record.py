@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
+from functools import partial
+from mmap import MADV_DONTNEED, mmap
 from typing import Final, NamedTuple
 
 from highwater.broker.records import compress
@@ -32,8 +34,12 @@ from highwater.broker.records.batch import (
     read_header,
     update_crc,
 )
+from highwater.broker.turns import aside, give_way
 
 _MAX_VARINT_BITS: Final = 63
+_SMALL_BYTES: Final = 64 * 1024
+_SMALL_UNFOLDED_BYTES: Final = 1024 * 1024
+_LET_GO_BYTES: Final = 4 * 1024 * 1024
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _CONTROL_KEY: Final = struct.Struct(">hh")
@@ -86,7 +92,7 @@ def write_varint(output: bytearray, value: int) -> None:
     output.append(zigzag)
 
 
-def read_varint(buffer: ReadableBuffer, position: int) -> tuple[int, int]:
+def read_varint(buffer: ReadableBuffer | mmap, position: int) -> tuple[int, int]:
     """Return (value, position after it). Raises CorruptBatch if the varint does not end."""
     zigzag = shift = 0
     while True:
@@ -182,7 +188,33 @@ def uncompressed_records(
     return compress.decompress(header.codec, payload, limit_bytes=limit_bytes) if header.record_count else b""
 
 
-def outlines(body: bytes, header: BatchHeader) -> Iterator[RecordOutline]:
+def unfolded_records(batch: ReadableBuffer, header: BatchHeader, *, limit_bytes: int) -> compress.Unfolded:
+    """Return the decompressed records as a long request gets them: what may be large is decompressed aside.
+
+    `let_go` gives the memory back. The caller's batch is not changed meanwhile.
+    """
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptBatch(f"codec {header.attributes & CODEC_MASK} does not exist")
+    payload = memoryview(batch)[HEADER_SIZE : header.size_bytes]
+    if header.codec is Codec.NONE or not header.record_count:
+        return bytes(payload) if header.record_count else b""
+    if len(payload) <= _SMALL_BYTES:
+        try:
+            return compress.decompress(header.codec, payload, limit_bytes=min(_SMALL_UNFOLDED_BYTES, limit_bytes))
+        except CorruptBatch:
+            pass  # It may only be larger than that.
+    return aside(partial(compress.unfold, header.codec, payload, limit_bytes=limit_bytes))
+
+
+def let_go(body: compress.Unfolded) -> None:
+    """Give memory back piece by piece, as the kernel takes half a millisecond for each MiB."""
+    if isinstance(body, mmap):
+        for start in range(0, len(body), _LET_GO_BYTES):
+            body.madvise(MADV_DONTNEED, start, min(_LET_GO_BYTES, len(body) - start))
+            give_way()
+
+
+def outlines(body: compress.Unfolded, header: BatchHeader) -> Iterator[RecordOutline]:
     """Every record of `uncompressed_records`, without looking at headers; CorruptBatch if they do not fit together."""
     position = 0
     least_delta, most_delta = _INT64_MIN - header.base_timestamp_ms, _INT64_MAX - header.base_timestamp_ms
@@ -300,7 +332,7 @@ def _read_record(body: bytes, position: int, header: BatchHeader) -> tuple[Recor
     return Record(value, key, timestamp_ms, tuple(headers), header.base_offset + offset_delta), position
 
 
-def _read_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
+def _read_bytes(body: compress.Unfolded, position: int) -> tuple[bytes | None, int]:
     length, position = read_varint(body, position)
     if length == -1:
         return None, position

@@ -8,10 +8,13 @@ from __future__ import annotations
 from typing import Final
 
 from highwater.broker.records.batch import BatchHeader, CorruptBatch, ReadableBuffer, TimestampType
+from highwater.broker.records.compress import Unfolded
 from highwater.broker.records.record import read_varint, uncompressed_records
+from highwater.broker.turns import give_way
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
+_FEW: Final = 1023
 _ABOVE_ALL: Final = 2**65
 _BELOW_ALL: Final = -(2**65)
 
@@ -46,26 +49,31 @@ def largest_timestamp_ms(body: bytes, header: BatchHeader) -> int:
     """Return the largest timestamp of the uncompressed records. Raises CorruptBatch if they cannot be read."""
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME or not header.record_count:
         return header.largest_timestamp_ms
-    return header.base_timestamp_ms + _scan(body, header, _ABOVE_ALL, 0)[0]
+    return header.base_timestamp_ms + _scan(body, header, _ABOVE_ALL, 0, False)[0]
 
 
-def first_record_from(body: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int) -> tuple[int, int] | None:
+def first_record_from(
+    body: Unfolded, header: BatchHeader, timestamp_ms: int, start_offset: int, *, gives_way: bool = False
+) -> tuple[int, int] | None:
     """Return (timestamp, offset) of the first record from `start_offset` on that is not before `timestamp_ms`.
 
-    `body` has the uncompressed records. Raises CorruptBatch if they cannot be read.
+    `body` has the uncompressed records. Raises CorruptBatch if they cannot be read. `gives_way`: a long request does,
+    so that its caller has to look again at what may have changed.
     """
     has_one_time = header.timestamp_type is TimestampType.LOG_APPEND_TIME
     if has_one_time and header.max_timestamp_ms < timestamp_ms:
         return None
     least_delta = _BELOW_ALL if has_one_time else timestamp_ms - header.base_timestamp_ms
-    delta, offset_delta = _scan(body, header, least_delta, start_offset - header.base_offset)
+    delta, offset_delta = _scan(body, header, least_delta, start_offset - header.base_offset, gives_way)
     if offset_delta < 0:
         return None
     found_ms = header.max_timestamp_ms if has_one_time else header.base_timestamp_ms + delta
     return found_ms, header.base_offset + offset_delta
 
 
-def _scan(body: bytes, header: BatchHeader, least_delta: int, least_offset_delta: int) -> tuple[int, int]:
+def _scan(
+    body: Unfolded, header: BatchHeader, least_delta: int, least_offset_delta: int, gives_way: bool
+) -> tuple[int, int]:
     """Return (timestamp delta, offset delta) of the first record that has at least these deltas.
 
     Without such a record: (largest timestamp delta, −1).
@@ -74,7 +82,9 @@ def _scan(body: bytes, header: BatchHeader, least_delta: int, least_offset_delta
     largest = _INT64_MIN - header.base_timestamp_ms
     limit = _INT64_MAX - header.base_timestamp_ms
     try:
-        for _ in range(header.record_count):
+        for number in range(header.record_count):
+            if gives_way and not number & _FEW:
+                give_way()
             length = body[position]
             if length < 0x80:
                 position += 1

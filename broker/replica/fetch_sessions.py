@@ -32,6 +32,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
 from highwater.broker.replica.settled import SessionPartition, fetched_again
+from highwater.broker.turns import each
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCH: Final = 0
@@ -202,7 +203,7 @@ class FetchSession:
     def __init__(
         self,
         session_id: int,
-        topics: Iterable[FetchTopic],
+        topics: Sequence[FetchTopic],
         fetched: Fetched,
         uses_topic_ids: bool,
         now_ms: int,
@@ -214,7 +215,7 @@ class FetchSession:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.next_epoch = 1
-        told = {(topic, answer.partition): answer for topic, answers in fetched for answer in answers}
+        told = {(topic, answer.partition): answer for topic, answers in each(fetched) for answer in each(answers)}
         self._partitions: dict[PartitionKey, _Followed] = {
             key: _Followed(wanted, told[key].high_watermark, told[key].log_start_offset)
             for key, wanted in _flat(topics)
@@ -223,7 +224,7 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[PartitionKey]) -> None:
+    def update(self, topics: Sequence[FetchTopic], forgotten: Iterable[PartitionKey]) -> None:
         """Take over from an incremental fetch which partitions are new, changed, or forgotten."""
         for key, wanted in _flat(topics):
             followed = self._partitions.get(key)
@@ -266,9 +267,9 @@ class FetchSession:
     def changes(self, fetched: Fetched) -> Fetched:
         """The part of `fetched` that the client does not know yet."""
         changed: Fetched = []
-        for topic, answers in fetched:
+        for topic, answers in each(fetched):
             kept = []
-            for answer in answers:
+            for answer in each(answers):
                 key = topic, answer.partition
                 followed = self._partitions.get(key)
                 if followed is None or not followed.is_changed_by(answer):
@@ -334,7 +335,7 @@ class FetchSessions:
 
     def create(
         self,
-        topics: Iterable[FetchTopic],
+        topics: Sequence[FetchTopic],
         fetched: Fetched,
         uses_topic_ids: bool,
         now_ms: int,
@@ -373,7 +374,7 @@ class FetchSessions:
         return True
 
 
-def _flat(topics: Iterable[FetchTopic]) -> Iterator[tuple[PartitionKey, FetchPartition]]:
-    for topic, partitions in topics:
-        for wanted in partitions:
+def _flat(topics: Sequence[FetchTopic]) -> Iterator[tuple[PartitionKey, FetchPartition]]:
+    for topic, partitions in each(topics):
+        for wanted in each(partitions):
             yield (topic, wanted.partition), wanted

@@ -31,7 +31,7 @@ from highwater.broker.log.files import MAY_PASS
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.protocol.frame import Part
 from highwater.broker.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
-from highwater.broker.records.produced import RefusedRecords, conform, with_true_max_timestamp
+from highwater.broker.records.produced import Opening, RefusedRecords, conform, with_true_max_timestamp
 from highwater.broker.records.record import TransactionMarker
 from highwater.broker.records.record_times import Allowance
 from highwater.broker.replica.alone import Alone
@@ -261,37 +261,26 @@ class Partition:
         verify: Verify | None = None,
         by_coordinator: bool = False,
         allowance: Allowance | None = None,
+        conformed: BatchHeader | None = None,
     ) -> Appended | ErrorCode | RefusedRecords:
         """Check and append what a producer sent. The bytes are changed in place, and not used after the call.
 
         The first batch of a transaction is appended only if `verify` confirms it. A coordinator of this broker writes
         for a producer without sequence numbers, and has checked the transaction itself. All batches of a request share
-        one `allowance`. Raises OSError.
+        one `allowance`. `conformed` is the header of a batch that `conform` has returned. Raises OSError.
         """
-        if self.has_failed:
-            return ErrorCode.kafka_storage_error
-        if not self.is_leader:
-            return ErrorCode.not_leader_or_follower
-        if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
-            return ErrorCode.not_enough_replicas
+        if error := self._refusal(acks):
+            return error
         if records is None:
             return ErrorCode.invalid_record
         log = self.log
-        header = validate_produced(records, max_message_bytes=log.config.max_message_bytes)
+        header = conformed or validate_produced(records, max_message_bytes=log.config.max_message_bytes)
         if isinstance(header, ErrorCode):
             return header
         if header.is_transactional and not by_coordinator and (error := self._verify(header, verify, now_ms)):
             return error
-        rules = log.config.record_rules
-        if by_coordinator:
+        if by_coordinator or conformed is not None:
             pass
-        elif rules is not None and rules.concern(header):
-            opened = conform(records, header, rules, now_ms)
-            if isinstance(opened, RefusedRecords):
-                return opened
-            records, header = opened
-            if header.size_bytes > log.config.max_message_bytes:
-                return ErrorCode.message_too_large
         elif not is_credible(header, now_ms) and log.config.message_timestamp_type is TimestampType.CREATE_TIME:
             header = with_true_max_timestamp(records, header, allowance or Allowance())
         try:
@@ -307,6 +296,34 @@ class Partition:
             self._note_transaction(appended.base_offset)
         self._appended(appended, header.size_bytes)
         return appended
+
+    def _refusal(self, acks: int) -> ErrorCode:
+        if self.has_failed:
+            return ErrorCode.kafka_storage_error
+        if not self.is_leader:
+            return ErrorCode.not_leader_or_follower
+        if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
+            return ErrorCode.not_enough_replicas
+        return ErrorCode.none
+
+    def conform(
+        self, records: WritableBuffer | None, acks: int, now_ms: int, opening: Opening
+    ) -> tuple[WritableBuffer, BatchHeader] | ErrorCode | RefusedRecords | None:
+        """Open a batch as the settings of the topic ask for it, and return what `append` takes; None if they do not.
+
+        A long request gives way meanwhile, so the batch is appended only if `append` finds it fit after that.
+        """
+        rules = self.log.config.record_rules
+        if rules is None or records is None or self._refusal(acks):
+            return None
+        most_bytes = self.log.config.max_message_bytes
+        header = validate_produced(records, max_message_bytes=most_bytes)
+        if isinstance(header, ErrorCode) or not rules.concern(header):
+            return None
+        conformed = conform(records, header, rules, now_ms, opening)
+        if not isinstance(conformed, RefusedRecords) and conformed[1].size_bytes > most_bytes:
+            return ErrorCode.message_too_large
+        return conformed
 
     def append_marker(self, marker: TransactionMarker, now_ms: int) -> Appended | ErrorCode:
         """End a transaction here for its coordinator. Raises OSError."""

@@ -50,8 +50,10 @@ from highwater.broker.server.renewal import Renewable, Renewal
 from highwater.broker.server.start_check import checked, security_of
 from highwater.broker.server.strangers import Strangers
 from highwater.broker.server.systemd import READY, notify, status
+from highwater.broker.server.unpacking import Unpacking
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
+from highwater.broker.turns import Turns
 from highwater.common.http_endpoint import HttpEndpoint, Page
 
 if TYPE_CHECKING:
@@ -159,10 +161,12 @@ class _Broker:
             loop.add_signal_handler(number, self._ending.on_signal)
         self._failures = DiskFailures(self._opened.log_directories, self._ending, self._take_offline)
         self._cold_reads = ColdReads(loop, self._files)
+        self._unpacking = Unpacking(loop)
         try:
             return await self._serve_clients()
         finally:
             self._cold_reads.close()
+            self._unpacking.close()
 
     async def _serve_clients(self) -> int:
         loop = self._loop
@@ -215,11 +219,13 @@ class _Broker:
         return max(exit_code, await self._stop_cleanly())
 
     def _assembled(self) -> Node:
+        clock, scheduler = SystemClock(), LoopScheduler(self._loop)
         runtime = Runtime(
             broker_id=self._opened.broker_id,
             config=self._config,
-            clock=SystemClock(),
-            scheduler=LoopScheduler(self._loop),
+            clock=clock,
+            scheduler=scheduler,
+            turns=Turns(clock, scheduler, self._unpacking.run),
         )
         storage = Storage(
             log_directories=self._opened.log_directories,

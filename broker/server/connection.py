@@ -19,10 +19,9 @@ from time import monotonic_ns
 from typing import Final, cast
 
 from highwater.broker.handlers.dispatch import PendingResponse
-from highwater.broker.handlers.reply import Client, CloseConnection, Deferred, Listener
-from highwater.broker.protocol.cold import Answer
+from highwater.broker.handlers.reply import Answered, Client, CloseConnection, Deferred, Listener
 from highwater.broker.protocol.foreign import HEAD_BYTES
-from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
+from highwater.broker.protocol.frame import FrameReceiver, Part
 from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.security.authorizer import java_address
 from highwater.broker.security.sasl import Authentication, SaslSettings
@@ -218,22 +217,28 @@ class Connection(asyncio.BufferedProtocol):
                     self._line_up(answer)
                 else:
                     self._put(answer)
-        except MalformedRequestError as error:
-            listener, has_sasl = self._client.listener, self._client.authentication is not None
-            reason = not_kafka(self._frames.head(HEAD_BYTES), listener, has_sasl=has_sasl)
-            self._strangers.tell(self.peer, reason or f"malformed request: {error}", self._received_ns // 1_000_000)
-            self._abort()
-        except CloseConnection as order:
-            self._hang_up(str(order))
-        except Exception:
-            _logger.exception("closing the connection of %s: a bug in the broker made a request fail", self.peer)
-            self._abort()
+        except Exception as error:
+            self._failed(error)
         self._flush()
         # While a fetch waits and nothing came after it, reading goes on: only so is it noticed that the client left.
         only_listens = self._is_held and self._frames.is_empty
         if self._must_wait and not only_listens and not self._reading_paused and not self._closing:
             self._reading_paused = True
             self._transport.pause_reading()
+
+    def _failed(self, error: Exception) -> None:
+        """Close the connection: a request has no answer that could say this."""
+        if isinstance(error, MalformedRequestError):
+            listener, has_sasl = self._client.listener, self._client.authentication is not None
+            reason = not_kafka(self._frames.head(HEAD_BYTES), listener, has_sasl=has_sasl)
+            self._strangers.tell(self.peer, reason or f"malformed request: {error}", self._received_ns // 1_000_000)
+            self._abort()
+        elif isinstance(error, CloseConnection):
+            self._hang_up(str(error))
+        else:
+            text = "closing the connection of %s: a bug in the broker made a request fail"
+            _logger.error(text, self.peer, exc_info=error)
+            self._abort()
 
     def _line_up(self, parts: list[Part]) -> None:
         self._slots.append(_Slot(parts, None))
@@ -242,19 +247,29 @@ class Connection(asyncio.BufferedProtocol):
     def _wait_for(self, answer: PendingResponse) -> None:
         slot = _Slot(None, answer.deferred)
         self._slots.append(slot)
-        holds_line = answer.deferred.holds_line
-        if holds_line:
+        if answer.keeps_frame:
+            self._frames.give_away()
+        if answer.deferred.holds_line:
             self._is_held = True
+            answer.deferred.on_line_free = self._line_free
 
-        def ready(reply: Parts | Answer) -> None:
-            slot.parts = answer.frame(reply)
+        def ready(reply: Answered) -> None:
             slot.deferred = None
-            if holds_line:
+            try:
+                slot.parts = answer.frame(reply)
+            except Exception as error:
+                self._failed(error)
+                return
+            if answer.deferred.holds_line:
                 self._is_held = False
             self._line_bytes += sum(map(len, slot.parts))
             self._send_ready()
 
         answer.deferred.on_ready(ready)
+
+    def _line_free(self) -> None:
+        self._is_held = False
+        self._loop.call_soon(self._go_on)
 
     def _send_ready(self) -> None:
         """Send the answers at the head of the line that are there."""

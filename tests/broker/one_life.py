@@ -38,6 +38,7 @@ from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import MorePartitions, NewTopic
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 from highwater.broker.topics.storage import Storage
+from highwater.broker.turns import Turns
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of
@@ -81,8 +82,10 @@ class Broker:
             directories = LogDirectories([self.directory])
             directories.load(lambda topic: configs.get(topic, DEFAULTS), lambda done, total: None)
             store.begin_epoch()
+            scheduler = ManualScheduler()
+            turns = Turns(clock, scheduler)
             alone = LoneNode(
-                Runtime(broker_id=0, config=CONFIG, clock=clock, scheduler=ManualScheduler()),
+                Runtime(broker_id=0, config=CONFIG, clock=clock, scheduler=scheduler, turns=turns),
                 store,
                 Storage(
                     log_directories=directories,

@@ -22,6 +22,7 @@ from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, CreatedTopic, MorePartitions, NewTopic
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
+from highwater.broker.turns import Turns
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
@@ -30,14 +31,14 @@ from tests.broker.manual_clock import ManualClock
 
 def start(files: SimulatedFiles) -> LoneNode:
     config = BrokerConfig([])
-    clock = ManualClock()
+    clock, scheduler = ManualClock(), ManualScheduler()
     directory = LogDirectory(files, ROOT, log_config_of(TopicConfig(config, {})), broker_id=0, clock=clock)
     store = EmbeddedMetadataStore(files, ROOT, directory.cluster_id)
     directory.load()
     directories = LogDirectories([directory])
     store.begin_epoch(directories.latest_leader_epoch)
     return LoneNode(
-        Runtime(broker_id=0, config=config, clock=clock, scheduler=ManualScheduler()),
+        Runtime(broker_id=0, config=config, clock=clock, scheduler=scheduler, turns=Turns(clock, scheduler)),
         store,
         Storage(
             log_directories=directories,

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple, cast
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
+from highwater.broker.handlers.reply import Answered, Deferred, Reply, RequestContext, answer_of
 from highwater.broker.node import Node
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -99,7 +99,14 @@ def after(reply: Reply, change: Callable[[Answer], Answer], *, is_always: bool =
     changed.holds_line = reply.holds_line
     if not is_always:
         changed.on_cancel = reply.cancel
-    reply.on_ready(lambda answer: changed.complete(change(cast(Answer, answer))))
+
+    def answered(answer: Answered) -> None:
+        if changed.is_cancelled:
+            change(cast(Answer, answer_of(answer)))
+        else:
+            changed.complete(lambda: change(cast(Answer, answer_of(answer))))
+
+    reply.on_ready(answered)
     return changed.now_or_later()
 
 

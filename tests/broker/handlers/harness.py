@@ -38,6 +38,7 @@ from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.topics.storage import Storage
 from highwater.broker.topics.topic import Topic
+from highwater.broker.turns import Turns
 from tests.broker.manual_clock import ManualClock
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)
@@ -137,7 +138,13 @@ class NodeHarness:
         self.store = EmbeddedMetadataStore(files, log_dir, self.log_directory.cluster_id)
         self.log_directories.load(lambda _: defaults, lambda done, total: None)
         self.store.begin_epoch(self.log_directories.latest_leader_epoch)
-        runtime = Runtime(broker_id=0, config=self.config, clock=self.clock, scheduler=self.scheduler)
+        runtime = Runtime(
+            broker_id=0,
+            config=self.config,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            turns=Turns(self.clock, self.scheduler),
+        )
         storage = Storage(
             log_directories=self.log_directories,
             request_flush=self.wanted_flushes.append,

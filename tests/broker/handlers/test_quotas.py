@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
+from highwater.broker import turns
 from highwater.broker.handlers.dispatch import UNTIMED
 from highwater.broker.handlers.reply import Client
 from highwater.broker.protocol import cold
@@ -235,6 +236,7 @@ def slow_node(node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> NodeHarness
         return monotonic_ns()
 
     monkeypatch.setattr(node.dispatcher, "_monotonic_ns", later)
+    monkeypatch.setattr(turns, "SLICE_NS", 10**15)
     return node
 
 

@@ -27,6 +27,7 @@ from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
+from highwater.broker.turns import Turns
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 from tests.broker.simulation.network import Network
 from tests.broker.simulation.parent import Parent
@@ -190,7 +191,13 @@ class SimulatedBroker:
             self._fail(f"cannot start: {error}")
             return
         self.parts = parts = ClusteredNode(
-            Runtime(broker_id=self.broker_id, config=config, clock=process, scheduler=process),
+            Runtime(
+                broker_id=self.broker_id,
+                config=config,
+                clock=process,
+                scheduler=process,
+                turns=Turns(process, process),
+            ),
             store,
             acls,
             Storage(

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
 from highwater.broker.handlers.dispatch import Dispatcher, PendingResponse
-from highwater.broker.handlers.reply import Client, CloseConnection, Listener
-from highwater.broker.protocol.frame import Part, Parts
+from highwater.broker.handlers.reply import Answered, Client, CloseConnection, Listener
+from highwater.broker.protocol.frame import Part
 from highwater.broker.security.principal import ANONYMOUS
 from tests.broker.simulation.link import Link
 from tests.broker.simulation.world import Process, World
@@ -298,18 +298,23 @@ class ServedConnection:
     def _wait_for(self, pending: PendingResponse) -> None:
         slot = _Slot(None, pending)
         self._slots.append(slot)
-        holds_line = pending.deferred.holds_line
-        self._is_held = self._is_held or holds_line
+        deferred = pending.deferred
+        if deferred.holds_line:
+            self._is_held = True
+            deferred.on_line_free = self._line_free
 
-        def ready(reply: Parts | dict[str, object]) -> None:
+        def ready(reply: Answered) -> None:
             slot.answer = _joined(pending.frame(reply))
             slot.pending = None
             self._send_ready()
-            if holds_line:
-                self._is_held = False
-                self._server.process.call_soon(self._handle)
+            if deferred.holds_line:
+                self._line_free()
 
-        pending.deferred.on_ready(ready)
+        deferred.on_ready(ready)
+
+    def _line_free(self) -> None:
+        self._is_held = False
+        self._server.process.call_soon(self._handle)
 
     def _send_ready(self) -> None:
         while self._slots and (answer := self._slots[0].answer) is not None:

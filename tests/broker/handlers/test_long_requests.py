@@ -1,0 +1,95 @@
+"""Tests that a request which gives way all the time has the answer of one that is handled at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from highwater.broker import turns
+from highwater.broker.records.batch import Codec
+from highwater.broker.records.record import Record, encode_batch
+from tests.broker.handlers.harness import NodeHarness, Pending
+
+NAMES = [f"n{number}" for number in range(300)]
+OFFSETS = {"partition_index": 0, "timestamp": 5, "current_leader_epoch": -1}
+FETCHED = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+REQUESTS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "metadata": ("metadata", 8, {"topics": [{"name": name} for name in NAMES], "allow_auto_topic_creation": False}),
+    "list_offsets": (
+        "list_offsets",
+        6,
+        {
+            "replica_id": -1,
+            "isolation_level": 0,
+            "topics": [{"name": name, "partitions": [OFFSETS]} for name in ["t", *NAMES]],
+        },
+    ),
+    "describe_configs": (
+        "describe_configs",
+        3,
+        {"resources": [{"resource_type": 2, "resource_name": n, "configuration_keys": None} for n in ["t", *NAMES]]},
+    ),
+    "delete_topics": ("delete_topics", 5, {"topic_names": NAMES, "timeout": 1000}),
+    "describe_groups": ("describe_groups", 4, {"groups": NAMES, "include_authorized_operations": False}),
+    "fetch": (
+        "fetch",
+        11,
+        {
+            "replica_id": -1,
+            "max_wait": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "session_epoch": -1,
+            "topics": [{"topic": "t", "partitions": [FETCHED] * 200}],
+        },
+    ),
+}
+
+
+def in_turns(node: NodeHarness, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any]) -> Any:
+    """Return the answer to a request that gives way as often as it may, and that it did."""
+    with monkeypatch.context() as patched:
+        patched.setattr(turns, "SLICE_NS", 0)
+        pending = ask()
+        assert isinstance(pending, Pending), "it did not give way"
+        assert pending.answer is None
+        node.scheduler.run()
+    answer: Any = pending.answer
+    assert answer is not None
+    return answer
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+def test_the_answer_is_the_same(node: NodeHarness, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    node.create_topic("t")
+    node.produce("t", b"a", b"b")
+    api, version, fields = REQUESTS[name]
+    at_once = node.ask(api, version, **fields)
+    assert in_turns(node, monkeypatch, lambda: node.ask(api, version, **fields)) == at_once
+
+
+def test_a_batch_is_opened_in_turns(node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.create_topic("compacted", cleanup_policy="compact")
+    records = [Record(b"v", b"k", node.clock.now_ms()) for _ in range(1000)]
+    batch = bytes(encode_batch(records, codec=Codec.ZSTD))
+    answer = in_turns(node, monkeypatch, lambda: node.produce_records("compacted", batch))
+    assert answer.responses[0].partition_responses[0].base_offset == 0
+    partition = node.node.partitions.find("compacted", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 1000
+
+
+def test_what_one_request_has_opened_is_limited(node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("highwater.broker.records.produced.MAX_RECORDS", 30)
+    node.create_topic("compacted", partitions=2, cleanup_policy="compact")
+    batch = bytes(encode_batch([Record(b"v", b"k", node.clock.now_ms()) for _ in range(20)]))
+    data = [{"index": index, "records": batch} for index in (0, 1)]
+    answer = node.ask(
+        "produce", 9, acks=1, timeout=1000, topic_data=[{"name": "compacted", "partition_data": data}]
+    ).responses[0]
+    first, second = answer.partition_responses
+    assert first.error_code.name == "none"
+    assert second.error_code.name == "invalid_record"
+    assert "more than the 30 that are opened at once" in second.error_message
