@@ -40,7 +40,7 @@ def test_the_example_is_a_load() -> None:
         ("peak: 40MB/s", "peak: 0MB/s", "load.yaml:4: topics.orders.peak: '0MB/s' is not more than 0"),
         ("groups: 2", "groups: -1", "load.yaml:4: topics.orders.groups: -1 is less than 0"),
         ("groups: 2", "grups: 2", 'load.yaml:4: topics.orders.grups: unknown key; did you mean "groups"?'),
-        ("time: 1d", "time: -1d", "topics.orders.retention.time: '-1d' is not a time with its unit"),
+        ("time: 1d", "time: -1d", "topics.orders.retention.time: '-1d' is not a duration with its unit"),
         ("{time: 1d}", "{}", "topics.orders.retention: says neither time nor bytes_per_partition"),
         ("replication: 3", "replication: 1", "topics.orders.min_insync_replicas: 2 is more than replication, 1"),
         ("replication: 3", "replication: 2", "topics.orders.replication: 2 copies with 1 of their brokers down"),

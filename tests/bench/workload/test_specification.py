@@ -171,8 +171,8 @@ def test_a_manifest_gives_the_cells_back(sections: dict[str, str | None]) -> Non
         (
             {"validity": "{send_delay_p99: 5}"},
             (
-                "w.yaml:6: validity.send_delay_p99: 5 is not a duration with its unit (us, ms, s, m, h), "
-                "for example 500ms, 15s or 2m"
+                "w.yaml:6: validity.send_delay_p99: 5 is not a duration with its unit (us, ms, s, m or min, h, d), "
+                "for example 500ms, 15s, 5min or 3d"
             ),
         ),
     ],
