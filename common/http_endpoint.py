@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from highwater.common.listener_rules import Limits
-from highwater.common.listening import Listening, Place
+from .listener_rules import Limits
+from .listening import Listening, Place
 
 _logger = logging.getLogger(__name__)
 

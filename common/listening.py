@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Final
 
-from highwater.common.listener_rules import Limits, ListenerRules, RefusalLog, plain_address
+from .listener_rules import Limits, ListenerRules, RefusalLog, plain_address
 
 PAUSE_S: Final = 0.1
 """How long accepting rests after it failed."""
