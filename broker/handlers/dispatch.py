@@ -67,6 +67,21 @@ _NEED_THE_CLUSTER: Final = frozenset(
 UNTIMED: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, WRITE_TXN_MARKERS, *CLUSTER_APIS))
 """APIs whose time no quota limits: brokers need each other, and a login comes before there is a user (KIP-124)."""
 _HOT: Final = frozenset((PRODUCE, FETCH))
+_IN_ONE_STEP: Final = frozenset(
+    (
+        "create_acls",
+        "delete_acls",
+        "alter_configs",
+        "incremental_alter_configs",
+        "alter_client_quotas",
+        "alter_user_scram_credentials",
+        "join_group",
+        "sync_group",
+        "leave_group",
+    )
+)
+"""APIs that change the state of the broker for all items of a request at once, and cannot give way meanwhile."""
+ONE_STEP_ITEMS_MAX: Final = 10_000
 
 
 class _Handler(NamedTuple):
@@ -272,7 +287,8 @@ class _Long:
 
     def _handle(self) -> None:
         try:
-            request = _decoded(self._handler, self._header, self._frame, MAX_ITEMS)
+            items_max = ONE_STEP_ITEMS_MAX if self._handler.api.name in _IN_ONE_STEP else MAX_ITEMS
+            request = _decoded(self._handler, self._header, self._frame, items_max)
             if self._is_cancelled:
                 return
             self._take(request)

@@ -33,9 +33,12 @@ from kio.static.constants import EntityType
 from highwater.broker.protocol import cluster_schemas, older_schemas
 from highwater.broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 from highwater.broker.turns import array, each, paced
+from highwater.common.log_lines import bounded
 
 Answer = dict[str, Any]
 _ABSENT: Final = object()
+_MESSAGE: Final = "error_message"
+"""It may quote what a client sent, which may be longer than a string of an answer can be."""
 _FLOAT64: Final = struct.Struct(">d")
 _EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
@@ -219,6 +222,8 @@ def _builder(entity: type[Any], every_version: Hints) -> Build:
     for field in dataclasses.fields(entity):
         hint = hints[field.name]
         build = _field_builder(hint, functools.partial(_hints_of_field, every_version, field.name))
+        if field.name == _MESSAGE:
+            build = bounded
         default = field.default if field.default is not dataclasses.MISSING else _implicit_default(hint)
         builds[field.name] = (build, default)
     known = set(builds)

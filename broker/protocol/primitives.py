@@ -51,14 +51,14 @@ class TooManyItemsError(MalformedRequestError):
 class Decoder:
     """Reads one request from a buffer. `flexible` selects the compact encodings and tagged fields of KIP-482."""
 
-    __slots__ = ("_buffer", "_end", "_items_left", "flexible", "position")
+    __slots__ = ("_buffer", "_end", "_items_left", "_items_max", "flexible", "position")
 
     def __init__(
         self, buffer: memoryview, position: int = 0, *, flexible: bool = False, items_max: int = MAX_ITEMS
     ) -> None:
         self._buffer = buffer
         self._end = len(buffer)
-        self._items_left = items_max
+        self._items_left = self._items_max = items_max
         self.position = position
         self.flexible = flexible
 
@@ -222,7 +222,7 @@ class Decoder:
     def _take_items(self, count: int) -> None:
         self._items_left -= count
         if self._items_left < 0:
-            raise TooManyItemsError("the request has more array items than are allowed")
+            raise TooManyItemsError(f"arrays have more than {self._items_max:,} items in all; send them in parts")
 
     def skip_tags(self) -> None:
         """Step over a tagged-field section whose tags all may be ignored; nothing to do in older versions."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from highwater.broker.protocol.problem import Problem
-from highwater.broker.security.acl import Acl, AclFilter, PatternType, Resource, ResourceType
+from highwater.broker.security.acl import Acl, AclFilter, Entry, PatternType, Resource, ResourceType
 from highwater.broker.security.authorizer import Authorizer, Entries
 from highwater.broker.settings.acl_tree import TYPES
 
@@ -35,11 +35,11 @@ class AclStore(Protocol):
 
 def creations(acls: Sequence[Acl]) -> dict[Resource, AclChange]:
     """The change of each resource that brings these ACLs."""
-    wanted: dict[Resource, Entries] = {}
+    wanted: dict[Resource, set[Entry]] = {}
     for resource, entry in acls:
-        wanted[resource] = wanted.get(resource, frozenset()) | {entry}
+        wanted.setdefault(resource, set()).add(entry)
 
-    def adding(entries: Entries) -> AclChange:
+    def adding(entries: set[Entry]) -> AclChange:
         return lambda present: present | entries
 
     return {resource: adding(entries) for resource, entries in wanted.items()}
@@ -69,22 +69,16 @@ class Deletion:
 
     def results(self, outcome: Mapping[Resource, Entries | Problem]) -> Deleted:
         """A filter has a problem if one of the resources that it matches could not be written."""
-        results: Deleted = []
-        for index, wanted in enumerate(self._filters):
-            problems = [
-                problem
-                for resource, problem in outcome.items()
-                if isinstance(problem, Problem) and wanted.resource.matches(resource)
-            ]
-            gone = [
-                acl
-                for resource, found in self._deleted.items()
-                if not isinstance(outcome.get(resource), Problem)
-                for first, acl in found
-                if first == index
-            ]
-            results.append(problems[0] if problems else sorted(gone))
-        return results
+        problems = {resource: each for resource, each in outcome.items() if isinstance(each, Problem)}
+        gone: list[list[Acl]] = [[] for _ in self._filters]
+        for resource, found in self._deleted.items():
+            if resource not in problems:
+                for first, acl in found:
+                    gone[first].append(acl)
+        return [
+            next((each for resource, each in problems.items() if wanted.resource.matches(resource)), sorted(acls))
+            for wanted, acls in zip(self._filters, gone, strict=True)
+        ]
 
 
 def _resources_of(wanted: AclFilter, known: Iterable[Resource]) -> Iterable[Resource]:
