@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from ..common.typed_json import parse_json
 from .errors import TuningError
 from .hostfiles import HostFiles
 from .steps import (
@@ -192,8 +193,8 @@ class Journal:
     def read(self) -> Ledger:
         self._refuse_what_others_may_write()
         text = self._files.read_verbatim(self.path) or ""
-        intact, _, torn = text.rpartition("\n")
-        self._intact_bytes = len(text.encode()) - len(torn.encode())
+        intact, newline, _ = text.rpartition("\n")
+        self._intact_bytes = len(f"{intact}\n".encode("utf-8", "surrogateescape")) if newline else 0
         events: list[ApplyRun | Resource | Returning] = []
         for number, line in enumerate(intact.split("\n") if intact else [], start=1):
             try:
@@ -337,7 +338,7 @@ def _line_of(entry: dict[str, Any]) -> str:
 
 
 def _entry_of(line: str) -> dict[str, Any]:
-    document = json.loads(line)
+    document = parse_json(line)
     entry: dict[str, Any] = document["entry"]
     if document["crc32"] != f"{zlib.crc32(_canonical(entry).encode()):08x}":
         raise ValueError("its checksum is another")

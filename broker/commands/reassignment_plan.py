@@ -14,6 +14,7 @@ from typing import Any
 
 from highwater.broker.commands.client import Partition
 from highwater.common.topic_partition import partition_name
+from highwater.common.typed_json import parse_json
 
 Assignment = dict[Partition, list[int]]
 """Replicas by partition, the preferred leader first."""
@@ -26,7 +27,7 @@ class MalformedPlan(ValueError):  # noqa: N818 - it names the thing found
 def parse_plan(text: str) -> Assignment:
     """Raises MalformedPlan."""
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except ValueError as error:
         raise MalformedPlan(f"not JSON: {error}") from None
     entries = document.get("partitions") if isinstance(document, dict) and document.get("version") == 1 else None

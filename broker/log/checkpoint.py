@@ -27,6 +27,8 @@ META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = "0"
+_MOST_DIGITS: Final = 19
+"""Of a number of 64 bits. Python refuses to read numbers of thousands."""
 
 
 class MalformedFile(Exception):  # noqa: N818 - it names the thing found
@@ -119,7 +121,7 @@ def _decode(text: bytes) -> list[str]:
     if len(lines) == 0:
         return []  # Kafka makes the file empty and fills it later.
     _check_version(lines[0])
-    if len(lines) < 2 or not lines[1].isdecimal():
+    if len(lines) < 2 or not lines[1].isdecimal() or len(lines[1]) > _MOST_DIGITS:
         raise MalformedFile("its second line is not the number of entries")
     if len(lines) - 2 != int(lines[1]):
         raise MalformedFile(f"it promises {lines[1]} entries and has {len(lines) - 2}")
@@ -134,7 +136,7 @@ def _check_version(version: str) -> None:
 
 
 def _two_numbers(text: str, line: str) -> tuple[int, int]:
-    found = re.fullmatch(r"(-?\d+) (-?\d+)", text, re.ASCII)
+    found = re.fullmatch(rf"(-?\d{{1,{_MOST_DIGITS}}}) (-?\d{{1,{_MOST_DIGITS}}})", text, re.ASCII)
     if found is None:
         raise MalformedFile(f"line {line!r} does not end in two numbers")
     return int(found[1]), int(found[2])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.common.typed_json import parse_json
 from highwater.pipeline.errors import SettingsError
 
 IDS: Final = "#ids"
@@ -54,7 +54,7 @@ class Offsets:
     def from_text(cls, text: str) -> Offsets:
         """Read the value of an option. Raises SettingsError."""
         try:
-            json_object = json.loads(text)
+            json_object = parse_json(text)
         except ValueError:
             raise SettingsError(f'{text!r} is not JSON; offsets are written as {{"topic":{{"0":123}}}}') from None
         return cls.from_json_object(json_object)
@@ -63,8 +63,12 @@ class Offsets:
         return self.ids.get(topic)
 
     def uuid_of(self, topic: str) -> UUID | None:
+        """Raises SettingsError for what is no id."""
         topic_id = self.ids.get(topic)
-        return None if topic_id is None else UUID(topic_id)
+        try:
+            return None if topic_id is None else UUID(topic_id)
+        except ValueError:
+            raise SettingsError(f"{topic}: {topic_id!r} is no id of a topic") from None
 
     def topics(self) -> set[str]:
         return {topic for topic, _ in self.next}

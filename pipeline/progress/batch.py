@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from highwater.common.typed_json import parse_json
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
 
@@ -80,7 +81,7 @@ def offsets_to_text(sources: Sequence[Offsets]) -> str:
 def offsets_from_text(text: str) -> tuple[Offsets, ...]:
     """What `offsets_to_text` wrote. Raises ProgressError."""
     try:
-        sources = json.loads(text)
+        sources = parse_json(text)
         if not isinstance(sources, list):
             raise SettingsError("no list")
         return tuple(Offsets.from_json_object(each) for each in sources)

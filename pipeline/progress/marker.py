@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.common.typed_json import parse_json
 from highwater.pipeline.kafka.model import CommittedOffset
 from highwater.pipeline.progress.batch import Progress, ProgressError, progress_from_json, progress_to_json
 
@@ -58,6 +59,6 @@ def from_marker(committed: Mapping[TopicPartition, CommittedOffset]) -> Progress
     try:
         if not text.startswith("{"):
             text = zlib.decompress(base64.b64decode(text, validate=True)).decode()
-        return progress_from_json(json.loads(text))
+        return progress_from_json(parse_json(text))
     except (ValueError, binascii.Error, zlib.error, ProgressError) as error:
         raise ProgressError(f"the marker at {topic}-0 is damaged: {type(error).__name__}") from None

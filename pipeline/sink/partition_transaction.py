@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.common.typed_json import parse_json
 from highwater.common.units import plural
 from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.kafka.client import Client
@@ -270,7 +271,7 @@ class _Kept:
         _check(found, group, "the group cannot be read")
         assert isinstance(found, CommittedOffset)
         try:
-            fields: dict[str, Any] = json.loads(found.metadata)
+            fields: dict[str, Any] = parse_json(found.metadata)
             version = fields["version"]
         except (ValueError, KeyError, TypeError):
             raise SinkError(f"group {group} is not of this sink; set another transactionalIdPrefix") from None

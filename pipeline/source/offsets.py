@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.common.typed_json import parse_json
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.reader import OffsetRange
@@ -14,7 +14,7 @@ from highwater.pipeline.kafka.reader import OffsetRange
 def read_assignment(text: str) -> tuple[TopicPartition, ...]:
     """Read the option `assign`, such as `{"topic":[0,1]}`. Raises SettingsError."""
     try:
-        topics = json.loads(text)
+        topics = parse_json(text)
     except ValueError:
         topics = None
     if not isinstance(topics, dict) or not all(

@@ -185,6 +185,7 @@ def test_a_beginning_that_was_cut_short_is_no_journal(kernel: FakeKernel) -> Non
         (lambda text: text.partition("\n")[2], 1),
         (lambda text: text + "{}\n", 5),
         (lambda text: text + "[]\n", 5),
+        (lambda text: text + "[" * 100_000 + "\n", 5),
         (lambda text: text + "\n", 5),
     ],
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.common.typed_json import parse_json
 
 _MOST_RUNS: Final = 128
 _VERSION: Final = 1
@@ -89,12 +90,12 @@ def encode(progress: Progress) -> bytes:
 def decode(value: bytes) -> Progress:
     """Raises DamagedProgress."""
     try:
-        document = json.loads(value)
+        document = parse_json(value)
         if document["version"] != _VERSION:
             raise DamagedProgress(f"version {document['version']} of a newer mirror")
         runs = [Run(*map(int, run)) for run in document["runs"]]
         return Progress(str(document["topic_id"]), int(document["source_offset"]), runs)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise DamagedProgress(str(error)) from None
 
 
@@ -105,9 +106,9 @@ def encode_key(topic: str, partition: int) -> bytes:
 def decode_key(key: bytes) -> TopicPartition:
     """Raises DamagedProgress."""
     try:
-        topic, partition = json.loads(key)
+        topic, partition = parse_json(key)
         return str(topic), int(partition)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise DamagedProgress(str(error)) from None
 
 

@@ -68,6 +68,8 @@ def test_properties_as_java_writes_them() -> None:
         b"0\n1\na 0 1 2\n",
         b"\x00" * 40,
         b"0\n1\na 0 \xff\n",
+        b"0\n" + b"9" * 5_000 + b"\n",
+        b"0\n1\na 0 " + b"9" * 5_000 + b"\n",
     ],
 )
 def test_malformed_offsets_are_refused(text: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import json
+import random
 import re
 import struct
 import tempfile
@@ -26,6 +27,8 @@ from highwater.bench.results.files import ResultDirectoryError
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.yaml_document import read_document as read_bench_document
 from highwater.broker.cluster import znodes
+from highwater.broker.commands.mirroring import progress as mirror_progress
+from highwater.broker.commands.reassignment_plan import MalformedPlan, parse_plan
 from highwater.broker.protocol import cold, fetch, frame, metadata, produce
 from highwater.broker.protocol.apis import APIS
 from highwater.broker.protocol.primitives import Decoder as RequestDecoder
@@ -40,17 +43,26 @@ from highwater.broker.records.batch import (
 )
 from highwater.broker.records.record import Record as LogRecord
 from highwater.broker.records.record import decode_batch, encode_batch
+from highwater.broker.security.jaas import parse_login_text
+from highwater.broker.settings.config import ConfigError, read_properties_file
+from highwater.common.ceilings import CeilingsError, parse_ceilings
+from highwater.common.host_answer import AnswerError, parse_answer
 from highwater.common.java_properties import MalformedEscape, parse_properties
+from highwater.common.secret_names import has_secret_in_url
 from highwater.monitor.config import read_config
 from highwater.monitor.errors import SettingsError as MonitorSettingsError
+from highwater.monitor.web.byte_texts import FORMS, byte_text
 from highwater.monitor.zookeeper import hiding, meaning
+from highwater.pipeline.database.address import read_address
 from highwater.pipeline.errors import RecordsError, SettingsError
 from highwater.pipeline.kafka.columns import COLUMNS
 from highwater.pipeline.kafka.decode import decode
+from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.filter import FilterError, parse_filter
 from highwater.pipeline.messaging.record import Record
+from highwater.pipeline.progress.batch import ProgressError, offsets_from_text
 from highwater.pipeline.registry import decoding
 from highwater.pipeline.registry.avro_format import AvroFormat
 from highwater.pipeline.registry.client import Registered, RegistrySettings
@@ -59,7 +71,11 @@ from highwater.pipeline.registry.json_format import JsonFormat
 from highwater.pipeline.registry.protobuf_format import ProtobufFormat
 from highwater.pipeline.run.document import read_document
 from highwater.pipeline.run.parse import parse_pipeline
+from highwater.pipeline.source.offsets import read_assignment
+from highwater.tuning.errors import TuningError
+from highwater.tuning.persistence.sysctl_d import parse_lines
 from tests.bench.capture.logs import batch, observed, record, trace_of
+from tests.drills.poison import stored
 from tests.drills.poison.drill import Decoder, Hostile
 from tests.drills.poison.inputs import hostile_bytes, hostile_json, hostile_text, hostile_yaml
 from tests.drills.poison.listeners import CHANNEL_LINES, HTTP_HEADS, read_channel, read_http
@@ -108,6 +124,7 @@ def _read_produced(data: bytes) -> None:
                 decode_batch(each, header, limit_bytes=4 * _BYTES_MAX)
             except CorruptBatch:
                 continue
+            stored.read_times(header, each, 4 * _BYTES_MAX)
 
 
 def _read_fetched(data: bytes) -> None:
@@ -295,6 +312,24 @@ history: {raw: 24h, hours: 365d, max_size: 500 MiB}
 """
 
 
+def _read_offsets(text: str) -> None:
+    found = Offsets.from_text(text)
+    for topic in found.topics():
+        found.uuid_of(topic)
+
+
+def _read_mirrored(data: bytes) -> None:
+    try:
+        mirror_progress.decode_key(data)
+    except mirror_progress.DamagedProgress:
+        mirror_progress.decode(data)
+
+
+def _show_message(data: bytes) -> None:
+    for form in ("", *FORMS):
+        byte_text(data, form, 1_000)
+
+
 def _read_pipeline(path: Path) -> None:
     parse_pipeline(read_document(path), {}, path.parent, None)
 
@@ -317,6 +352,36 @@ def _reads_result(name: str, pattern: str) -> Decoder:
         result.analysis()
 
     return Decoder(name, read, (valid,), _of(hostile_json, (valid,)), (ResultDirectoryError,))
+
+
+def _reads_histograms(name: str) -> Decoder:
+    directory = write_sample(_folder() / name, Sample(analysed=True))
+    path = next(iter(sorted(directory.glob("trials/*/hist/e2e_response.hlog"))))
+    valid = path.read_bytes()
+    trial = RunResult(directory).trials[0]
+
+    def read(data: bytes) -> None:
+        path.write_bytes(data)
+        for taken in (trial.intervals, trial.spectrum):
+            try:
+                taken("e2e_response")
+            except ResultDirectoryError:
+                continue
+
+    return Decoder(name, read, (valid,), _of_bytes((valid,)), ())
+
+
+def _reads_journal(name: str) -> Decoder:
+    folder = _folder() / name
+    valid = stored.journal_lines(folder)
+    read = stored.reads_journal(folder)
+
+    def hostile(rng: random.Random) -> bytes:
+        return stored.with_checksums(
+            b"\n".join(hostile_json(rng, each.decode()) for each in valid.splitlines()) + b"\n"
+        )
+
+    return Decoder(name, read, (valid,), hostile, (TuningError,))
 
 
 def _reads_trace(name: str) -> Decoder:
@@ -431,8 +496,8 @@ def _schema(read: Callable[[str], object], valid: object) -> Make:
     return lambda name: Decoder(name, _as_text(read), text, _of(hostile_json, text), (SettingsError,))
 
 
-def _json(read: Callable[[bytes], object], valid: tuple[bytes, ...]) -> Make:
-    return lambda name: Decoder(name, read, valid, _of(hostile_json, valid), ())
+def _json(read: Callable[[bytes], object], valid: tuple[bytes, ...], *allowed: type[Exception]) -> Make:
+    return lambda name: Decoder(name, read, valid, _of(hostile_json, valid), allowed)
 
 
 def _yaml(read: Callable[[Path], object], valid: tuple[bytes, ...], allowed: type[Exception]) -> Make:
@@ -446,6 +511,22 @@ _HEADER_VALUES: Final = (
     b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
     b"1795000000000",
 )
+_ADDRESSES: Final = (
+    b"postgresql://u:p%40@h:5432/d?sslmode=require&application_name=a",
+    b"mysql://u:p@[::1]:3306/d",
+    b"sqlite:///a/b.db",
+)
+_JAAS: Final = (
+    b'a.b.PlainLoginModule required username="u" password="p\\"x" user_a=b;',
+    b'// c\nKafkaServer {\n  a.ScramLoginModule required\n  password="{x}";\n};\nClient { a required; };\n',
+)
+_SECRETS: Final = (
+    b"see postgresql://u:p@h/d?password=x&a=${B} and s3a://KEY:SECRET@b ",
+    b"http://a/?X-Amz-Signature=1&token=2 a:b@c",
+)
+_OFFSETS: Final = (b'{"orders":{"0":5,"12":-2},"#ids":{"orders":"00000000-0000-0000-0000-000000000001"}}',)
+_PLAN: Final = b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+_MIRRORED: Final = mirror_progress.encode(mirror_progress.Progress("id", 7, [mirror_progress.Run(0, 10, 2)]))
 _EXPRESSIONS: Final = (
     b"n > 5 AND NOT (s = 'x' OR timestamp >= '2026-01-31T12:00:00Z')",
     b"a IN (1, 2.5e3, 'it''s') AND \"a b\" IS NOT NULL AND c BETWEEN 1 AND 2 OR value CONTAINS 'x'",
@@ -476,6 +557,31 @@ DECODERS: Final[Mapping[str, Make]] = {
     "request": _bytes(_read_request, _requests),
     "http-head": _text_bytes(read_http, HTTP_HEADS),
     "load-channel": _json(read_channel, CHANNEL_LINES),
+    "server-properties": lambda name: Decoder(
+        name,
+        _reads_file("server.properties", read_properties_file),
+        _PROPERTIES,
+        _of(hostile_text, _PROPERTIES),
+        (ConfigError,),
+    ),
+    "checkpoint": _text_bytes(stored.read_checkpoint, stored.CHECKPOINTS),
+    "producer-snapshot": _bytes(stored.read_snapshot, stored.snapshots),
+    "jaas": _text(lambda text: parse_login_text(text, "KafkaServer"), _JAAS, ValueError),
+    "host-answer": _json(parse_answer, stored.HOST_ANSWERS, AnswerError),
+    "ceilings": _json(_as_text(parse_ceilings), stored.CEILINGS, CeilingsError),
+    "tuning-journal": _reads_journal,
+    "fstab": lambda name: Decoder(name, stored.read_fstab, stored.FSTABS, _of_bytes(stored.FSTABS), ()),
+    "sysctl-file": _text(lambda text: list(parse_lines(text)), stored.SYSCTLS),
+    "offsets": _json(_as_text(_read_offsets), _OFFSETS, SettingsError),
+    "assignment": _json(_as_text(read_assignment), (b'{"orders":[0,1],"b":[7]}',), SettingsError),
+    "progress": _json(_as_text(offsets_from_text), (b"[" + _OFFSETS[0] + b"]",), ProgressError),
+    "reassignment-plan": _json(_as_text(parse_plan), (_PLAN,), MalformedPlan),
+    "mirror-progress": _json(_read_mirrored, (_MIRRORED,), mirror_progress.DamagedProgress),
+    "message-shown": _json(_show_message, (_JSON_VALUE, b"a\0b", b'{"a":' * 900 + b"1" + b"}" * 900)),
+    "histogram-log": _reads_histograms,
+    "metadata-answer": _bytes(stored.read_metadata_answer, stored.metadata_answers, MalformedRequestError),
+    "secret-in-url": _text(has_secret_in_url, _SECRETS),
+    "database-address": _text(read_address, _ADDRESSES, SettingsError),
     "request-header": _bytes(
         lambda data: frame.read_request_header(memoryview(data)), lambda: _REQUEST_HEADERS, MalformedRequestError
     ),

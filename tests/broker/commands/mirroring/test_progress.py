@@ -71,7 +71,7 @@ def test_progress_survives_its_own_record() -> None:
     assert decode_key(encode_key("orders", 3)) == ("orders", 3)
 
 
-@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"version":2}', b'{"version":1,"runs":3}'])
+@pytest.mark.parametrize("value", [b"", b"{}", b"[]", b'{"version":2}', b'{"version":1,"runs":3}', b"[" * 100_000])
 def test_a_record_of_somebody_else_is_told(value: bytes) -> None:
     with pytest.raises(DamagedProgress):
         decode(value)
