@@ -9,15 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 _FORMULA_STARTS: Final = ("=", "+", "-", "@")
+_CSV_LINE_END: Final = "\r\n"
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]], line_end: str = "\n") -> str:
     """A line of names, and one for each row; an empty field where a row has no value."""
+    lines = [_line(columns)]
+    lines += (_line([row.get(column, "") for column in columns]) for row in rows)
+    return "".join(line + line_end for line in lines)
+
+
+def _line(values: Iterable[object]) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator=line_end)
-    writer.writerow([_cell(column) for column in columns])
-    writer.writerows([_cell(row.get(column, "")) for column in columns] for row in rows)
-    return text.getvalue()
+    # Python 3.11 quotes a carriage return only where one ends the lines.
+    csv.writer(text, lineterminator=_CSV_LINE_END).writerow([_cell(value) for value in values])
+    return text.getvalue().removesuffix(_CSV_LINE_END)
 
 
 def _cell(value: object) -> object:

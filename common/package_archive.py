@@ -12,13 +12,17 @@ _SKIPPED: Final = shutil.ignore_patterns("__pycache__")
 
 
 def copy_package(target: Path, folders: Iterable[str]) -> None:
-    """Write `<target>/highwater` with these folders of the package, such as `common` or `broker/records`.
+    """Write `<target>/highwater` with these folders and files of the package, such as `common` or `broker/clock.py`.
 
     The `__init__.py` files above a folder come along.
     """
     for folder in folders:
         copy = target / "highwater" / folder
-        shutil.copytree(_PACKAGE / folder, copy, ignore=_SKIPPED)
+        if (_PACKAGE / folder).is_file():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(_PACKAGE / folder, copy)
+        else:
+            shutil.copytree(_PACKAGE / folder, copy, ignore=_SKIPPED)
         for depth in range(1, len(Path(folder).parts)):
             above = Path(*Path(folder).parts[:depth], "__init__.py")
             shutil.copy(_PACKAGE / above, target / "highwater" / above)

@@ -71,7 +71,7 @@ def test_a_refused_remount_is_one_line(tmp_path: Path) -> None:
     kernel = host(tmp_path, "rw,relatime")
     runner = FakeRunner(kernel, failing=frozenset({"mount"}))
     with (
-        pytest.raises(TuningError, match=r"`mount -o .*lazytime.*` failed: mount: it did not work"),
+        pytest.raises(TuningError, match=r"mount -o .*lazytime.*` failed: mount: it did not work"),
         mount_option(kernel, runner, FOLDER, "lazytime") as have_option,
     ):
         have_option(True)
