@@ -45,7 +45,10 @@ def test_a_process_of_the_same_number_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_one_that_ended_is_seen_to_have_and_why(tmp_path: Path) -> None:
-    process = _started(tmp_path, [sys.executable, "-c", "input()"], "EOFError")
+    go = tmp_path / "go"
+    waits = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\ninput()"
+    process = start("sleeper", [sys.executable, "-c", waits, str(go)], tmp_path / "log")
+    go.touch()
     assert wait_until(lambda: not process.is_running(), 30, "it has ended")
     assert last_line(process.log).startswith("EOFError")
 
