@@ -23,14 +23,12 @@ from highwater.broker.server.connection import Connection
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.property_row import INT32_MAX
 from highwater.common.listener_rules import RefusalLog, descriptors, plain_address
+from highwater.common.listening import PAUSE_S
 
 if TYPE_CHECKING:
     from highwater.broker.server.tls import Tls
 
 _logger = logging.getLogger(__name__)
-
-PAUSE_S: Final = 0.1
-"""How long accepting rests after it failed."""
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
