@@ -222,13 +222,11 @@ async def _run(parts: _Parts, listening: Callable[[str], None] | None) -> None:
     if listening is not None:
         listening(parts.first_address)
     waiting = asyncio.create_task(ended.wait())
-    done, _ = await asyncio.wait([waiting, ticking, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([waiting, ticking, *tasks], return_when=asyncio.FIRST_COMPLETED)
     for server, _ in parts.servers:
         server.should_exit = True
     ticking.cancel()
     waiting.cancel()
+    await asyncio.gather(*tasks)  # a server that ended by itself says why
     with suppress(asyncio.CancelledError):
-        await ticking
-    await asyncio.gather(*tasks)
-    for task in done - {waiting, ticking}:
-        task.result()  # a server that ended by itself says why
+        await ticking  # and so does the monitor

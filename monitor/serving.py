@@ -79,7 +79,10 @@ class Monitor:
         return replace(self._state, history=self._writer.state if self._writer is not None else None)
 
     async def run(self) -> None:
-        """Tick until the task is cancelled. A tick that takes longer than its time leaves out those it overlaps."""
+        """Tick until the task is cancelled. A tick that takes longer than its time leaves out those it overlaps.
+
+        Raises HistoryError if another cluster answers than that of the history.
+        """
         number = 0
         due_s = time.monotonic()
         with GarbageKeeper() as garbage:
@@ -108,6 +111,8 @@ class Monitor:
             text = str(error) or f"no snapshot within {self._state.tick_s:g} s"
             self._state = replace(self._state, failed_ticks=self._state.failed_ticks + 1, error=" ".join(text.split()))
             return
+        if self._writer is not None:
+            self._writer.check_cluster(snapshot.cluster_id)
         # Of a large cluster all this takes long: pages are answered meanwhile.
         happened: list[Event] = []
         if self._writer is not None and self._view is not None:
@@ -168,4 +173,4 @@ def _history_tick(view: View, cost: Cost, happened: Sequence[Event], silent: Seq
         "monitor_cpu_s": round(cost.cpu_s, 2),
     }
     rows = rows_of(snapshot, made, own, has_details=not silent)
-    return Tick(snapshot.taken_at_ms, rows, happened, silent, read_at_ms(snapshot))
+    return Tick(snapshot.taken_at_ms, rows, happened, silent, read_at_ms(snapshot), snapshot.cluster_id)

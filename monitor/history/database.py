@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ _SCHEMES: Final = ("sqlite", "postgresql")
 _PSYCOPG: Final = "postgresql+psycopg"
 _BUSY_TIMEOUT_MS: Final = 2_000
 _VERSION: Final = "schema_version"
+CLUSTER_ID: Final = "cluster_id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Database:
     set_aside: Path | None = None
     """The damaged file of before, under its new name."""
     lock: int | None = None
+    cluster_id: str = ""
+    """Of the cluster that it is of; empty until one has said its id."""
 
     @property
     def size_bytes(self) -> int:
@@ -222,7 +225,8 @@ def _prepared(database: Database) -> Database:
         METADATA.create_all(connection)
         if connection.scalar(select(func.count()).select_from(ABOUT)) == 0:
             connection.execute(insert(ABOUT).values(name=_VERSION, value=str(SCHEMA_VERSION)))
-    return database
+        cluster_id = connection.scalar(select(ABOUT.c.value).where(ABOUT.c.name == CLUSTER_ID))
+    return replace(database, cluster_id=cluster_id or "")
 
 
 def _checked(database: Database) -> Database:

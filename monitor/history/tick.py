@@ -41,6 +41,7 @@ class Tick:
     """Kinds of which the tick says nothing. Of the other kinds, what has no row is gone."""
     read_at_ms: Mapping[EntityKey, int] = field(default_factory=dict)
     """When values of an entity were read, if that is not the time of the tick: its counters would make wrong rates."""
+    cluster_id: str = ""
 
 
 class Told(NamedTuple):

@@ -11,11 +11,12 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
-from highwater.monitor.history.database import Database, reason_of
+from highwater.monitor.history.database import CLUSTER_ID, Database, reason_of
 from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below, reopen
-from highwater.monitor.history.tables import ENTITY, EVENT, ROWS, upsert
+from highwater.monitor.history.tables import ABOUT, ENTITY, EVENT, ROWS, upsert
 from highwater.monitor.history.tick import ChangedRows, Changes, EntityKey, Tick, Told, storable
 
 DEFAULT_MAX_BYTES: Final = 4 << 30
@@ -65,6 +66,7 @@ class TickWriter:
         self._closed_ms: int | None = None
         self._deleted_ms = 0
         self._is_loaded = False
+        self._cluster_id = database.cluster_id
 
     def write(self, tick: Tick) -> int:
         """Return the number of rows that were written. Raises SQLAlchemyError, and then nothing was written."""
@@ -80,6 +82,8 @@ class TickWriter:
         with self._database.writing.begin() as connection:
             if has_stepped_back:
                 reopen(connection, self._database.writing, tick.at_ms)
+            if tick.cluster_id and not self._cluster_id:
+                connection.execute(insert(ABOUT).values(name=CLUSTER_ID, value=tick.cluster_id))
             self._add_entities(connection, tick, new_ids)
             ids = self._ids | new_ids if new_ids else self._ids
             read_at_ms = {ids[key]: at_ms for key, at_ms in tick.read_at_ms.items() if key in ids}
@@ -104,6 +108,7 @@ class TickWriter:
         for kind, told, changes in seen:
             self._changed.remember(kind, told, changes)
         self._newest_ms = tick.at_ms
+        self._cluster_id = self._cluster_id or tick.cluster_id
         if is_touching:
             self._touched_ms = tick.at_ms
         return count
@@ -188,6 +193,7 @@ class HistoryWriter:
     def __init__(
         self, database: Database, retention: Retention | None = None, max_bytes: int = DEFAULT_MAX_BYTES
     ) -> None:
+        self._database = database
         self._writer = TickWriter(database, retention, max_bytes)
         self._condition = threading.Condition()
         self._waiting: deque[Tick] = deque()
@@ -202,6 +208,15 @@ class HistoryWriter:
     @property
     def state(self) -> HistoryState:
         return self._state
+
+    def check_cluster(self, cluster_id: str) -> None:
+        """Raises HistoryError if the history was another cluster's when it was opened."""
+        known = self._database.cluster_id
+        if cluster_id and known and cluster_id != known:
+            raise HistoryError(
+                f"{self._database.shown}: it is the history of cluster {known}, and cluster {cluster_id} answers; "
+                "give each cluster a --data folder, or a database, of its own, or move this history away"
+            )
 
     def start(self) -> None:
         self._thread.start()

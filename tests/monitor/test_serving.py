@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import open_history
 from highwater.monitor.history.reader import HistoryReader
@@ -71,6 +75,36 @@ def test_what_is_noted_is_in_the_history_with_the_next_tick(tmp_path: Path) -> N
     assert [each for each in HistoryReader(database).events(0, 1 << 50, 100) if each.kind is EventKind.ACTION] == [
         noted
     ]
+    database.close()
+
+
+def test_a_history_is_of_the_cluster_that_answers_first(tmp_path: Path) -> None:
+    cluster = clusters.snapshot()
+
+    async def watched(cluster_id: str) -> None:
+        database = open_history("sqlite", tmp_path)
+        writer = HistoryWriter(database)
+        writer.start()
+        monitor = Monitor(MadeUpSource([replace(cluster, cluster_id=cluster_id)]), 0.02, writer)
+        task = asyncio.create_task(monitor.run())
+        try:
+            await until(lambda: task.done() or monitor.state().ticks > 0)
+            if task.done():
+                await task
+        finally:
+            task.cancel()
+            writer.close()
+            database.close()
+
+    asyncio.run(watched(""))  # it says nothing, as none does to a history of before
+    asyncio.run(watched("first"))
+    with pytest.raises(HistoryError, match=r"history\.db: .* of cluster first, and cluster second answers") as told:
+        asyncio.run(watched("second"))
+    assert "\n" not in str(told.value)
+    asyncio.run(watched("first"))
+    asyncio.run(watched(""))
+    database = open_history("sqlite", tmp_path)
+    assert database.cluster_id == "first"
     database.close()
 
 
