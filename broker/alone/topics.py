@@ -16,6 +16,7 @@ from highwater.broker.alone.stepping import Stepping
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.counters import TopicCounters
 from highwater.broker.log.errors import LogDirectoryError
+from highwater.broker.pacing import FEW_ITEMS, paced
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
@@ -44,7 +45,6 @@ from highwater.broker.topics.internal_topic import plan_of
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
 from highwater.broker.topics.topic_names import metric_name
-from highwater.broker.turns import FEW_ITEMS, paced
 from highwater.common.topic_partition import TopicPartition
 
 _logger = logging.getLogger(__name__)

@@ -19,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.pacing import paced
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
@@ -33,7 +34,6 @@ from highwater.broker.settings.quota_entities import (
     plain_ip,
 )
 from highwater.broker.settings.store import ConfigChange
-from highwater.broker.turns import paced
 
 _EPSILON: Final = 1e-6
 """The largest difference of a number from a whole one, as in ZkAdminManager."""

@@ -18,6 +18,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.pacing import paced
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.scram import (
     LEAST_ITERATIONS,
@@ -28,7 +29,6 @@ from highwater.broker.security.scram import (
 )
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.quota_entities import Entity
-from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.pacing import paced
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import (
@@ -29,7 +30,6 @@ from highwater.broker.security.acl import (
     problem_of,
 )
 from highwater.broker.settings.acl_store import Created
-from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -16,9 +16,9 @@ from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.moving import Move
 from highwater.broker.node import Node
+from highwater.broker.pacing import paced
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.topics.topic import Topic
-from highwater.broker.turns import paced
 from highwater.common.topic_partition import TopicPartition
 
 _UNKNOWN: Final = (-1, -1)

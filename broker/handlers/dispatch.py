@@ -26,6 +26,7 @@ from highwater.broker.handlers.reply import (
 )
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
+from highwater.broker.pacing import FEW_ITEMS, LongRequestError, again_paced, paced, used_ns
 from highwater.broker.protocol import cold
 from highwater.broker.protocol.apis import (
     API_VERSIONS,
@@ -39,8 +40,7 @@ from highwater.broker.protocol.apis import (
     Api,
 )
 from highwater.broker.protocol.frame import Part, Parts, RequestHeader, frame_response, read_request_header
-from highwater.broker.protocol.primitives import MAX_ITEMS, Decoder, MalformedRequestError, TooManyItemsError
-from highwater.broker.turns import FEW_ITEMS, LongRequestError, again_paced, paced, used_ns
+from highwater.broker.protocol.primitives import Decoder, MalformedRequestError, TooManyItemsError
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.metadata import MetadataCache
@@ -67,21 +67,6 @@ _NEED_THE_CLUSTER: Final = frozenset(
 UNTIMED: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE, WRITE_TXN_MARKERS, *CLUSTER_APIS))
 """APIs whose time no quota limits: brokers need each other, and a login comes before there is a user (KIP-124)."""
 _HOT: Final = frozenset((PRODUCE, FETCH))
-_IN_ONE_STEP: Final = frozenset(
-    (
-        "create_acls",
-        "delete_acls",
-        "alter_configs",
-        "incremental_alter_configs",
-        "alter_client_quotas",
-        "alter_user_scram_credentials",
-        "join_group",
-        "sync_group",
-        "leave_group",
-    )
-)
-"""APIs that change the state of the broker for all items of a request at once, and cannot give way meanwhile."""
-ONE_STEP_ITEMS_MAX: Final = 10_000
 
 
 class _Handler(NamedTuple):
@@ -287,8 +272,7 @@ class _Long:
 
     def _handle(self) -> None:
         try:
-            items_max = ONE_STEP_ITEMS_MAX if self._handler.api.name in _IN_ONE_STEP else MAX_ITEMS
-            request = _decoded(self._handler, self._header, self._frame, items_max)
+            request = _decoded(self._handler, self._header, self._frame, self._handler.api.items_max)
             if self._is_cancelled:
                 return
             self._take(request)

@@ -56,6 +56,7 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.log.files import FilePiece
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.node import Node
+from highwater.broker.pacing import FEW_ITEMS, each
 from highwater.broker.protocol.apis import FETCH
 from highwater.broker.protocol.fetch import (
     READ_COMMITTED,
@@ -68,7 +69,6 @@ from highwater.broker.protocol.frame import Part
 from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.waiters import FetchWaiter
 from highwater.broker.security.acl import Operation
-from highwater.broker.turns import FEW_ITEMS, each
 
 decode = decode_request
 

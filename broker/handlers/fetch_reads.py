@@ -17,6 +17,7 @@ from highwater.broker.handlers.reply import RequestContext
 from highwater.broker.log.errors import NotCached
 from highwater.broker.log.files import FilePiece
 from highwater.broker.node import Node
+from highwater.broker.pacing import each
 from highwater.broker.protocol.fetch import (
     READ_COMMITTED,
     FetchPartition,
@@ -34,7 +35,6 @@ from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
-from highwater.broker.turns import each
 
 ZSTD_FROM: Final = 10
 FROM_FOLLOWERS_FROM: Final = 11

@@ -38,6 +38,7 @@ from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, Re
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.node import Node
+from highwater.broker.pacing import each, needs_turns
 from highwater.broker.protocol.apis import PRODUCE
 from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.produce import (
@@ -54,7 +55,6 @@ from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
-from highwater.broker.turns import each, needs_turns
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
 

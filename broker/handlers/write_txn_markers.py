@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.broker.pacing import paced
 from highwater.broker.protocol.cold import Answer
 from highwater.broker.records.record import TransactionMarker
-from highwater.broker.turns import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from highwater.broker.protocol.primitives import MAX_ITEMS
+
+ONE_STEP_ITEMS_MAX: Final = 10_000
+"""In a request that changes the state of the broker for all its items at once, and cannot give way meanwhile."""
+
 
 class Api(NamedTuple):
     key: int
@@ -16,6 +21,8 @@ class Api(NamedTuple):
     """The first version with compact encodings and tagged fields, in the request's and the answer's header too."""
     served_from: int = 0
     """The lowest version served, if it is higher than the lowest advertised."""
+    items_max: int = MAX_ITEMS
+    """Array items and tags in one request."""
 
     def serves(self, version: int) -> bool:
         return self.min_version <= version <= self.max_version and version >= self.served_from
@@ -54,10 +61,10 @@ APIS: Final = {
         Api(8, "offset_commit", 2, 9, 8),
         Api(9, "offset_fetch", 1, 9, 6),
         Api(10, "find_coordinator", 0, 4, 3),
-        Api(11, "join_group", 0, 9, 6),
+        Api(11, "join_group", 0, 9, 6, items_max=ONE_STEP_ITEMS_MAX),
         Api(12, "heartbeat", 0, 4, 4),
-        Api(13, "leave_group", 0, 5, 4),
-        Api(14, "sync_group", 0, 5, 4),
+        Api(13, "leave_group", 0, 5, 4, items_max=ONE_STEP_ITEMS_MAX),
+        Api(14, "sync_group", 0, 5, 4, items_max=ONE_STEP_ITEMS_MAX),
         Api(15, "describe_groups", 0, 5, 5),
         Api(16, "list_groups", 0, 5, 3),
         Api(SASL_HANDSHAKE, "sasl_handshake", 0, 1, _NEVER),
@@ -73,24 +80,24 @@ APIS: Final = {
         Api(WRITE_TXN_MARKERS, "write_txn_markers", 0, 1, 1),
         Api(28, "txn_offset_commit", 0, 4, 3),
         Api(29, "describe_acls", 0, 3, 2),
-        Api(30, "create_acls", 0, 3, 2),
-        Api(31, "delete_acls", 0, 3, 2),
+        Api(30, "create_acls", 0, 3, 2, items_max=ONE_STEP_ITEMS_MAX),
+        Api(31, "delete_acls", 0, 3, 2, items_max=ONE_STEP_ITEMS_MAX),
         Api(32, "describe_configs", 0, 4, 4),
-        Api(33, "alter_configs", 0, 2, 2),
+        Api(33, "alter_configs", 0, 2, 2, items_max=ONE_STEP_ITEMS_MAX),
         Api(34, "alter_replica_log_dirs", 0, 2, 2),
         Api(35, "describe_log_dirs", 0, 4, 2),
         Api(SASL_AUTHENTICATE, "sasl_authenticate", 0, 2, 2),
         Api(37, "create_partitions", 0, 3, 2),
         Api(42, "delete_groups", 0, 2, 2),
         Api(43, "elect_leaders", 0, 2, 2),
-        Api(44, "incremental_alter_configs", 0, 1, 1),
+        Api(44, "incremental_alter_configs", 0, 1, 1, items_max=ONE_STEP_ITEMS_MAX),
         Api(45, "alter_partition_reassignments", 0, 0, 0),
         Api(46, "list_partition_reassignments", 0, 0, 0),
         Api(47, "offset_delete", 0, 0, _NEVER),
         Api(48, "describe_client_quotas", 0, 1, 1),
-        Api(49, "alter_client_quotas", 0, 1, 1),
+        Api(49, "alter_client_quotas", 0, 1, 1, items_max=ONE_STEP_ITEMS_MAX),
         Api(50, "describe_user_scram_credentials", 0, 0, 0),
-        Api(51, "alter_user_scram_credentials", 0, 0, 0),
+        Api(51, "alter_user_scram_credentials", 0, 0, 0, items_max=ONE_STEP_ITEMS_MAX),
         Api(60, "describe_cluster", 0, 1, 0),
         Api(61, "describe_producers", 0, 0, 0),
         Api(65, "describe_transactions", 0, 0, 0),

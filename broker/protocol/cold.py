@@ -30,9 +30,9 @@ from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
+from highwater.broker.pacing import array, each, paced
 from highwater.broker.protocol import cluster_schemas, older_schemas
 from highwater.broker.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
-from highwater.broker.turns import array, each, paced
 from highwater.common.log_lines import bounded
 
 Answer = dict[str, Any]

@@ -33,6 +33,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.pacing import each
 from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.primitives import (
     NO_TAGS,
@@ -44,7 +45,6 @@ from highwater.broker.protocol.primitives import (
     string,
     unsigned_varint,
 )
-from highwater.broker.turns import each
 
 FOLLOWER_VERSION: Final = 17
 FLEXIBLE_FROM: Final = 12

@@ -21,6 +21,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.pacing import array, paced
 from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.primitives import (
     NO_TAGS,
@@ -32,7 +33,6 @@ from highwater.broker.protocol.primitives import (
     nullable_string,
     string,
 )
-from highwater.broker.turns import array, paced
 
 FLEXIBLE_FROM: Final = 9
 OPERATIONS_NOT_ASKED: Final = -(2**31)

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.turns import FEW_ITEMS, array, each, give_way
+from highwater.broker.pacing import FEW_ITEMS, array, each, give_way
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

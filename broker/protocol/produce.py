@@ -21,9 +21,9 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.pacing import each
 from highwater.broker.protocol.frame import Part
 from highwater.broker.protocol.primitives import NO_TAGS, Decoder, array_length, nullable_string, string
-from highwater.broker.turns import each
 
 FLEXIBLE_FROM: Final = 9
 

@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from highwater.broker.pacing import aside, give_way
 from highwater.broker.records import compress
 from highwater.broker.records.batch import (
     CODEC_MASK,
@@ -37,7 +38,6 @@ from highwater.broker.records.batch import (
 )
 from highwater.broker.records.record import let_go, outlines, unfolded_records
 from highwater.broker.records.record_times import Allowance, largest_timestamp_ms
-from highwater.broker.turns import aside, give_way
 
 UNBOUNDED: Final = 2**63 - 1
 MAX_RECORDS: Final = 500_000

@@ -15,6 +15,7 @@ from functools import partial
 from mmap import MADV_DONTNEED, mmap
 from typing import Final, NamedTuple
 
+from highwater.broker.pacing import aside, give_way
 from highwater.broker.records import compress
 from highwater.broker.records.batch import (
     CODEC_MASK,
@@ -34,7 +35,6 @@ from highwater.broker.records.batch import (
     read_header,
     update_crc,
 )
-from highwater.broker.turns import aside, give_way
 
 _MAX_VARINT_BITS: Final = 63
 _SMALL_BYTES: Final = 64 * 1024

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from highwater.broker.pacing import give_way
 from highwater.broker.records.batch import BatchHeader, CorruptBatch, ReadableBuffer, TimestampType
 from highwater.broker.records.compress import Unfolded
 from highwater.broker.records.record import read_varint, uncompressed_records
-from highwater.broker.turns import give_way
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1

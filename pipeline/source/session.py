@@ -24,17 +24,15 @@ from highwater.pipeline.source.listener import FinishedBatches
 
 FOLDERS: Final = (
     "broker/client",
-    "broker/clock.py",
+    "broker/pacing.py",
     "broker/protocol",
     "broker/records",
     "broker/security",
-    "broker/slices.py",
-    "broker/turns.py",
     "common",
     "pipeline",
 )
 """What a task imports: the tests hold that it is enough."""
-LIBRARIES: Final = ("crc32c", "cramjam", "greenlet", "kio", "numpy", "pyarrow")
+LIBRARIES: Final = ("crc32c", "cramjam", "kio", "numpy", "pyarrow")
 """What a task imports of others."""
 _PACKAGES: Final = {"google.protobuf": "protobuf"}
 """Where the package of a module has another name."""
