@@ -465,6 +465,7 @@ def test_few_modules_stand_loose_in_the_broker() -> None:
         "clock.py",
         "counters.py",
         "node.py",
+        "pacing.py",
         "runtime.py",
         "slices.py",
         "turns.py",

@@ -224,7 +224,7 @@ class Sink:
                 return rows.coalesce(1), None
             if "key" not in rows.columns and "partition" not in rows.columns:
                 # No shuffle is needed: the tasks divide the partitions.
-                return rows.coalesce(count), self._moving_start(count)
+                return rows.coalesce(count), self._emptiest(self._options.topic, count)
         chosen = rows.mapInArrow(ChoosePartitions(self._options, counts, grants), _with_partition(rows))
         tasks = _task_count(rows.sparkSession)
         if self._options.topic:
@@ -233,9 +233,9 @@ class Sink:
         by_hash = F.pmod(F.hash("topic", "partition"), F.lit(tasks))
         return chosen.repartitionById(tasks, by_hash), None
 
-    def _moving_start(self, count: int) -> int:
-        """With fewer tasks than partitions, another partition comes first in each batch."""
-        return sum(self._sequences.values()) % count
+    def _emptiest(self, topic: str, count: int) -> int:
+        """The partition that this producer wrote least to: with fewer tasks than partitions, it comes first."""
+        return min(range(count), key=lambda number: self._sequences.get((topic, number), 0))
 
     def _commit(self, producer: Producer, batch: BatchOf | None, counts: Mapping[str, int]) -> None:
         group = self._transactional_id

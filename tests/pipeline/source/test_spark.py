@@ -272,7 +272,8 @@ def test_a_python_without_highwater_is_named_before_the_first_read(spark: SparkS
         with pytest.raises(SettingsError, match=f"cannot import highwater; set PYSPARK_PYTHON={sys.executable}"):
             register(spark)
         python.write_text("#!/bin/sh\necho google.protobuf\n")
-        with pytest.raises(SettingsError, match=f"{python} has no google.protobuf; .*python -m pip install protobuf$"):
+        ways_out = "python -m pip install protobuf, or set PYSPARK_PYTHON="
+        with pytest.raises(SettingsError, match=f"{python} has no google.protobuf; .*{ways_out}"):
             register(spark, imports=["google.protobuf"])
     finally:
         spark.sparkContext.pythonExec = before
