@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # One definition of the protocol, of record batches, of TLS and of a login.
     # Its own commands in the broker's group have the options and the errors of the others there.
     "pipeline": (
+        "broker.client.blocking",
         "broker.client.errors",
         "broker.client.handshake",
         "broker.client.java_names",

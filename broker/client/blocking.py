@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar
 
 from highwater.broker.client.client import Client
-from highwater.broker.client.request import Request
-from highwater.broker.client.settings import Address, ClientSettings
+from highwater.broker.client.errors import ClientError, ClientSettingsError
+from highwater.broker.client.request import Request, cold_request
+from highwater.broker.client.settings import Address, ClientSettings, settings_of
 
 Answer = TypeVar("Answer")
 
@@ -32,6 +33,25 @@ class BlockingClient:
     def ask_any(self, request: Request[Answer], also: Iterable[Address] = ()) -> Answer:
         """As `Client.ask_any`."""
         return self._loop.run_until_complete(self._client.ask_any(request, also))
+
+
+def why_refused(properties: Mapping[str, Any]) -> str:
+    """Return why brokers do not let in a client of these properties of librdkafka, and the setting to change.
+
+    Empty if TLS, the login and the protocol are not why none answers. librdkafka itself goes on trying until its time
+    is over, and does not say what is the matter.
+    """
+    try:
+        client = BlockingClient(settings_of({name: str(value) for name, value in properties.items()}))
+    except ClientSettingsError:
+        return ""  # a property that librdkafka alone knows: nothing can be asked
+    try:
+        client.ask_any(cold_request("metadata", 4, 12, {"topics": []}, lambda _: None))
+    except ClientError as error:
+        return str(error) if error.is_refusal else ""
+    finally:
+        client.close()
+    return ""
 
 
 def _close(client: Client, loop: asyncio.AbstractEventLoop) -> None:

@@ -13,9 +13,8 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
-from highwater.broker.client.errors import ClientError, ClientSettingsError
+from highwater.broker.client.errors import ClientSettingsError
 from highwater.broker.client.java_names import as_librdkafka_has_it
-from highwater.broker.client.request import cold_request
 from highwater.broker.client.security import TlsError
 from highwater.broker.client.settings import mechanism_of, settings_of, token_settings_of
 from highwater.broker.commands.terminal import ANONYMOUS, CommandError, UsageError, acts_as
@@ -95,7 +94,6 @@ class Cluster:
         """The brokers and all topics, fetched anew."""
         found = self._listed(min(_UNASKED_S, REQUEST_TIMEOUT_S))
         if found is None:
-            # librdkafka goes on trying until its time is over, and does not say what is the matter.
             self._raise_refusal()
             found = self._listed(REQUEST_TIMEOUT_S)
         if found is None:
@@ -116,19 +114,16 @@ class Cluster:
 
     def _raise_refusal(self) -> None:
         """Raises UsageError if TLS, the login or the protocol is why no broker answers, with the setting to change."""
-        try:
-            self.wire.ask_any(cold_request("metadata", 4, 12, {"topics": []}, lambda _: None))
-        except UsageError:
-            return  # a property that librdkafka alone knows: nothing can be asked
-        except ClientError as error:
-            if error.is_refusal:
-                file = "" if self._command_config else " (in a file that --command-config names)"
-                raise UsageError(f"{error}{file}") from None
+        from highwater.broker.client.blocking import why_refused  # here, as most commands need no event loop
+
+        if told := why_refused(self._properties):
+            file = "" if self._command_config else " (in a file that --command-config names)"
+            raise UsageError(f"{told}{file}")
 
     @functools.cached_property
     def wire(self) -> BlockingClient:
         """For what confluent-kafka cannot ask. Raises UsageError for properties that this client does not know."""
-        from highwater.broker.client.blocking import BlockingClient  # here, as most commands need no event loop
+        from highwater.broker.client.blocking import BlockingClient
 
         try:
             return BlockingClient(settings_of(self._properties))

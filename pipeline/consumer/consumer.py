@@ -20,6 +20,7 @@ from highwater.pipeline.database.dialect import Connection, Cursor
 from highwater.pipeline.database.dialects import dialect_of
 from highwater.pipeline.database.session import plainly
 from highwater.pipeline.errors import ClientError, PipelineError, SettingsError
+from highwater.pipeline.kafka.admission import check_admission
 
 Write: TypeAlias = Callable[[Cursor, Sequence[Message]], object]
 
@@ -68,7 +69,7 @@ class Consumer:
         start: Literal["earliest", "latest"] = "earliest",
         records_max: int = 1000,
     ) -> None:
-        """Raises PipelineError if the database or the brokers cannot be reached, or a setting cannot work.
+        """Raises PipelineError if the database cannot be reached, brokers do not let it in, or a setting cannot work.
 
         settings: of librdkafka. name: of the group, and of its rows in the database. start: of a partition that has no
         row yet. records_max: of one transaction.
@@ -95,6 +96,7 @@ class Consumer:
             self._open().commit()
         try:
             self._admin = AdminClient(dict(settings))
+            check_admission(self._admin, settings)
             self._kafka = KafkaConsumer({**_SETTINGS, **settings, "group.id": name})
         except KafkaException as error:
             raise SettingsError(f"the settings of the consumer cannot work: {error.args[0].str()}") from None

@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from highwater.common.nearest import no_topic
 from highwater.common.topic_partition import TopicPartition as Partition
 from highwater.pipeline.errors import ClientError, SettingsError
+from highwater.pipeline.kafka.admission import check_admission
 from highwater.pipeline.messaging.levels import WHEEL, WHEEL_SLOTS, GroupTopics, delay_topic
 from highwater.pipeline.messaging.policy import Backoff
 
@@ -38,6 +39,7 @@ class Topics:
 
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._admin = AdminClient({"log_level": 0, **client})
+        check_admission(self._admin, client)
         self._partitions: dict[str, int] = {}
         self._replicas: dict[str, int] = {}
         self._absences: dict[str, str] = {}
