@@ -73,15 +73,23 @@ class Turns:
         self._run_aside = run_aside
         self._waiting: deque[_Stack] = deque()
         self._is_scheduled = False
+        self._begun = 0
+
+    @property
+    def are_taken(self) -> bool:
+        """Whether there is a request that has not come to its end."""
+        return self._begun > 0
 
     def run(self, work: Callable[[], None], owner: object) -> None:
         """Run `work`, which raises nothing, to its end: the first slice at once. `owner`: for whose request."""
+        self._begun += 1
         self._go_on(_Stack(work, owner, self._monotonic_ns))
 
     def _go_on(self, stack: _Stack) -> None:
         while True:
             stack.resume()
             if stack.dead:
+                self._begun -= 1
                 return
             if stack.aside is None:
                 self._rest(stack)

@@ -260,9 +260,12 @@ class _Long:
 
     def _result(self) -> list[Part] | None:
         error, self._error = self._error, None  # Its traceback refers to this object.
-        if error is not None:
-            raise error
-        return self._parts
+        try:
+            if error is not None:
+                raise error
+            return self._parts
+        finally:
+            del error  # Its traceback refers to this call too: such a circle would keep the frame in memory.
 
     def _cancel(self) -> None:
         """The client has left. What was begun is done, as Kafka does it."""

@@ -86,6 +86,8 @@ class Client:
         """Forget the connection, which has ended: it is freed at once, as there is no cycle."""
         self.mute = self.hang_up = _not_connected
         self._on_authenticated = _nobody_waits
+        if self._permissions is not None:
+            self._permissions.forget()
 
     def authenticated(self, user: str) -> None:
         self.principal = user

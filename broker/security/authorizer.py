@@ -38,6 +38,8 @@ _IMPLIED_BY: Final = {
 }
 _MOST_REMEMBERED: Final = 10_000
 """Answers for one client: a client that asks for ever new names must not fill the memory."""
+_LONGEST_REMEMBERED: Final = 255
+"""Characters of a name; a topic has 249 at most."""
 
 _ByPrincipal = Mapping[str, tuple[Entry, ...]]
 
@@ -179,7 +181,7 @@ class Permissions:
         answer must cost next to nothing.
         """
         if self._generation != self._authorizer.generation:
-            self._forget()
+            self.forget()
         found = self._answers.get(wanted)
         if found is None:
             found = self._answers[wanted] = _Answers(self, *wanted)
@@ -191,7 +193,7 @@ class Permissions:
     def allows_any(self, operation: Operation, kind: ResourceType) -> bool:
         """Whether there may be a resource of this type on which the operation is allowed."""
         if self._generation != self._authorizer.generation:
-            self._forget()
+            self.forget()
         key = (operation, kind)
         if key not in self._any_answers:
             self._any_answers[key] = self._authorizer.allows_any(self._principal, self._host, operation, kind)
@@ -203,11 +205,12 @@ class Permissions:
 
     def _decide(self, operation: Operation, kind: ResourceType, name: str) -> bool:
         if self._remembered >= _MOST_REMEMBERED:
-            self._forget()
+            self.forget()
         self._remembered += 1
         return self._authorizer.allows(self._principal, self._host, operation, kind, name)
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Remember nothing: at an end of the connection, or after a change of ACLs."""
         for answers in self._answers.values():
             answers.clear()
         self._any_answers.clear()
@@ -225,7 +228,9 @@ class _Answers(dict[str, bool]):
         self._decide = partial(permissions._decide, operation, kind)
 
     def __missing__(self, name: str) -> bool:
-        answer = self[name] = self._decide(name)
+        answer = self._decide(name)
+        if len(name) <= _LONGEST_REMEMBERED:
+            self[name] = answer
         return answer
 
 

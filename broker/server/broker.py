@@ -10,7 +10,6 @@ broker leads, and ends with the session.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import resource
 import signal
@@ -33,7 +32,7 @@ from highwater.broker.metrics.page import page
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.runtime import Runtime
-from highwater.broker.server import audit_file
+from highwater.broker.server import audit_file, garbage
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.cold_reads import ColdReads
 from highwater.broker.server.compiled import which_runs
@@ -200,10 +199,7 @@ class _Broker:
 
         metrics = await self._serve_metrics()
         housekeeping.start()
-        # What exists now lives as long as the process: the collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
+        garbage.begin()
         renewal = self._begin_renewal()
         exit_code = await self._until_stopped(accept)
         await renewal.stop()

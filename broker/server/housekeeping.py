@@ -12,6 +12,7 @@ from typing import Final
 from highwater.broker.clock import ClockGuard
 from highwater.broker.log.files import OUT_OF_DESCRIPTORS
 from highwater.broker.node import Node
+from highwater.broker.server import garbage
 from highwater.broker.server.cleaner import Cleaner
 from highwater.broker.server.connection import Connection
 from highwater.broker.server.ending import DiskFailures
@@ -67,6 +68,7 @@ class Housekeeping:
                 cleaner = Cleaner(self._node, self._flusher.run_in_thread, self._failures.of_directory)
                 self._every(backoff_ms, cleaner.clean_what_is_due)
         self._every(EXPIRE_PRODUCERS_INTERVAL_MS, self._expire_producers)
+        self._every(HOUSEKEEPING_MS, self._collect_garbage)
         max_idle_ms = config.integer("connections.max.idle.ms")
         self._every(
             min(max(max_idle_ms // 4, HOUSEKEEPING_MS), 10_000), functools.partial(self._sweep_connections, max_idle_ms)
@@ -122,6 +124,9 @@ class Housekeeping:
     async def _expire_producers(self) -> None:
         if self._clock_guard.now_ms() is not None:
             self._node.storage.log_directories.expire_producers()
+
+    async def _collect_garbage(self) -> None:
+        garbage.collect_if_due(self._node.turns)
 
     async def _sweep_connections(self, max_idle_ms: int) -> None:
         now_ms = time.monotonic_ns() // 1_000_000

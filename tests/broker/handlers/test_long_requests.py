@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from highwater.broker import turns
+from highwater.broker.handlers.reply import Client
 from highwater.broker.protocol.apis import ONE_STEP_ITEMS_MAX
-from highwater.broker.protocol.primitives import TooManyItemsError
+from highwater.broker.protocol.primitives import MalformedRequestError, TooManyItemsError
 from highwater.broker.records.batch import Codec
 from highwater.broker.records.record import Record, encode_batch
-from tests.broker.handlers.harness import NodeHarness, Pending
+from tests.broker.handlers.harness import LISTENER, NodeHarness, Pending, request_frame
 
 NAMES = [f"n{number}" for number in range(300)]
 OFFSETS = {"partition_index": 0, "timestamp": 5, "current_leader_epoch": -1}
@@ -109,3 +112,16 @@ def test_a_message_does_not_quote_a_text_that_no_answer_could_hold(node: NodeHar
     (answer,) = node.ask("alter_client_quotas", 1, entries=[entry], validate_only=False).entries
     assert answer.error_message.startswith("Invalid configuration key kkk")
     assert len(answer.error_message) < 3000
+
+
+def test_a_malformed_request_is_not_in_memory_until_the_next_collection(node: NodeHarness) -> None:
+    whole = request_frame("list_offsets", 6, replica_id=-1, isolation_level=0, topics=[{"name": "t", "partitions": []}])
+    frame = bytearray(whole[:-3])
+    gc.disable()
+    try:
+        with contextlib.suppress(MalformedRequestError):
+            node.dispatcher.dispatch(memoryview(frame), Client(LISTENER))
+            pytest.fail("the request is malformed")
+        frame.clear()  # BufferError: something refers to the frame
+    finally:
+        gc.enable()

@@ -208,6 +208,15 @@ def test_answers_for_many_names_do_not_fill_the_memory(monkeypatch: pytest.Monke
     assert len(client._answers) <= 3
 
 
+def test_the_answer_for_a_name_that_nothing_can_have_is_not_kept() -> None:
+    client = Permissions(authorizer({prefixed("a"): [entry(ALLOW)]}), ALICE, HOST)
+    assert client.allows(READ, TOPIC, "a" * 32_767)
+    assert client.allows(READ, TOPIC, "ab")
+    assert list(client.answers((READ, TOPIC))) == ["ab"]
+    client.forget()
+    assert not client.answers((READ, TOPIC))
+
+
 def test_bits_of_authorised_operations() -> None:
     client = Permissions(authorizer({literal("orders"): [entry(ALLOW), entry(ALLOW, WRITE)]}), ALICE, HOST)
     assert client.operations(TOPIC, "orders") == 1 << READ | 1 << WRITE | 1 << DESCRIBE

@@ -1,0 +1,28 @@
+"""Lets a full garbage collection wait until long requests are at their end."""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+from highwater.broker.turns import Turns
+
+_THRESHOLDS: Final = (5_000, 10, 1 << 30)
+"""By itself the collector looks at 5,000 new objects, or at 55,000: a long request may have a million."""
+_DUE_AFTER: Final = 20
+"""So many collections of 55,000 objects: a million objects are new since the last full collection."""
+_OVERDUE_AFTER: Final = 1_000
+
+
+def begin() -> None:
+    """What exists now lives as long as the process: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+
+
+def collect_if_due(turns: Turns) -> None:
+    """Look at all objects, unless a long request has many of them: its end frees them without the collector."""
+    _, _, collections = gc.get_count()
+    if collections >= (_OVERDUE_AFTER if turns.are_taken else _DUE_AFTER):
+        gc.collect()
