@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary
-from highwater.bench.units import parse_size_bytes
 from highwater.common.ceilings import CONSUME, DISK_READ, DISK_WRITE, PRODUCE, Ceiling, Ceilings, HostClass
+from highwater.common.quantities import SIZE
 
 _PROBES: Final = {"sequential_append": DISK_WRITE, "sequential_read": DISK_READ}
 _CODECS: Final = ("compression.type", "compression.codec")
@@ -185,7 +185,7 @@ def _ceiling(
         is_at_least=is_at_least,
         first_fail_bytes_per_s=first_fail,
         limit=limit,
-        batch_bytes=None if batch is None else parse_size_bytes(batch),
+        batch_bytes=None if batch is None else SIZE.integer(batch),
         codec=str(next((client[name] for name in _CODECS if name in client), "none")),
         acks=str(next((client[name] for name in _ACKS if name in client), "all")),
         medium=trial.storage.medium,

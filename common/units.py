@@ -1,4 +1,4 @@
-"""Numbers with units: texts that people read, and the parser of what people write.
+"""Numbers with units, as people read them.
 
 One way to show a number, in every table, page and message:
 
@@ -11,29 +11,17 @@ One way to show a number, in every table, page and message:
   of 1000, have units of their own (`tuning.quantities`).
 
 These texts are rounded, so nothing reads them back. JSON, CSV, workload files, properties and commands have exact
-numbers, or values that `parse_scaled` reads.
+numbers, or values that `quantities` reads.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Final
 
 BINARY_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-DECIMAL_BYTES: Final = {"kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 NANOSECONDS: Final = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9}
-DURATION_NS: Final = NANOSECONDS | {
-    "us": 10**3,
-    "m": 60 * 10**9,
-    "min": 60 * 10**9,
-    "h": 3600 * 10**9,
-    "d": 86_400 * 10**9,
-}
-"""The units of every duration that a person writes, in any file or option."""
-DURATION_FORM: Final = "a duration with its unit (us, ms, s, m or min, h, d), for example 500ms, 15s, 5min or 3d"
 # Shown where there is no figure.
 NONE: Final = "–"
 
@@ -42,20 +30,6 @@ _NEXT_TO_ONE: Final = 1.05
 _TWICE: Final = 2
 _MIXED_FROM_S: Final = 10
 _MIXED_UNITS: Final = (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1))
-_NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([^\d\s]*)")
-
-
-def parse_scaled(text: str, units: Mapping[str, int | Decimal]) -> Decimal | None:
-    """Return the exact amount: `1.5KiB` or `1.5 KiB` -> 1536; None when `text` is no number with one of `units`."""
-    match = _NUMBER_AND_UNIT.fullmatch(text)
-    if match is None or match[2] not in units:
-        return None
-    return Decimal(match[1]) * units[match[2]]
-
-
-def parse_duration_ns(text: str) -> Decimal | None:
-    """`1.5 min` -> 90000000000; None when it is no duration."""
-    return parse_scaled(" ".join(text.split()), DURATION_NS)
 
 
 def significant(value: float, digits: int = _SIGNIFICANT_DIGITS) -> str:

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from highwater.common.nearest import did_you_mean
+from highwater.common.quantities import DURATION, SIZE, Quantity
 from highwater.common.secret_names import has_secret_in_url, is_secret_header, is_secret_name
-from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_FORM, DURATION_NS, NANOSECONDS, parse_scaled
+from highwater.common.units import NANOSECONDS
 from highwater.common.yaml_nodes import Document, Location, dotted
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.listen import Listen, listen_of
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, address_of
 
 _VARIABLE: Final = re.compile(r"\$\{([^{}]*)\}")
-_SIZES: Final = BINARY_BYTES | DECIMAL_BYTES
 
 
 class Part:
@@ -127,11 +127,11 @@ class Part:
         return value
 
     def seconds(self, key: str, default: float) -> float:
-        amount = self._scaled(key, DURATION_NS, DURATION_FORM)
+        amount = self._amount(key, DURATION)
         return default if amount is None else float(amount / NANOSECONDS["s"])
 
     def size_bytes(self, key: str, default: int) -> int:
-        amount = self._scaled(key, _SIZES, "a size such as 500 MiB or 4GiB")
+        amount = self._amount(key, SIZE)
         return default if amount is None else int(amount)
 
     def listen(self, key: str) -> Listen | None:
@@ -150,14 +150,13 @@ class Part:
         except SettingsError as error:
             self.fail(key, str(error))
 
-    def _scaled(self, key: str, units: Mapping[str, int], what: str) -> Decimal | None:
+    def _amount(self, key: str, quantity: Quantity) -> Decimal | None:
         if key not in self:
             return None
-        text = self.text(key)
-        amount = parse_scaled(text, units)
-        if amount is None or amount <= 0:
-            self.fail(key, f"{text!r} is not {what}")
-        return amount
+        try:
+            return quantity.above_zero(self.text(key))
+        except ValueError as error:
+            self.fail(key, str(error))
 
     def _variable(self, key: str, name: str) -> str:
         if name not in self._environment:

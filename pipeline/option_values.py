@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from highwater.common.units import NANOSECONDS, parse_duration_ns
+from highwater.common.quantities import DURATION
+from highwater.common.units import NANOSECONDS
 from highwater.pipeline.errors import SettingsError
 
 Value = TypeVar("Value")
@@ -70,7 +71,7 @@ class OptionValues:
         if name not in self:
             return default
         text = self.text(name)
-        duration_ns = parse_duration_ns(f"{text}ms" if text.isdecimal() else text)
+        duration_ns = DURATION.amount(f"{text}ms" if text.isdecimal() else text)
         if duration_ns is None or duration_ns % NANOSECONDS["ms"]:
             raise SettingsError(f"{name}={text} is no time in whole ms; write it as 500ms, 30s, 15m, 1h or 1d")
         return int(duration_ns // NANOSECONDS["ms"])

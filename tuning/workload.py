@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
 from ..common import java_properties
+from ..common.quantities import BYTE_RATE, COUNT, DURATION, LINK_SPEED, SIZE, Quantity
+from ..common.units import NANOSECONDS
 from .errors import TuningError, nearest_match
-from .quantities import parse_bit_rate, parse_byte_rate, parse_bytes, parse_count, parse_duration_ms
 
 Broker = Literal["highwater", "apache-kafka"]
 _UNIT_NAME: Final = re.compile(r"[A-Za-z0-9:_.@-]+\.service")
@@ -54,8 +55,12 @@ class Workload:
         return round(self.link_bits_per_s * self.rtt_ms / 8000)
 
 
-def parse_duration_s(text: str) -> float:
-    return parse_duration_ms(text) / 1000
+def _whole(quantity: Quantity) -> Callable[[str], int]:
+    return lambda text: round(quantity.above_zero(text))
+
+
+def _duration_in(unit: str) -> Callable[[str], float]:
+    return lambda text: float(DURATION.above_zero(text) / NANOSECONDS[unit])
 
 
 def parse_broker(text: str) -> str:
@@ -77,19 +82,19 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 _PARSERS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "disk_write_rate": ("disk_write_bytes_per_s", parse_byte_rate),
-    "partitions": ("partitions", parse_count),
-    "partition_size": ("partition_bytes", parse_bytes),
-    "segment_size": ("segment_bytes", parse_bytes),
-    "connections": ("connections", parse_count),
-    "link": ("link_bits_per_s", parse_bit_rate),
-    "rtt": ("rtt_ms", parse_duration_ms),
-    "write_rate": ("write_bytes_per_s", parse_byte_rate),
-    "lag": ("lag_window_s", parse_duration_s),
-    "retention": ("retention_s", parse_duration_s),
+    "disk_write_rate": ("disk_write_bytes_per_s", _whole(BYTE_RATE)),
+    "partitions": ("partitions", _whole(COUNT)),
+    "partition_size": ("partition_bytes", _whole(SIZE)),
+    "segment_size": ("segment_bytes", _whole(SIZE)),
+    "connections": ("connections", _whole(COUNT)),
+    "link": ("link_bits_per_s", _whole(LINK_SPEED)),
+    "rtt": ("rtt_ms", _duration_in("ms")),
+    "write_rate": ("write_bytes_per_s", _whole(BYTE_RATE)),
+    "lag": ("lag_window_s", _duration_in("s")),
+    "retention": ("retention_s", _duration_in("s")),
     "broker": ("broker", parse_broker),
-    "broker_memory": ("broker_rss_bytes", parse_bytes),
-    "heap": ("heap_bytes", parse_bytes),
+    "broker_memory": ("broker_rss_bytes", _whole(SIZE)),
+    "heap": ("heap_bytes", _whole(SIZE)),
 }
 WORKLOAD_KEYS: Final = ("data_dirs", *_PARSERS, "units", "broker_config")
 
@@ -115,7 +120,7 @@ def parse_workload(given: Mapping[str, Any]) -> Workload:
             name, parse = _PARSERS[key]
             try:
                 fields[name] = parse(str(value))
-            except TuningError as error:
+            except (TuningError, ValueError) as error:
                 raise TuningError(f"{key}: {error}") from None
         else:
             raise TuningError(

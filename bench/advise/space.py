@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from highwater.bench.units import format_size, parse_size_bytes
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
+from highwater.common.quantities import SIZE, format_size
 
 # A trial-to-trial noise of some per cent cannot tell more values of one range apart.
 MOST_VALUES_OF_A_RANGE: Final = 16
@@ -92,7 +92,7 @@ def setting_of_range(key: str, low: Scalar, high: Scalar, in_use: Scalar | None)
 def is_size(value: Scalar | None) -> bool:
     """Whether it is written as a size with its unit."""
     try:
-        parse_size_bytes(value)
+        SIZE.integer(value)
     except ValueError:
         return False
     return True
@@ -105,7 +105,7 @@ def amount_of(value: Scalar | None) -> float | None:
     if isinstance(value, int | float):
         return float(value)
     if is_size(value):
-        return float(parse_size_bytes(value))
+        return float(SIZE.integer(value))
     try:
         return float(value)
     except ValueError:

@@ -12,9 +12,9 @@ from highwater.bench.capacity.costs import MANY_PARTITIONS, Observation, Work, l
 from highwater.bench.ceilings import host_class_of, stored_ratio
 from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary
-from highwater.bench.units import parse_size_bytes
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import VARIANT, recorded_workloads
+from highwater.common.quantities import SIZE
 
 WORKLOAD: Final = "workloads/ceilings.yaml"
 HELD_OUT: Final = "held-out"
@@ -145,7 +145,7 @@ def _records_of_a_batch(workload: Workload, record_bytes: float) -> int:
     """The wire driver fills its batches, so that every batch has as many."""
     client = workload.producers.client
     size = client.get("batch.size", _LARGEST_BATCH_BYTES)
-    batch_bytes = min(parse_size_bytes(size) if isinstance(size, str) else int(size), _LARGEST_BATCH_BYTES)
+    batch_bytes = min(SIZE.integer(size) if isinstance(size, str) else int(size), _LARGEST_BATCH_BYTES)
     fitting = max(1, int((batch_bytes - _BATCH_HEADER_BYTES) // (record_bytes + _RECORD_HEADER_BYTES)))
     return min(fitting, int(client.get("batch.num.messages", fitting)))
 

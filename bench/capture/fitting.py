@@ -13,7 +13,7 @@ import yaml
 from highwater.bench.capture.counts import quantile
 from highwater.bench.capture.replay import records_of, sizes_of
 from highwater.bench.capture.trace import Trace
-from highwater.bench.units import format_duration_s, format_size
+from highwater.common.quantities import format_duration_s, format_size
 from highwater.spark_loadgen import GeneratedPayload
 from highwater.spark_loadgen.keys import traced_keys
 from highwater.spark_loadgen.payload import body_pool

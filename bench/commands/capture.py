@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 from typer.core import TyperGroup
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -114,6 +114,7 @@ def capture(
         from highwater.bench.capture.settings import CaptureSettings
         from highwater.bench.capture.trace import check_new
         from highwater.bench.errors import UsageError
+        from highwater.common.quantities import BYTE_RATE
         from highwater.pipeline.errors import PipelineError
 
         check_new(out)
@@ -129,7 +130,8 @@ def capture(
                 raise UsageError("name one topic as SOURCE; several sources and --topic are for log directories")
             level_wanted: Level = 1 if level else 0
             read_rate = read_rate or (None if on_disk else _DEFAULT_RATE)
-            settings = CaptureSettings(level_wanted, secrets.token_bytes(32), _bytes_per_s(read_rate))
+            rate = None if read_rate is None else float(parsed("--read-rate", BYTE_RATE.above_zero, read_rate))
+            settings = CaptureSettings(level_wanted, secrets.token_bytes(32), rate)
             pace = None
             start_spark = _spark(engine, master, conf)
             if bootstrap_servers is None:
@@ -195,7 +197,7 @@ def _limits(
     start: str | None, end: str | None, offsets: str | None, duration: str | None, group: str | None
 ) -> _Limits:
     from highwater.bench.errors import UsageError
-    from highwater.bench.units import parse_duration_s
+    from highwater.common.quantities import parse_duration_s
 
     limits = _Limits()
     limits.start_ms, limits.end_ms = _time_ms("--from", start), _time_ms("--to", end)
@@ -209,10 +211,7 @@ def _limits(
     if duration is not None:
         if start is not None or end is not None or offsets is not None:
             raise UsageError("--for is of what is written from now on; leave --from, --to and --offsets out")
-        try:
-            limits.for_s = parse_duration_s(duration)
-        except ValueError as error:
-            raise UsageError(f"--for: {error}") from None
+        limits.for_s = parsed("--for", parse_duration_s, duration)
         if not limits.for_s:
             raise UsageError("--for: 0s is no time to capture anything in")
     if group is not None and (start is not None or offsets is not None):
@@ -223,14 +222,13 @@ def _limits(
 
 def _time_ms(option: str, text: str | None) -> int | None:
     from highwater.bench.errors import UsageError
-    from highwater.bench.units import parse_duration_ns
+    from highwater.common.quantities import DURATION
+    from highwater.common.units import NANOSECONDS
 
     if text is None:
         return None
-    try:
-        return int(time.time() * 1000) - parse_duration_ns(text) // 1_000_000
-    except ValueError:
-        pass
+    if (age_ns := DURATION.amount(text)) is not None:
+        return int(time.time() * 1000 - float(age_ns / NANOSECONDS["ms"]))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -247,21 +245,6 @@ def _check_on_disk(sources: list[str], duration: str | None, group: str | None, 
     for source in sources:
         if not Path(source).exists():
             raise UsageError(f"{source} is not on this disk; to capture a topic, name its cluster: --bootstrap-servers")
-
-
-def _bytes_per_s(text: str | None) -> float | None:
-    from highwater.bench.errors import UsageError
-    from highwater.bench.units import parse_size_bytes
-
-    if text is None:
-        return None
-    try:
-        rate = parse_size_bytes(text.removesuffix("/s"))
-    except ValueError:
-        rate = 0
-    if not text.endswith("/s") or not rate:
-        raise UsageError(f"--read-rate: {text!r} is no size per second, for example {_DEFAULT_RATE}")
-    return rate
 
 
 def _from_files(

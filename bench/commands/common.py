@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from highwater.bench.results import Calibration, TargetProbe
     from highwater.bench.workload.specification import Specification
 
+Value = TypeVar("Value")
 WorkloadFile = Annotated[
     Path | None,
     typer.Argument(metavar="[FILE]", help="Workload file (YAML, schema bench.workload/1), unless --rate gives a load."),
@@ -121,6 +122,16 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
             raise UsageError(f"{name}: {given} is not of the form NAME=VALUE")
         pairs[key] = value
     return pairs
+
+
+def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
+    """Parse the value of an option. Raises UsageError, which names the option."""
+    from highwater.bench.errors import UsageError
+
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
@@ -125,11 +125,12 @@ def changes(
         from highwater.bench.history.detection import Rules, detect
         from highwater.bench.history.otava import otava_command
         from highwater.bench.metrics import metric as known_metric
+        from highwater.common.quantities import parse_percent
         from highwater.common.units import plural
 
         rules = replace(
             Rules.of_file(policy),
-            floor_ratio=None if magnitude is None else _percent(magnitude),
+            floor_ratio=None if magnitude is None else parsed("--magnitude", parse_percent, magnitude),
             metrics=[known_metric(name).name for name in metric or []],
         )
         series = _chosen(history, lake, workload, environment)
@@ -192,16 +193,6 @@ def _chosen(history: Path, lake: Path | None, workload: str | None, environment:
     if lake is None:
         return chosen(history, workload, environment)
     return chosen_of(_series(history, lake), lake, workload, environment)
-
-
-def _percent(text: str) -> float:
-    from highwater.bench.errors import UsageError
-    from highwater.bench.units import parse_percent
-
-    try:
-        return parse_percent(text)
-    except ValueError as error:
-        raise UsageError(f"--magnitude: {error}") from None
 
 
 def _print_series(series: Series, columns: Sequence[str], detection: Detection) -> None:

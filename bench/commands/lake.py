@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, Quiet, one_line_errors
+from highwater.bench.commands.common import AsJson, Quiet, one_line_errors, parsed
 from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Figures of thousands of runs as Parquet, and questions asked of them.")
 
-Memory = Annotated[
-    str | None, typer.Option(metavar="SIZE", help="Memory of DuckDB, such as 4GiB; 2GiB unless it is given.")
-]
+Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory of DuckDB, such as 4GiB.")]
 Lake = Annotated[Path, typer.Option("--lake", metavar="DIR", help="The directory of the lake.")]
 DEFAULT_LAKE = Path("lake")
 
@@ -189,7 +187,7 @@ def query(
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,
-    memory: Memory = None,
+    memory: Memory = "2GiB",
 ) -> None:
     """Answer a question: one sentence, then the rows. A statement only reads, and reaches nothing but the lake."""
     with lake_errors():
@@ -199,6 +197,7 @@ def query(
         from highwater.bench.lake.asking import ask_lake, asked_sql
         from highwater.bench.lake.manifest import Manifest
         from highwater.bench.lake.questions import question_named
+        from highwater.common.quantities import SIZE
 
         if list_:
             typer.echo(lake_output.catalogue())
@@ -208,21 +207,10 @@ def query(
         given = pairs_of(parameters, "--param")
         asked = question_named(question) if question is not None else asked_sql(_statement(sql or ""))
         settings = pairs_of(conf, "--conf")
-        answer = ask_lake(Manifest(lake), asked, given, engine.value, master, settings, _memory_bytes(memory))
+        answer = ask_lake(
+            Manifest(lake), asked, given, engine.value, master, settings, parsed("--memory", SIZE.integer, memory)
+        )
         typer.echo(lake_output.text_of(answer, format_.value), nl=False)
-
-
-def _memory_bytes(memory: str | None) -> int:
-    from highwater.bench.errors import UsageError
-    from highwater.bench.lake.engine import MEMORY_BYTES
-    from highwater.bench.units import parse_size_bytes
-
-    if memory is None:
-        return MEMORY_BYTES
-    try:
-        return parse_size_bytes(memory)
-    except ValueError as error:
-        raise UsageError(f"--memory: {error}") from None
 
 
 def _statement(place: str) -> str:
@@ -243,7 +231,7 @@ def timeline(
     conf: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Spark configuration, for --engine spark.")
     ] = None,
-    memory: Memory = None,
+    memory: Memory = "2GiB",
 ) -> None:
     """Percentiles of each second since T0, over all usable trials of a workload: all their histograms are added up."""
     with lake_errors():
@@ -254,11 +242,13 @@ def timeline(
         from highwater.bench.lake.manifest import Manifest
         from highwater.bench.results import LATENCY_METRICS
         from highwater.common.nearest import did_you_mean
+        from highwater.common.quantities import SIZE
 
         known = (*LATENCY_METRICS, "txn_commit")
         if metric not in known:
             raise UsageError(f"--metric: {metric} is none of {', '.join(known)}{did_you_mean(metric, known)}")
         settings = pairs_of(conf, "--conf")
-        with opened(Manifest(lake), engine.value, master, settings, _memory_bytes(memory)) as connection:
+        memory_bytes = parsed("--memory", SIZE.integer, memory)
+        with opened(Manifest(lake), engine.value, master, settings, memory_bytes) as connection:
             answer = time_line(connection, workload, metric)
         typer.echo(lake_output.text_of(answer, format_.value), nl=False)

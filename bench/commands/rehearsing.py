@@ -11,15 +11,16 @@ from typing import Final
 import typer
 import yaml
 
-from highwater.bench import units
 from highwater.bench.capacity.ceilings import Measured
 from highwater.bench.capacity.load import Load
 from highwater.bench.capacity.rehearsal import rehearsal_of
 from highwater.bench.capacity.text import table
+from highwater.bench.commands.common import parsed
 from highwater.bench.errors import UsageError
 from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK
 from highwater.bench.results import RunResult
 from highwater.common.atomic_files import write_atomically
+from highwater.common.quantities import parse_percent
 from highwater.common.units import significant
 from highwater.tuning.facts import collect
 
@@ -34,10 +35,7 @@ def rehearsed(
 
     ceilings: whose system is measured again. out: the workload and its result directory go there.
     """
-    try:
-        ratio = units.parse_percent(share)
-    except ValueError as error:
-        raise UsageError(f"--rehearse: {error}") from None
+    ratio = parsed("--rehearse", parse_percent, share)
     if not 0 < ratio <= 1:
         raise UsageError(f"--rehearse {share}: a share of the load is more than 0% and at most 100%")
     _check_host(measured)

@@ -152,17 +152,17 @@ def _objectives(options: list[str] | None) -> dict[str, str]:
 
 
 def _range(lowest: str | None, highest: str | None, precision: str, confirm: int, first_rate: int) -> SearchRange:
-    from highwater.bench import units
     from highwater.bench.errors import UsageError
     from highwater.bench.runs.search import SearchRange
+    from highwater.common import quantities
 
     try:
         option = "--min"
-        least = first_rate if lowest is None else units.parse_rate_per_s(lowest)
+        least = first_rate if lowest is None else quantities.RATE.integer(lowest)
         option = "--max"
-        most = None if highest is None else units.parse_rate_per_s(highest)
+        most = None if highest is None else quantities.RATE.integer(highest)
         option = "--precision"
-        ratio = units.parse_percent(precision)
+        ratio = quantities.parse_percent(precision)
         if not 0 < ratio < 1:
             raise ValueError(f"{precision!r} is not between 0% and 100%")
         option = "--min and --max"

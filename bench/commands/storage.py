@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 
 if TYPE_CHECKING:
     from highwater.bench.display.figure_table import FigureTable
@@ -54,16 +53,13 @@ def probe(
         from highwater.bench.errors import UsageError
         from highwater.bench.storage import describe_target
         from highwater.bench.storage.probe import probe_target
-        from highwater.bench.units import parse_duration_ns
         from highwater.bench.workload.values import MOST_PROBE_FILES
+        from highwater.common.quantities import DURATION
         from highwater.tuning.facts import collect
 
         if not directory.is_dir():
             raise UsageError(f"{directory} is not a directory; make it first, or name another one")
-        try:
-            runtime_s = parse_duration_ns(runtime) / 1e9
-        except ValueError as error:
-            raise UsageError(f"--runtime: {error}") from None
+        runtime_s = parsed("--runtime", DURATION.integer, runtime) / 1e9
         if not 0.1 <= runtime_s <= 3600:
             raise UsageError(f"--runtime: {runtime} is not between 100ms and 1h")
         try:
@@ -103,7 +99,7 @@ def make(
     with one_line_errors():
         from highwater.bench.storage import emulated_hdd
         from highwater.bench.storage.control_groups import DiskLimits
-        from highwater.bench.units import parse_size_bytes
+        from highwater.common.quantities import SIZE
         from highwater.tuning.facts import collect
 
         host = emulated_hdd.DiskHost(collect())
@@ -112,12 +108,12 @@ def make(
             now = next((disk.record.limits for disk in emulated_hdd.disks(host) if disk.record.name == name), None)
             now = now or emulated_hdd.DEFAULT_LIMITS
             limits = DiskLimits(
-                _parsed("--bandwidth", parse_size_bytes, bandwidth.removesuffix("/s"))
+                parsed("--bandwidth", SIZE.integer, bandwidth.removesuffix("/s"))
                 if bandwidth is not None
                 else now.bandwidth_bytes_per_s,
                 iops or now.operations_per_s,
             )
-        size_bytes = None if size is None else _parsed("--size", parse_size_bytes, size)
+        size_bytes = None if size is None else parsed("--size", SIZE.integer, size)
         disk = emulated_hdd.make(host, name, on, size_bytes, limits)
         _print(_disks_table([disk]))
         typer.echo(f"in a workload file: storage: {{targets: {{{name}: {{path: {disk.record.mount_point}}}}}}}")
@@ -152,15 +148,6 @@ def list_disks(as_json: AsJson = False) -> None:
                     typer.echo(disk.problem)
         else:
             typer.echo("no emulated disks")
-
-
-def _parsed(option: str, parse: Callable[[object], int], value: str) -> int:
-    from highwater.bench.errors import UsageError
-
-    try:
-        return parse(value)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
 
 
 def _print(table: FigureTable) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from highwater.bench.commands.common import AsJson, one_line_errors
+from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 
 if TYPE_CHECKING:
     from highwater.bench.telemetry.store import StoredTrial
@@ -56,7 +56,7 @@ def live(
     """
     with one_line_errors():
         from highwater.bench.telemetry.running import run_live
-        from highwater.bench.units import parse_duration_ns
+        from highwater.common.quantities import DURATION
 
         run_live(
             control,
@@ -65,7 +65,7 @@ def live(
             verdicts=verdicts,
             control_config=control_config,
             master=master,
-            every_s=parse_duration_ns(every) / 1e9,
+            every_s=parsed("--every", DURATION.integer, every) / 1e9,
             once=once,
             on_trial=(lambda _: None) if quiet else _print_trial,
         )

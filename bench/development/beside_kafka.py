@@ -26,8 +26,8 @@ from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJE
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.highwater import unpacked_wheel
-from highwater.bench.units import parse_count
 from highwater.bench.workload.layers import merged, read_with_includes
+from highwater.common.quantities import parse_count
 from highwater.reports import markdown
 from highwater.reports.several import several_document
 

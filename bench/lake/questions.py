@@ -20,8 +20,8 @@ from typing import Final
 
 from highwater.bench.errors import UsageError
 from highwater.bench.metrics import metric
-from highwater.bench.units import parse_duration_ns, parse_percent
 from highwater.common.nearest import did_you_mean
+from highwater.common.quantities import DURATION, parse_percent
 
 _FOLDER: Final = Path(__file__).parent / "questions"
 _HEAD: Final = re.compile(r"-- (?P<what>title|answer|nothing|then|param)\b(?P<about>[^:]*): (?P<text>.*)")
@@ -53,7 +53,7 @@ class Parameter:
                 return metric(text).name
             match self.kind:
                 case "duration":
-                    return float(parse_duration_ns(text))
+                    return float(DURATION.integer(text))
                 case "percent":
                     return parse_percent(text)
                 case "date":

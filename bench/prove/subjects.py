@@ -208,7 +208,7 @@ def _value(knob: Knob, text: str) -> Value:
     """Parse a value of the knob. Raises UsageError."""
     try:
         return parse_value(text, knob.unit)
-    except TuningError as error:
+    except ValueError as error:
         raise UsageError(f"{knob.id}: {error}") from None
 
 

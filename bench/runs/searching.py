@@ -34,10 +34,10 @@ from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from highwater.bench.trials.progress import slo_text
-from highwater.bench.units import format_rate, parse_rate_per_s
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.slo import parse_bound
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
+from highwater.common.quantities import RATE, format_rate
 from highwater.common.units import count_text, duration_ns_text
 
 RATE_FACTOR: Final = "load.rate"
@@ -257,4 +257,4 @@ def lag_growth(windows: Sequence[Window]) -> float | None:
 
 
 def _rate_of(outcome: TrialOutcome) -> int:
-    return parse_rate_per_s(outcome.plan.factors[RATE_FACTOR])
+    return RATE.integer(outcome.plan.factors[RATE_FACTOR])

@@ -11,8 +11,8 @@ from highwater.bench.environment_key import Scalar, difference_text, environment
 from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
 from highwater.bench.results.files import parse
-from highwater.bench.units import format_size
 from highwater.bench.workload.command_config import told_of
+from highwater.common.quantities import format_size
 from highwater.spark_loadgen import FixedSize, Headers, LoadPlan, LoadResult
 from highwater.spark_loadgen.records import RecordHeaders
 from highwater.tuning.facts import Facts

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from highwater.bench.units import format_size, parse_size_bytes
 from highwater.common.nearest import nearest
+from highwater.common.quantities import SIZE, format_size
 
 Role = Literal["producer", "consumer"]
 # A set of properties that is checked on its own: of one kind of client, or of the connection that all clients need.
@@ -123,7 +123,7 @@ def _convert(name: str, value: PropertyValue) -> str:
     text = as_text(value)
     if (largest := _SIZES.get(name)) is not None:
         try:
-            size_bytes = parse_size_bytes(value)
+            size_bytes = SIZE.integer(value)
         except ValueError as error:
             raise PropertyError(name, str(error)) from None
         if not 1 <= size_bytes <= largest:

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from highwater.bench import units
 from highwater.bench.workload.sections import Phases
 from highwater.bench.workload.system import SystemUnderTest
 from highwater.bench.workload.values import DurationS, KeyFaultError, Part
+from highwater.common import quantities
 
 FaultKind = Literal["kill", "stop", "pause", "restart"]
 NodeRole = Literal["leader", "controller", "not_controller", "any"]
@@ -76,7 +76,7 @@ def check_faults(faults: Sequence[Fault], system: SystemUnderTest, phases: Phase
     for number, fault in enumerate(faults):
         _check_node(system.nodes, number, fault, gone)
         if fault.at_s < ready_s:
-            earliest = units.format_duration_s(ready_s)
+            earliest = quantities.format_duration_s(ready_s)
             why = (
                 "recovery is compared with the time before" if number == 0 else "one fault at a time, with its recovery"
             )
@@ -85,7 +85,7 @@ def check_faults(faults: Sequence[Fault], system: SystemUnderTest, phases: Phase
         if fault.at_s > fault.latest_s(measure_s):
             key = "for" if fault.for_s and fault.at_s + QUIET_S <= measure_s else "at"
             text = (
-                f"leaves less than {QUIET_S} s of the measured phase ({units.format_duration_s(measure_s)}) for "
+                f"leaves less than {QUIET_S} s of the measured phase ({quantities.format_duration_s(measure_s)}) for "
                 "recovery"
             )
             raise KeyFaultError("faults", number, key, text=text)

@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from highwater.bench import units
 from highwater.bench.workload.aims import Aim, check_aims
 from highwater.bench.workload.faults import Fault, check_faults
 from highwater.bench.workload.host import Host
@@ -49,6 +48,7 @@ from highwater.bench.workload.values import (
     Scalar,
     SteadyWarmup,
 )
+from highwater.common import quantities
 
 WORKLOAD_SCHEMA: Final = "bench.workload/1"
 # The plan's estimate for a load of a given number of records, whose duration nobody knows.
@@ -60,7 +60,7 @@ def _measure_of_trace(phases: Phases, lasts_s: float) -> Phases:
         raise KeyFaultError("warmup", text="until: steady needs one rate; give a duration before a trace")
     whole_s = math.ceil(lasts_s)
     if phases.measure_s > whole_s:
-        lasts = units.format_duration_s(whole_s)
+        lasts = quantities.format_duration_s(whole_s)
         raise KeyFaultError("measure", text=f"is longer than the trace, which lasts {lasts} at this speed")
     return phases.model_copy(update={"measure_s": phases.measure_s or whole_s})
 
@@ -124,7 +124,7 @@ class Workload(Part):
         if not phases.measure_s and not scheduled_s:
             raise KeyFaultError("measure", text="is missing")
         if phases.measure_s and scheduled_s and phases.measure_s != scheduled_s:
-            lasts = units.format_duration_s(scheduled_s)
+            lasts = quantities.format_duration_s(scheduled_s)
             raise KeyFaultError("measure", text=f"is not the duration of load.schedule, {lasts}; remove measure")
         return phases.model_copy(update={"measure_s": phases.measure_s or scheduled_s})
 

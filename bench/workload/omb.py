@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench import units
 from highwater.bench.errors import UsageError
 from highwater.bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
 from highwater.bench.workload.yaml_document import read_document
+from highwater.common import quantities
 from highwater.common.java_properties import MalformedEscape, parse_properties
 from highwater.common.nearest import nearest
 
@@ -115,11 +115,11 @@ def _base(workload: Mapping[str, Any], file: Path) -> dict[str, Any]:
             "groups": _number(workload, "subscriptionsPerTopic", file),
             "per_group": _number(workload, "consumerPerSubscription", file),
         },
-        "records": {"size": units.format_size(_number(workload, "messageSize", file))},
+        "records": {"size": quantities.format_size(_number(workload, "messageSize", file))},
         "load": {"rate": _number(workload, "producerRate", file)},
         "phases": {
-            "warmup": units.format_duration_s(warmup_s),
-            "measure": units.format_duration_s(measure_s),
+            "warmup": quantities.format_duration_s(warmup_s),
+            "measure": quantities.format_duration_s(measure_s),
         },
     }
 
@@ -165,7 +165,7 @@ def _payload_places(file: Path, name: str) -> list[Path]:
 def _load(workload: Mapping[str, Any], translation: Translation) -> None:
     rate = translation.document["load"]["rate"]
     if rate > 0:
-        translation.document["load"] = {"rate": units.format_rate(round(rate))}
+        translation.document["load"] = {"rate": quantities.format_rate(round(rate))}
         return
     translation.document["load"] = {"model": "closed"}
     translation.notes.append(
@@ -262,7 +262,7 @@ def _client(role: Role, given: Mapping[str, str], translation: Translation, wher
         if name == "buffer.memory":
             new_value = str(max(1, int(value) // 1024))
         if new_name == "batch.size":
-            new_value = units.format_size(max(1, int(value)))
+            new_value = quantities.format_size(max(1, int(value)))
         try:
             to_librdkafka(role, {new_name: new_value})
         except PropertyError as problem:

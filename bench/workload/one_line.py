@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from highwater.bench import units
 from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import WORKLOAD_SCHEMA
 from highwater.bench.workload.yaml_document import Document, Location, dotted
+from highwater.common import quantities
 from highwater.common.units import NANOSECONDS
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -35,7 +35,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 
 def _milliseconds(text: str) -> int | float:
-    milliseconds = units.parse_duration_ns(text) / NANOSECONDS["ms"]
+    milliseconds = quantities.DURATION.integer(text) / NANOSECONDS["ms"]
     return int(milliseconds) if milliseconds.is_integer() else milliseconds
 
 
@@ -56,9 +56,9 @@ _KEYS: Final[Mapping[str, _Key]] = {
     "--compression": _Key(("producers", "client", "compression.type")),
     "--batch-size": _Key(("producers", "client", "batch.size")),
     "--linger": _Key(("producers", "client", "linger.ms"), _milliseconds),
-    "--partitions": _Key(("topics", "partitions"), units.parse_count),
-    "--producers": _Key(("producers", "count"), units.parse_count),
-    "--consumers": _Key(("consumers", "per_group"), units.parse_count),
+    "--partitions": _Key(("topics", "partitions"), quantities.parse_count),
+    "--producers": _Key(("producers", "count"), quantities.parse_count),
+    "--consumers": _Key(("consumers", "per_group"), quantities.parse_count),
     "--system": _Key(("system", "kind")),
 }
 OPTIONS: Final = tuple(_KEYS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from highwater.bench import units
 from highwater.bench.metrics import COUNTS_OF_FATES
 from highwater.bench.workload.aims import Aim
 from highwater.bench.workload.client_properties import to_librdkafka
@@ -25,6 +24,7 @@ from highwater.bench.workload.sections import (
 from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.system import SystemUnderTest
 from highwater.bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
+from highwater.common import quantities
 from highwater.spark_loadgen import LoadSetupError
 from highwater.spark_loadgen.wire.settings import WireSettings
 
@@ -208,13 +208,13 @@ def check_producers(producers: Producers, records: Records, load: Load, consumer
         raise KeyFaultError(
             "records",
             "size" if records.trace is None else "trace",
-            text=f"{units.format_size(record_bytes)} is more than the producer can send "
+            text=f"{quantities.format_size(record_bytes)} is more than the producer can send "
             f"(message.max.bytes {largest}); raise producers.client.message.max.bytes and "
             "topics.config.max.message.bytes",
         )
     for step in load.steps:
         if step.rate_per_s < producers.count:
-            rate = units.format_rate(step.rate_per_s)
+            rate = quantities.format_rate(step.rate_per_s)
             key = "trace" if load.trace is not None else "rate" if load.schedule is None else "schedule"
             raise KeyFaultError("load", key, text=f"{rate} is less than one record a second per producer")
     if producers.driver == "wire":

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from highwater.bench import units
+from highwater.common.quantities import BYTE_RATE, COUNT, DURATION, PERCENT, RATE, SIZE, Quantity
 from highwater.common.units import NANOSECONDS
 
 Comparison = Literal["<", "<=", ">", ">=", "=="]
@@ -28,7 +28,15 @@ _COMPARABLE: Final[dict[str, tuple[tuple[Unit, ...], str]]] = {
     "s": (("ns",), "<30s"),
     "s_per_gib": (("",), "<2.5"),
 }
-_UNITS: Final = rf"{units.DURATION_UNITS}|[kM]?|[kM]?/s|([KMGT]i|[kMGT])?B(/s)?|%"
+_KINDS: Final[tuple[tuple[Quantity, Unit], ...]] = (
+    (DURATION, "ns"),
+    (RATE, "per_s"),
+    (SIZE, "bytes"),
+    (BYTE_RATE, "bytes_per_s"),
+    (PERCENT, "ratio"),
+    (COUNT, ""),
+)
+_UNITS: Final = "|".join(unit for kind, _ in _KINDS for unit in kind.units)
 BOUND_PATTERN: Final = rf"^(<=|>=|==|<|>) ?\d+(\.\d+)? ?({_UNITS})$"
 BOUND_FORM: Final = "a comparison with a value and its unit, for example <20ms, >=49k/s, <=1% or ==0"
 
@@ -75,16 +83,6 @@ def parse_bound(value: object) -> Bound:
 
 
 def _amount(text: str) -> tuple[float, Unit | None]:
-    if re.fullmatch(units.DURATION_PATTERN, text):
-        return units.parse_duration_ns(text), "ns"
-    if re.fullmatch(units.RATE_PATTERN, text):
-        return units.parse_rate_per_s(text), "per_s"
-    if re.fullmatch(units.SIZE_PATTERN, text):
-        return units.parse_size_bytes(text), "bytes"
-    if text.endswith("/s") and re.fullmatch(units.SIZE_PATTERN, text[:-2]):
-        return units.parse_size_bytes(text[:-2]), "bytes_per_s"
-    if re.fullmatch(units.PERCENT_PATTERN, text):
-        return units.parse_percent(text), "ratio"
-    if match := re.fullmatch(units.COUNT_PATTERN, text):
-        return float(match["number"]) * units.COUNT_MULTIPLIERS[match["unit"]], ""
-    return 0.0, None
+    return next(
+        ((float(value), unit) for kind, unit in _KINDS if (value := kind.amount(text)) is not None), (0.0, None)
+    )

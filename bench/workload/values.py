@@ -24,9 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from highwater.bench import units
 from highwater.bench.workload.slo import BOUND_FORM, BOUND_PATTERN, Bound, parse_bound
-from highwater.common.units import DURATION_FORM
+from highwater.common import quantities
 
 TEMPORARY_TARGET: Final = "temporary"
 NO_PROFILE: Final = "none"
@@ -66,13 +65,8 @@ def _scalars_only(value: object) -> object:
 Properties = Annotated[dict[str, Scalar], BeforeValidator(_scalars_only)]
 
 
-def plain(pattern: str) -> str:
-    """Returns the pattern without Python's group names, which JSON Schema does not know."""
-    return pattern.replace("?P<number>", "?:").replace("?P<unit>", "?:")
-
-
 def _schema(pattern: str, form: str, example: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "pattern": plain(pattern), "description": form, "examples": [example]})
+    return WithJsonSchema({"type": "string", "pattern": pattern, "description": form, "examples": [example]})
 
 
 MOST_PROBE_FILES: Final = 4096
@@ -80,45 +74,45 @@ MOST_PROBE_FILES: Final = 4096
 
 SizeBytes = Annotated[
     int,
-    BeforeValidator(units.parse_size_bytes),
-    PlainSerializer(units.format_size),
-    _schema(units.SIZE_PATTERN, units.SIZE_FORM, "64KiB"),
+    BeforeValidator(quantities.SIZE.integer),
+    PlainSerializer(quantities.format_size),
+    _schema(quantities.SIZE.pattern, quantities.SIZE.form, "64KiB"),
 ]
 RatePerS = Annotated[
     int,
-    BeforeValidator(units.parse_rate_per_s),
-    PlainSerializer(units.format_rate),
-    _schema(units.RATE_PATTERN, units.RATE_FORM, "20k/s"),
+    BeforeValidator(quantities.RATE.integer),
+    PlainSerializer(quantities.format_rate),
+    _schema(quantities.RATE.pattern, quantities.RATE.form, "20k/s"),
 ]
 DurationS = Annotated[
     int,
-    BeforeValidator(units.parse_duration_s),
-    PlainSerializer(units.format_duration_s),
-    _schema(units.DURATION_PATTERN, DURATION_FORM + "; whole seconds", "15s"),
+    BeforeValidator(quantities.parse_duration_s),
+    PlainSerializer(quantities.format_duration_s),
+    _schema(quantities.DURATION.pattern, quantities.DURATION.form + "; whole seconds", "15s"),
 ]
 DurationNs = Annotated[
     int,
-    BeforeValidator(units.parse_duration_ns),
-    PlainSerializer(units.format_duration_ns),
-    _schema(units.DURATION_PATTERN, DURATION_FORM, "1ms"),
+    BeforeValidator(quantities.DURATION.integer),
+    PlainSerializer(quantities.format_duration_ns),
+    _schema(quantities.DURATION.pattern, quantities.DURATION.form, "1ms"),
 ]
 PercentRatio = Annotated[
     float,
-    BeforeValidator(units.parse_percent),
-    PlainSerializer(units.format_percent),
-    _schema(units.PERCENT_PATTERN, units.PERCENT_FORM, "2%"),
+    BeforeValidator(quantities.parse_percent),
+    PlainSerializer(quantities.format_percent),
+    _schema(quantities.PERCENT.pattern, quantities.PERCENT.form, "2%"),
 ]
 Count = Annotated[
     int,
-    BeforeValidator(units.parse_count),
-    PlainSerializer(units.format_count),
+    BeforeValidator(quantities.parse_count),
+    PlainSerializer(quantities.format_count),
     WithJsonSchema(
         {
             "anyOf": [
                 {"type": "integer", "minimum": 1},
-                {"type": "string", "pattern": plain(units.COUNT_PATTERN)},
+                {"type": "string", "pattern": quantities.COUNT.pattern},
             ],
-            "description": units.COUNT_FORM,
+            "description": quantities.COUNT.form,
             "examples": ["100k"],
         }
     ),
@@ -165,14 +159,14 @@ class FixedSize:
 
 
 def _parse_value_size(value: object) -> int:
-    size_bytes = units.parse_size_bytes(value)
+    size_bytes = quantities.SIZE.integer(value)
     if not SMALLEST_VALUE_BYTES <= size_bytes <= LARGEST_VALUE_BYTES:
-        raise ValueError(f"{units.format_size(size_bytes)} is not between 24B (the stamp) and 1GiB")
+        raise ValueError(f"{quantities.format_size(size_bytes)} is not between 24B (the stamp) and 1GiB")
     return size_bytes
 
 
-_SIZE_SCHEMA: Final = _schema(units.SIZE_PATTERN, units.SIZE_FORM, "1KiB")
-ValueSize = Annotated[int, BeforeValidator(_parse_value_size), PlainSerializer(units.format_size), _SIZE_SCHEMA]
+_SIZE_SCHEMA: Final = _schema(quantities.SIZE.pattern, quantities.SIZE.form, "1KiB")
+ValueSize = Annotated[int, BeforeValidator(_parse_value_size), PlainSerializer(quantities.format_size), _SIZE_SCHEMA]
 
 
 class WeightedSizes(Part):
@@ -200,7 +194,7 @@ class _SizeRange(Part):
     @model_validator(mode="after")
     def _ordered(self) -> _SizeRange:
         if self.min_bytes > self.max_bytes:
-            raise KeyFaultError("min", text=f"{units.format_size(self.min_bytes)} is more than max")
+            raise KeyFaultError("min", text=f"{quantities.format_size(self.min_bytes)} is more than max")
         return self
 
 
@@ -226,14 +220,14 @@ Sizes = Annotated[
     Annotated[
         FixedSize,
         PlainValidator(lambda value: value if isinstance(value, FixedSize) else FixedSize(_parse_value_size(value))),
-        PlainSerializer(lambda size: units.format_size(size.size_bytes)),
+        PlainSerializer(lambda size: quantities.format_size(size.size_bytes)),
         _SIZE_SCHEMA,
         Tag("fixed"),
     ]
     | Annotated[WeightedSizes, Tag("weighted")]
     | Annotated[UniformSizes, Tag("uniform_sizes")],
     one_of(
-        f"{units.SIZE_FORM}, or {{weights: {{128B: 3, 1KiB: 6}}}}, or {{uniform: {{min: 100B, max: 2KiB}}}}",
+        f"{quantities.SIZE.form}, or {{weights: {{128B: 3, 1KiB: 6}}}}, or {{uniform: {{min: 100B, max: 2KiB}}}}",
         text="fixed",
         keys={"weights": "weighted", "uniform": "uniform_sizes"},
     ),
@@ -337,14 +331,14 @@ class SteadyWarmup(Part):
     @model_validator(mode="after")
     def _fits(self) -> SteadyWarmup:
         if self.window_s > self.max_s:
-            raise KeyFaultError("window", text=f"{units.format_duration_s(self.window_s)} is longer than max")
+            raise KeyFaultError("window", text=f"{quantities.format_duration_s(self.window_s)} is longer than max")
         return self
 
 
 Warmup = Annotated[
     Annotated[DurationS, Tag("fixed_warmup")] | Annotated[SteadyWarmup, Tag("steady_warmup")],
     one_of(
-        f"{DURATION_FORM}, or {{until: steady, slope: 0.5%, window: 20s, max: 120s}}",
+        f"{quantities.DURATION.form}, or {{until: steady, slope: 0.5%, window: 20s, max: 120s}}",
         text="fixed_warmup",
         keys={"until": "steady_warmup"},
     ),
@@ -355,7 +349,7 @@ def _drain(value: object) -> object:
     """Accept `{max: 60s}` for `60s`."""
     if isinstance(value, dict):
         if set(value) != {"max"}:
-            raise ValueError(f"{value!r} is not {DURATION_FORM}, or {{max: 60s}}")
+            raise ValueError(f"{value!r} is not {quantities.DURATION.form}, or {{max: 60s}}")
         return value["max"]
     return value
 
@@ -366,15 +360,15 @@ DrainS = Annotated[
     WithJsonSchema(
         {
             "anyOf": [
-                {"type": "string", "pattern": plain(units.DURATION_PATTERN)},
+                {"type": "string", "pattern": quantities.DURATION.pattern},
                 {
                     "type": "object",
-                    "properties": {"max": {"type": "string", "pattern": plain(units.DURATION_PATTERN)}},
+                    "properties": {"max": {"type": "string", "pattern": quantities.DURATION.pattern}},
                     "required": ["max"],
                     "additionalProperties": False,
                 },
             ],
-            "description": DURATION_FORM + "; whole seconds",
+            "description": quantities.DURATION.form + "; whole seconds",
         }
     ),
 ]

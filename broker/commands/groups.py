@@ -65,7 +65,7 @@ def groups(
         str | None, typer.Option("--to-datetime", metavar="TIME", help="As 2026-01-31T12:00:00.000, in UTC by default.")
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option("--by-duration", metavar="P..T..", help="A time before now, as P1DT2H30M.")
+        str | None, typer.Option("--by-duration", metavar="DURATION", help="A time before now, as 90min or P1DT2H30M.")
     ] = None,
     shift_by: Annotated[
         int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, back if N is negative.")

@@ -13,7 +13,9 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.broker.commands.client import Cluster, Partition
 from highwater.broker.commands.terminal import CommandError, UsageError
+from highwater.common.quantities import DURATION
 from highwater.common.topic_partition import partition_name
+from highwater.common.units import NANOSECONDS
 
 # ISO 8601's durations, as java.time.Duration reads them: no years or months, whose length varies.
 _DURATION: Final = re.compile(
@@ -60,10 +62,12 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
+    if (duration_ns := DURATION.amount(text)) is not None:
+        return int(duration_ns / NANOSECONDS["ms"])
     found = _DURATION.fullmatch(text)
     parts = {} if found is None else {name: float(part) for name, part in found.groupdict().items() if part}
     if not parts:
-        raise UsageError(f"--by-duration {text}: write it as P1DT2H30M5S")
+        raise UsageError(f"--by-duration {text}: write it as 150min, or as P1DT2H30M5S")
     try:
         return timedelta(**parts) // timedelta(milliseconds=1)
     except OverflowError:

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from highwater.common.quantities import BYTE_RATE, SIZE, Quantity
 from highwater.common.topic_partition import TopicPartition
-from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, count_text, parse_scaled
+from highwater.common.units import count_text
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome
 from highwater.monitor.actions.requests import Move, Resource, Settings, incremental_alter_configs
@@ -25,16 +26,18 @@ _TOPICS_AT_ONCE: Final = 500
 _NO_ANSWER: Final = "no answer: "
 _NOT_SET: Final = "not set"
 _MOST: Final = 2**63 - 1
-_UNITS: Final = {"": 1} | BINARY_BYTES | DECIMAL_BYTES
+_THROTTLE: Final = Quantity(
+    {"": 1, **SIZE.units, **BYTE_RATE.units}, "a throttle: write bytes per second, such as 50MiB"
+)
 
 
 def rate_of(text: str) -> int | None:
     """Bytes per second, from `50MiB`, `50 MiB/s` or `52428800`; None if it is empty. Raises ActionError."""
     if not text:
         return None
-    amount = parse_scaled(text.removesuffix("/s").rstrip(), _UNITS)
-    if amount is None or not text.isascii() or not 1 <= amount <= _MOST:
-        raise ActionError(f"{text!r} is no throttle: write bytes per second, such as 50MiB.")
+    amount = _THROTTLE.amount(text)
+    if amount is None or not 1 <= amount <= _MOST:
+        raise ActionError(f"{text!r} is not {_THROTTLE.form}.")
     return int(amount)
 
 

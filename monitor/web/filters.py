@@ -18,7 +18,8 @@ from enum import Enum
 from typing import Any, Final
 
 from highwater.common.nearest import did_you_mean
-from highwater.common.units import BINARY_BYTES, DECIMAL_BYTES, DURATION_NS, NANOSECONDS, parse_scaled
+from highwater.common.quantities import DURATION, SIZE, Quantity
+from highwater.common.units import NANOSECONDS
 
 Value = str | int | float | bool | None
 LONGEST_FILTER: Final = 500
@@ -26,7 +27,6 @@ _TERM: Final = re.compile(
     r"\s*(?P<minus>-?)(?:(?P<column>[A-Za-z_][A-Za-z_0-9]*)(?P<operator>!=|>=|<=|[:=<>]))?"
     r'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]+))(?=\s|$)'
 )
-_MILLISECONDS: Final = {unit: Decimal(size) / NANOSECONDS["ms"] for unit, size in DURATION_NS.items()}
 _COMPARED: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     ":": operator.eq,
     "=": operator.eq,
@@ -55,6 +55,18 @@ class Kind(Enum):
     @property
     def is_number(self) -> bool:
         return self in (Kind.NUMBER, Kind.BYTES, Kind.MILLISECONDS)
+
+
+_PLAIN: Final = {"": 1, "%": 1}
+_QUANTITIES: Final = {
+    Kind.NUMBER: Quantity(_PLAIN, "a number such as 1000"),
+    Kind.BYTES: Quantity({**_PLAIN, **SIZE.units}, "a number such as 1.5GiB"),
+    # Without a unit it is milliseconds, as in CSV and JSON.
+    Kind.MILLISECONDS: Quantity(
+        {**_PLAIN, **{unit: Decimal(size) / NANOSECONDS["ms"] for unit, size in DURATION.units.items()}},
+        "a number such as 5min",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,14 +150,7 @@ def _literal(column: str, kind: Kind, literal: str) -> float | bool:
         if literal.lower() in _YES:
             return _YES[literal.lower()]
         raise FilterError(f"{column} is yes or no, not {literal}.")
-    units: Mapping[str, int | Decimal] = {"": 1, "%": 1}
-    example = "1000"
-    if kind is Kind.BYTES:
-        units, example = {**units, **BINARY_BYTES, **DECIMAL_BYTES}, "1.5GiB"
-    elif kind is Kind.MILLISECONDS:
-        # Without a unit it is milliseconds, as in CSV and JSON.
-        units, example = {**units, **_MILLISECONDS}, "5min"
-    amount = parse_scaled(literal.replace(",", "").removeprefix("-"), units)
+    amount = _QUANTITIES[kind].amount(literal.replace(",", "").removeprefix("-"))
     if amount is None:
-        raise FilterError(f"{column} is a number such as {example}, not {literal}.")
+        raise FilterError(f"{column} is {_QUANTITIES[kind].form}, not {literal}.")
     return -float(amount) if literal.startswith("-") else float(amount)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from highwater.common.units import NANOSECONDS, parse_duration_ns
+from highwater.common.quantities import DURATION
+from highwater.common.units import NANOSECONDS
 from highwater.pipeline.errors import SettingsError
 
 _UNITS_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -34,11 +35,10 @@ WAITING_PATTERN: Final = rf"^(hw\.delay\.({_LEVEL}|wheel)|.+\.retry\.{_LEVEL})$"
 
 def parse_delay_ms(text: str) -> int:
     """Raises SettingsError unless it is a whole number of ms, s, m, h or d, above 0."""
-    duration_ns = parse_duration_ns(text)
-    scaled = None if duration_ns is None else duration_ns / NANOSECONDS["ms"]
-    if scaled is None or scaled != int(scaled) or scaled <= 0:
-        raise SettingsError(f"{text!r} is not a delay: write a number and ms, s, m, h or d, such as 30s")
-    return int(scaled)
+    duration_ns = DURATION.amount(text)
+    if not duration_ns or duration_ns % NANOSECONDS["ms"]:
+        raise SettingsError(f"{text!r} is not a delay: write a number and ms, s, m or min, h or d, such as 30s")
+    return int(duration_ns // NANOSECONDS["ms"])
 
 
 def delay_text(delay_ms: int) -> str:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from highwater.common.nearest import did_you_mean
+from highwater.common.quantities import DURATION
+from highwater.common.units import NANOSECONDS
 from highwater.common.yaml_nodes import Document
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import PREFIX
@@ -165,8 +167,10 @@ class _Reader:
             part.fail(None, "a flow's name has letters, digits and '_'")
         part.check_keys((*_QUERY_KEYS, "output_mode", "trigger", "sink"))
         trigger = part.text("trigger", AVAILABLE_NOW)
+        if interval_ns := DURATION.amount(trigger):
+            trigger = f"{interval_ns / NANOSECONDS['ms']:.0f} milliseconds"
         if trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
-            part.fail("trigger", f"{trigger!r} is neither {AVAILABLE_NOW} nor an interval such as '10 seconds'")
+            part.fail("trigger", f"{trigger!r} is neither {AVAILABLE_NOW} nor an interval such as 10s or '10 seconds'")
         return Flow(
             name=name,
             origin=part.origin,

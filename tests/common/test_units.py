@@ -1,29 +1,18 @@
-"""Numbers as people read them, and the parser of what people write."""
+"""Numbers as people read them."""
 
 from __future__ import annotations
 
 import math
-import re
-from decimal import Decimal
-from pathlib import Path
 
 import pytest
-import yaml
-from pydantic import TypeAdapter
 
-from highwater.bench import units
-from highwater.bench.capacity.quantities import SpanS
 from highwater.common.units import (
-    BINARY_BYTES,
-    DECIMAL_BYTES,
     change_size_text,
     change_span_text,
     change_text,
     count_text,
     duration_ns_text,
     duration_text,
-    parse_duration_ns,
-    parse_scaled,
     percent_text,
     rate_text,
     ratio_text,
@@ -31,11 +20,6 @@ from highwater.common.units import (
     size_text,
     wait_text,
 )
-from highwater.common.yaml_nodes import parse
-from highwater.monitor.config_file import Part
-from highwater.pipeline.messaging.levels import parse_delay_ms
-from highwater.pipeline.option_values import OptionValues
-from highwater.tuning.quantities import parse_duration_ms
 
 
 @pytest.mark.parametrize(
@@ -144,59 +128,3 @@ def test_ratios_and_changes() -> None:
         "1.61×",
         "23.4×",
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "amount"),
-    [
-        ("64KiB", 65536),
-        ("1.5 MiB", 1572864),
-        ("0.1kB", 100),
-        ("1.05B", Decimal("1.05")),
-        ("64", None),
-        ("64  KiB", None),
-        (" 64KiB", None),
-        ("64KiB\n", None),
-        ("64kib", None),
-        ("-1KiB", None),
-        ("1.KiB", None),
-        ("KiB", None),
-    ],
-)
-def test_parsing_is_exact(text: str, amount: Decimal | int | None) -> None:
-    assert parse_scaled(text, BINARY_BYTES | DECIMAL_BYTES) == amount
-
-
-ONE_GRAMMAR = {
-    "500ms": 0.5,
-    "15s": 15,
-    "1.5 s": 1.5,
-    "15m": 900,
-    "15min": 900,
-    "5 min": 300,
-    "2h": 7200,
-    "3d": 259_200,
-    "10us": 1e-5,
-    "10µs": 1e-5,
-}
-
-
-@pytest.mark.parametrize(("text", "seconds"), ONE_GRAMMAR.items())
-def test_a_duration_is_written_alike_in_every_file_and_option(text: str, seconds: float, tmp_path: Path) -> None:
-    duration_ns = parse_duration_ns(text)
-    assert duration_ns is not None
-    assert float(duration_ns) / 1e9 == pytest.approx(seconds)
-    assert units.parse_duration_ns(text) / 1e9 == pytest.approx(seconds)
-    assert re.fullmatch(units.DURATION_PATTERN, text)
-    assert parse_duration_ms(text) / 1e3 == pytest.approx(seconds)
-    assert TypeAdapter(SpanS).validate_python(text) == pytest.approx(seconds)
-    document = parse(yaml, f"every: {text}\n", "m.yaml", "every: 15s")
-    assert Part(document, {}, tmp_path).seconds("every", 0) == pytest.approx(seconds)
-    if seconds >= 1e-3:
-        assert OptionValues({"every": text}).duration_ms("every", 0) == pytest.approx(seconds * 1e3)
-        assert parse_delay_ms(text) == pytest.approx(seconds * 1e3)
-
-
-@pytest.mark.parametrize("text", ["15", "m", "-5s", "1e3s", "15 mins", "5 M", "1h30m", ""])
-def test_what_is_no_duration(text: str) -> None:
-    assert parse_duration_ns(text) is None

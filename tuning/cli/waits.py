@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from ...common.units import duration_text, percent_text, plural
+from ...common.quantities import DURATION
+from ...common.units import NANOSECONDS, duration_text, percent_text, plural
 from ..errors import TuningError
-from ..quantities import parse_duration_ms
 from ..waits.recording import find_process, record
 from ..waits.summary import Waits, summarize
 from .documents import print_document
@@ -58,7 +58,10 @@ def waits(
     with errors_in_one_line():
         if not 0 < seconds <= _LONGEST_S:
             raise TuningError(f"--seconds {seconds:g} is not above 0 and at most {_LONGEST_S:.0f}")
-        at_least_s = parse_duration_ms(at_least) / 1000
+        try:
+            at_least_s = float(DURATION.above_zero(at_least) / NANOSECONDS["s"])
+        except ValueError as error:
+            raise TuningError(f"--at-least: {error}") from None
         watched = find_process(process)
         with _until_interrupted() as goes_on:
             recorded = record(watched, seconds, goes_on)

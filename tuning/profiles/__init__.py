@@ -108,5 +108,5 @@ def _with(wish: Wish | None, knob: Knob, profile: Profile) -> Knob:
 def _parse(knob: Knob, text: str) -> Value:
     try:
         return parse_value(text, knob.unit)
-    except TuningError as error:
+    except ValueError as error:
         raise TuningError(f"{knob.id}: {error}") from None

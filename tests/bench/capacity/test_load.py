@@ -37,7 +37,7 @@ def test_the_example_is_a_load() -> None:
             "peak: 40MB",
             "load.yaml:4: topics.orders.peak: '40MB' is not bytes per second with their unit",
         ),
-        ("peak: 40MB/s", "peak: 0MB/s", "load.yaml:4: topics.orders.peak: '0MB/s' is not more than 0"),
+        ("peak: 40MB/s", "peak: 0MB/s", "load.yaml:4: topics.orders.peak: '0MB/s' must be more than zero"),
         ("groups: 2", "groups: -1", "load.yaml:4: topics.orders.groups: -1 is less than 0"),
         ("groups: 2", "grups: 2", 'load.yaml:4: topics.orders.grups: unknown key; did you mean "groups"?'),
         ("time: 1d", "time: -1d", "topics.orders.retention.time: '-1d' is not a duration with its unit"),

@@ -179,7 +179,11 @@ def test_what_cannot_be_captured(broker: RunningBroker, tmp_path: Path) -> None:
         ("empty",): "topic empty has no record in the range; its log has 0 offsets",
         ("none",): "topic none does not exist there, or this user may not see it; highwater broker topics --list names "
         "those that do",
-        ("empty", "--read-rate", "fast"): "--read-rate: 'fast' is no size per second, for example 10MiB/s",
+        (
+            "empty",
+            "--read-rate",
+            "fast",
+        ): "--read-rate: 'fast' is not bytes per second with their unit, for example 40MB/s or 512KiB/s",
         (
             "empty",
             "--from",

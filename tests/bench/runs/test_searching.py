@@ -29,10 +29,10 @@ from highwater.bench.runs.searching import (
     searchable,
 )
 from highwater.bench.trials.plan import planned_trial
-from highwater.bench.units import parse_rate_per_s
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import Specification, specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.quantities import RATE
 from highwater.spark_loadgen import Histogram, LoadPlan, LoadResult, OpenSchedule
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
@@ -256,7 +256,7 @@ def test_an_interrupted_search_is_gone_on_with(bench: Bench) -> None:
     assert search.status == "answered"
     assert len(bench.launcher.plans) == len(search.probes)
     tried = sorted({probe.rate_per_s for probe in search.probes})
-    assert [parse_rate_per_s(str(rate)) for rate in manifest.axes["load.rate"]] == tried
+    assert [RATE.integer(str(rate)) for rate in manifest.axes["load.rate"]] == tried
     check_same_range(bench.out, WANTED)
     with pytest.raises(UsageError, match="was begun with other options"):
         check_same_range(bench.out, replace(WANTED, confirmations=9))

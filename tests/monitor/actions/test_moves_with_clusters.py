@@ -69,7 +69,7 @@ def test_throttled_moves_are_those_of_kafkas_tool(system: str, tmp_path: Path) -
             """Brokers of Kafka 4 hear of settings a moment after the controller has them."""
             wait_until(lambda: throttle_of(acting) == wanted, f"the throttle {wanted}", DEADLINE_S)
 
-        with pytest.raises(ActionError, match="'fast' is no throttle"):
+        with pytest.raises(ActionError, match="'fast' is not a throttle"):
             acting.plan("reassignment", topic="orders", replicas=LINES, throttle="fast")
         plan = acting.do("reassignment", topic="orders", replicas=LINES, throttle=SLOW)
         assert [(each.what, each.before, each.after) for each in plan.changes] == [

@@ -73,7 +73,7 @@ def test_a_throttle_is_in_bytes_per_second() -> None:
     for text, rate in (("", None), ("1", 1), ("50MiB", 50 << 20), ("1.5 MB/s", 1_500_000), ("52428800", 52_428_800)):
         assert throttle.rate_of(text) == rate
     for text in ("0", "-1", "fast", "1 parsec", "0.5", "9" * 30, "1e6", "٣"):
-        with pytest.raises(ActionError, match="is no throttle: write bytes per second"):
+        with pytest.raises(ActionError, match="is not a throttle: write bytes per second"):
             throttle.rate_of(text)
 
 

@@ -74,6 +74,8 @@ def test_a_file_with_everything(folder: Path) -> None:
     assert found.views["scored"].query == PythonFunction(folder / "steps.py", "score")
     keep, drop = found.flows.values()
     assert (keep.query, keep.output_mode, keep.trigger) == (Named("scored"), "update", "10 seconds")
+    in_our_units = parsed(WHOLE.replace("10 seconds", "1.5min"), folder)
+    assert in_our_units.flows["keep"].trigger == "90000 milliseconds"
     assert (drop.output_mode, drop.trigger, drop.sink.format) == ("append", "availableNow", "noop")
     assert drop.origin == "orders.yaml:29"
 
@@ -122,7 +124,11 @@ def test_a_trial_has_a_broker_of_its_own_and_keeps_nothing(folder: Path) -> None
         ("from: scored", "sql: SELECT 1\n    from: scored", "flows.keep: needs one of from, sql, python, and has 2"),
         ("steps.py:score", "step.py:score", "views.scored.python: there is no file "),
         ("steps.py:score", "steps.py", "views.scored.python: 'steps.py' is not written as FILE.py:FUNCTION"),
-        ("10 seconds", "10", "flows.keep.trigger: '10' is neither availableNow nor an interval such as '10 seconds'"),
+        (
+            "10 seconds",
+            "10",
+            "flows.keep.trigger: '10' is neither availableNow nor an interval such as 10s or '10 seconds'",
+        ),
         ("output_mode: update", "output_mode: upsert", "'upsert' is none of append, update, complete"),
         ("storage: state\n", "", "orders.yaml: storage: is missing; it is the folder for checkpoints"),
         ("name: orders", "name: a/b", "orders.yaml:1: name: 'a/b' names folders"),

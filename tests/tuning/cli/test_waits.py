@@ -82,7 +82,7 @@ def test_what_makes_the_answer_less_sure_is_said() -> None:
         (("no-such-unit.service",), "'no-such-unit.service' is "),
         ((str(os.getpid()), "--seconds", "0"), "--seconds 0 is not above 0 and at most 3600"),
         ((str(os.getpid()), "--seconds", "nan"), "--seconds nan is not above 0"),
-        ((str(os.getpid()), "--at-least", "3"), "'3' is not a duration such as 1ms"),
+        ((str(os.getpid()), "--at-least", "3"), "--at-least: '3' is not a duration with its unit"),
     ],
 )
 def test_a_mistake_in_the_call(arguments: tuple[str, ...], message: str) -> None:
