@@ -10,7 +10,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.apis import APIS, CLUSTER_APIS, Api
+from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS, Api
 
 BOUNDS_MS: Final = (
     *(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500),

@@ -1,7 +1,7 @@
 """Runs each long request on a stack of its own, which gives way to other work after 2 ms.
 
 A request may hold hundreds of thousands of items. Its decoding, its handler and the encoding of its answer are plain
-loops, each of which gives way (highwater.broker.pacing). When a request has had SLICE_NS, its stack (a greenlet) rests
+loops, each of which gives way (highwater.kafka.pacing). When a request has had SLICE_NS, its stack (a greenlet) rests
 until the event loop has served the others. One slice of one request runs in each turn of the event loop, so that the
 others wait for one slice, however many long requests there are.
 
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from greenlet import getcurrent, greenlet
 
 from highwater.broker.clock import Clock, Scheduler
-from highwater.broker.pacing import running
 from highwater.broker.slices import SLICE_NS, RunAside, Work
+from highwater.kafka.pacing import running
 
 
 class _Stack(greenlet):

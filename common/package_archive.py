@@ -12,7 +12,7 @@ _SKIPPED: Final = shutil.ignore_patterns("__pycache__")
 
 
 def copy_package(target: Path, folders: Iterable[str]) -> None:
-    """Write `<target>/highwater` with these folders and files of the package, such as `common` or `broker/clock.py`.
+    """Write `<target>/highwater` with these folders and files of the package, such as `common` or `kafka/pacing.py`.
 
     The `__init__.py` files above a folder come along.
     """

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import replace
 
-from highwater.broker.client.errors import ClientError
-from highwater.broker.client.java_names import as_librdkafka_has_it
-from highwater.broker.client.settings import ClientSettings, settings_of
-from highwater.broker.client.zookeeper_security import (
+from highwater.common.nearest import did_you_mean
+from highwater.kafka.client.errors import ClientError
+from highwater.kafka.client.java_names import as_librdkafka_has_it
+from highwater.kafka.client.settings import ClientSettings, settings_of
+from highwater.kafka.client.zookeeper_security import (
     PROPERTIES,
     ZooKeeperSecurity,
     ZooKeeperSecurityError,
     security_of,
 )
-from highwater.common.nearest import did_you_mean
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.host_source.source import WithHosts

@@ -1,6 +1,7 @@
 """The graph of imports between the files of this repository, read from their source.
 
-A file is named by its place in the repository: `broker/node.py` is `broker.node`, however it is imported.
+A file of the package is named by its place in it, another by its place in the repository: `broker/node.py` is
+`broker.node`, however it is imported. Some rooms stand at the top level, and `highwater/` has links to these.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "highwater"
 FOLDERS = (
     "highwater",
     "bench",
@@ -30,6 +32,16 @@ _ROOTS = {
     "ansible.module_utils": "playbooks.module_utils",
     "highwater": "",
 }
+
+
+def place_of(name: str) -> Path:
+    """Return where a room, a folder or a file of the package stands: `kafka/records` or `broker/node.py`."""
+    return (PACKAGE / name).resolve()
+
+
+def rooms() -> tuple[str, ...]:
+    """The rooms of the package, in the order of their names."""
+    return tuple(sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()))
 
 
 def import_graph(root: Path = ROOT) -> dict[str, set[str]]:
@@ -78,7 +90,7 @@ def _modules(root: Path) -> dict[str, Path]:
             inside = path.relative_to(root)
             if not any((root / parent).is_symlink() for parent in inside.parents):
                 parts = inside.with_suffix("").parts
-                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+                found[_named_here(".".join(parts[:-1] if parts[-1] == "__init__" else parts))] = path
     return found
 
 

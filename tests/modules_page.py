@@ -31,14 +31,14 @@ HEAD: Final = """\
 
 def rooms() -> list[Path]:
     """The folders that the page lists: what pip installs, then the playbooks."""
-    linked = sorted(path.name for path in (ROOT / PACKAGE).iterdir() if path.is_symlink())
-    return [ROOT / name for name in (PACKAGE, *linked, "playbooks")]
+    found = sorted(path for path in (ROOT / PACKAGE).iterdir() if (path / "__init__.py").is_file())
+    return [ROOT / PACKAGE, *(path.resolve() for path in found), ROOT / "playbooks"]
 
 
 def modules(room: Path) -> Iterator[Path]:
-    """The Python files below `room`, folder by folder; symbolic links to folders are not followed."""
+    """The Python files below `room`, folder by folder; of the package itself those that are in no room."""
     for folder, folders, files in os.walk(room):
-        folders.sort()
+        folders[:] = [] if room == ROOT / PACKAGE else sorted(folders)
         yield from (Path(folder, name) for name in sorted(files) if name.endswith(".py"))
 
 

@@ -20,8 +20,10 @@ from typing import Any, Final, NamedTuple, cast
 
 import pytest
 
+from tests.import_graph import place_of, rooms
+
 ROOT: Final = Path(__file__).parent.parent
-ROOMS: Final = ("bench", "broker", "common", "monitor", "pipeline", "playbooks", "reports", "spark_loadgen", "tuning")
+PLACES: Final = (*(place_of(room) for room in rooms()), ROOT / "playbooks")
 LENGTHS: Final = (10_000, 50_000, 200_000)
 """A pattern that is linear takes some milliseconds for the longest; one that is quadratic takes a minute."""
 CPU_S: Final = 0.5
@@ -59,7 +61,7 @@ def is_call_of_re(node: ast.AST) -> bool:
 
 @functools.cache
 def sources() -> dict[Path, ast.Module]:
-    files = (file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py")))
+    files = (file for place in PLACES for file in sorted(place.rglob("*.py")))
     return {file: ast.parse(file.read_text()) for file in files}
 
 
@@ -92,6 +94,7 @@ def names_of(tree: ast.Module) -> dict[ast.AST, str]:
 def namespace_of(file: Path, tree: ast.Module) -> dict[str, Any]:
     """The names that the patterns of a file are made from. Ansible alone can import the modules of playbooks."""
     parts = file.relative_to(ROOT).with_suffix("").parts
+    parts = parts[parts[0] == "highwater" :]
     if parts[0] != "playbooks":
         return vars(importlib.import_module(".".join(("highwater", *parts)).removesuffix(".__init__")))
     names: dict[str, Any] = {"re": re}

@@ -12,9 +12,7 @@ from typing import Final
 import pytest
 
 from highwater.bench.host_agent.serving import DEFAULT_LISTEN
-from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
 from highwater.broker.security.sasl import MOST_REQUESTS_BEFORE_LOGIN
-from highwater.broker.security.scram import LEAST_ITERATIONS, MOST_ITERATIONS_OF_A_SERVER
 from highwater.broker.server.acceptor import HANDSHAKE_TIMEOUT_S, Limits
 from highwater.broker.server.connection import LOGIN_TIMEOUT_MS
 from highwater.broker.server.listeners import endpoints_of
@@ -23,10 +21,13 @@ from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
 from highwater.common import http_endpoint
 from highwater.common.listener_rules import MOST_LINES, WINDOW_MS
 from highwater.common.log_lines import LONGEST_LINE
+from highwater.kafka.login.scram import LEAST_ITERATIONS, MOST_ITERATIONS_OF_A_SERVER
+from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 from highwater.monitor import web_server
 from highwater.monitor.listen import Listen
 from highwater.pipeline.sink import grants
 from highwater.spark_loadgen import channel
+from tests.import_graph import place_of, rooms
 
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = (ROOT / "docs/security.md").read_text()
@@ -80,8 +81,8 @@ def listens(file: Path) -> bool:
 
 
 def test_each_listener_has_its_line() -> None:
-    rooms = ("bench", "broker", "common", "monitor", "pipeline", "playbooks", "reports", "spark_loadgen", "tuning")
-    found = {str(file.relative_to(ROOT)) for room in rooms for file in (ROOT / room).rglob("*.py") if listens(file)}
+    places = (*(place_of(room) for room in rooms()), ROOT / "playbooks")
+    found = {str(file.relative_to(ROOT)) for place in places for file in place.rglob("*.py") if listens(file)}
     configuration = {"monitor/config.py"}  # it reads the addresses
     assert found - configuration == {file for line in rows("Who listens") for file in re.findall("`([^`]+)`", line[4])}
 

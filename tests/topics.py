@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from highwater.broker.client.client import Client
-from highwater.broker.client.settings import settings_of
+from highwater.kafka.client.client import Client
+from highwater.kafka.client.settings import settings_of
 from highwater.monitor.kafka_source.metadata import ClusterRow, TopicRow, metadata
 from tests.waiting import wait_until
 

@@ -60,17 +60,17 @@ from highwater.bench.storage.page_cache import evict, warm
 from highwater.bench.systems.highwater import is_checkout
 from highwater.broker.log.files import FilePiece, RealFiles
 from highwater.broker.log.read_ahead import MAX_BYTES
-from highwater.broker.protocol.fetch import (
+from highwater.common.units import plural, ratio_text, significant
+from highwater.kafka.protocol.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     decode_consumer_response,
     encode_consumer_request,
 )
-from highwater.broker.protocol.primitives import Decoder
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import Record, encode_batch
-from highwater.common.units import plural, ratio_text, significant
+from highwater.kafka.protocol.primitives import Decoder
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import Record, encode_batch
 from highwater.tuning.facts import collect
 
 READ_AIM: Final = 0.9

@@ -9,7 +9,7 @@ charged to one of them.
 - decode: the vectorised decoder over fetches of 4 MiB that are in memory.
 - read: the same with its client, from the socket on.
 - headers: `read` of columns that the headers of batches have (offset, batchBytes).
-- plain: broker.records makes an object of each record in memory, and Arrow the columns from these.
+- plain: kafka.records makes an object of each record in memory, and Arrow the columns from these.
 - librdkafka: consume(2000), and Arrow the columns from its messages.
 """
 
@@ -32,9 +32,9 @@ import typer
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import Record, decode_batch, encode_batch
 from highwater.common.units import plural, rate_text, size_text
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from highwater.pipeline.kafka.batches import offset_after
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, schema_of

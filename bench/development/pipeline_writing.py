@@ -8,7 +8,7 @@ in each round, so that what drifts on the host is not charged to one of them.
 
 - encode: the vectorised encoder, without sending.
 - write: the same with its sender, idempotent, five requests in flight.
-- plain: broker.records makes a batch of an object for each record, without sending.
+- plain: kafka.records makes a batch of an object for each record, without sending.
 - librdkafka: produce() for each row, idempotent, as a client for Python does it.
 """
 
@@ -25,8 +25,8 @@ import typer
 from confluent_kafka import Producer as Librdkafka
 
 from highwater.bench.development.pipeline_reading import NOW_MS, Shape, Speed, Topic, create, pinned_broker, show, timed
-from highwater.broker.records.record import Record, encode_batch
 from highwater.common.units import plural
+from highwater.kafka.records.record import Record, encode_batch
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.encode import encode
 from highwater.pipeline.kafka.model import Producer

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.topics import LocalTopics
-from highwater.broker.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem
 
 
 class LocalAutoCreation:

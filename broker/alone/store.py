@@ -25,10 +25,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.files import FileOperations, write_durably
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import Resource
 from highwater.broker.security.authorizer import Entries
-from highwater.broker.security.scram import Credentials
 from highwater.broker.settings import acl_tree, metadata_tree
 from highwater.broker.settings.acl_store import AclChange
 from highwater.broker.settings.metadata_tree import PRODUCER_ID_BLOCK_SIZE, ProducerIdBlock
@@ -36,6 +34,8 @@ from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange, MetadataError
 from highwater.broker.slices import Steps, Work, run
 from highwater.broker.topics.topic import TopicRecord
+from highwater.kafka.login.scram import Credentials
+from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from highwater.broker.alone.stepping import Stepping
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.counters import TopicCounters
 from highwater.broker.log.errors import LogDirectoryError
-from highwater.broker.pacing import FEW_ITEMS, paced
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import TopicConfig, topic_override_warnings
 from highwater.broker.settings.store import MetadataError
@@ -46,6 +44,8 @@ from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
 from highwater.broker.topics.topic_names import metric_name
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.pacing import FEW_ITEMS, paced
+from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)
 

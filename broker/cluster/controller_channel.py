@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, ask
-from highwater.broker.protocol import cold
+from highwater.kafka.protocol import cold
 
 RETRY_BACKOFF_MS: Final = 100
 """The same as in Kafka's NodeToControllerChannelManager (DEFAULT_RETRY_BACKOFF_MS)."""

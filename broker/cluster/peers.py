@@ -6,10 +6,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import api_of
-from highwater.broker.protocol.frame import Parts
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import api_of
+from highwater.kafka.protocol.frame import Parts
+from highwater.kafka.protocol.primitives import Decoder
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""

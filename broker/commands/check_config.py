@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from highwater.broker.client.host_processes import PROCESSES
 from highwater.broker.commands.terminal import UsageError, reporting
 from highwater.broker.server.process_plan import ProcessPlan
 from highwater.broker.server.start_check import SETUP_ERRORS, check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
+from highwater.kafka.client.host_processes import PROCESSES
 
 
 def check_config(

@@ -13,19 +13,18 @@ import typer
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ClusterMetadata, OffsetSpec  # type: ignore[attr-defined]
 
-from highwater.broker.client.errors import ClientSettingsError
-from highwater.broker.client.java_names import as_librdkafka_has_it
-from highwater.broker.client.security import TlsError
-from highwater.broker.client.settings import mechanism_of, settings_of, token_settings_of
 from highwater.broker.commands.terminal import ANONYMOUS, CommandError, UsageError, acts_as
-from highwater.broker.security.login import LoginError
-from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.common import topic_partition
 from highwater.common.nearest import no_topic
+from highwater.kafka.client.errors import ClientSettingsError
+from highwater.kafka.client.java_names import as_librdkafka_has_it
+from highwater.kafka.client.security import TlsError
+from highwater.kafka.client.settings import mechanism_of, settings_of, token_settings_of
+from highwater.kafka.login.credentials import OAUTHBEARER, LoginError
 
 if TYPE_CHECKING:
-    from highwater.broker.client.blocking import BlockingClient
+    from highwater.kafka.client.blocking import BlockingClient
 
 CONNECT_TIMEOUT_S: Final = 5.0
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -114,7 +113,7 @@ class Cluster:
 
     def _raise_refusal(self) -> None:
         """Raises UsageError if TLS, the login or the protocol is why no broker answers, with the setting to change."""
-        from highwater.broker.client.blocking import why_refused  # here, as most commands need no event loop
+        from highwater.kafka.client.blocking import why_refused  # here, as most commands need no event loop
 
         if told := why_refused(self._properties):
             file = "" if self._command_config else " (in a file that --command-config names)"
@@ -123,7 +122,7 @@ class Cluster:
     @functools.cached_property
     def wire(self) -> BlockingClient:
         """For what confluent-kafka cannot ask. Raises UsageError for properties that this client does not know."""
-        from highwater.broker.client.blocking import BlockingClient
+        from highwater.kafka.client.blocking import BlockingClient
 
         try:
             return BlockingClient(settings_of(self._properties))
@@ -282,7 +281,7 @@ def with_tokens(properties: Mapping[str, str]) -> dict[str, Any]:
     """
     if mechanism_of(properties) != OAUTHBEARER:
         return dict(properties)
-    from highwater.broker.client.tokens import librdkafka_callback, token_source
+    from highwater.kafka.client.tokens import librdkafka_callback, token_source
 
     try:
         settings = token_settings_of(properties)

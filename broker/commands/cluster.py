@@ -8,10 +8,6 @@ from typing import Annotated, Final
 
 import typer
 
-from highwater.broker.client.blocking import BlockingClient
-from highwater.broker.client.errors import ClientError, ClientSettingsError
-from highwater.broker.client.request import cold_request
-from highwater.broker.client.settings import address_of, settings_of
 from highwater.broker.commands import local_cluster
 from highwater.broker.commands.client import (
     DEFAULT_BOOTSTRAP,
@@ -37,6 +33,10 @@ from highwater.broker.commands.terminal import (
     say_aside,
 )
 from highwater.broker.settings.config import ConfigError, read_properties_file
+from highwater.kafka.client.blocking import BlockingClient
+from highwater.kafka.client.errors import ClientError, ClientSettingsError
+from highwater.kafka.client.request import cold_request
+from highwater.kafka.client.settings import address_of, settings_of
 
 _JOINED_WITHIN_S: Final = 60.0
 _METADATA: Final = cold_request(

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from highwater.broker.client.host_processes import HostProcesses, HostsOfProcesses
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text
+from highwater.kafka.client.host_processes import HostProcesses, HostsOfProcesses
 
 INTERNAL_TOPICS: Final = ("__consumer_offsets", "__transaction_state")
 

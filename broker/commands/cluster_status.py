@@ -15,7 +15,6 @@ import typer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from highwater.broker.client.host_processes import RACK, SETTINGS, host_processes, hosts_of_processes
 from highwater.broker.commands import local_cluster
 from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, GONE, Cluster, CommandConfigOption
 from highwater.broker.commands.cluster_health import (
@@ -42,6 +41,7 @@ from highwater.broker.commands.terminal import (
 from highwater.common.log_lines import one_line
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text
+from highwater.kafka.client.host_processes import RACK, SETTINGS, host_processes, hosts_of_processes
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

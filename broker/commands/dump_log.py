@@ -19,7 +19,7 @@ from highwater.broker.commands.terminal import (
     say,
     time_text,
 )
-from highwater.broker.records.batch import NO_PRODUCER_ID
+from highwater.kafka.records.batch import NO_PRODUCER_ID
 
 EXIT_DAMAGED: Final = 1
 

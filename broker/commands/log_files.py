@@ -25,7 +25,7 @@ from highwater.broker.log.segment_names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from highwater.broker.records.batch import (
+from highwater.kafka.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
     NO_PRODUCER_ID,
@@ -35,7 +35,7 @@ from highwater.broker.records.batch import (
     crc_is_valid,
     read_header,
 )
-from highwater.broker.records.record import Record, decode_batch, read_end_marker
+from highwater.kafka.records.record import Record, decode_batch, read_end_marker
 
 _INDEX_ENTRY: Final = struct.Struct(">ii")
 _TIME_INDEX_ENTRY: Final = struct.Struct(">qi")

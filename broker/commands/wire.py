@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.blocking import BlockingClient
-from highwater.broker.client.errors import ClientError
-from highwater.broker.client.request import cold_request
-from highwater.broker.client.settings import Address
 from highwater.broker.commands.client import REQUEST_TIMEOUT_S, Cluster
 from highwater.broker.commands.terminal import CommandError, UsageError, printable
+from highwater.kafka.client.blocking import BlockingClient
+from highwater.kafka.client.errors import ClientError
+from highwater.kafka.client.request import cold_request
+from highwater.kafka.client.settings import Address
 
 _RETRY_S: Final = 0.2
 _WHILE_A_COORDINATOR_STARTS: Final = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)

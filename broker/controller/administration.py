@@ -37,7 +37,6 @@ from highwater.broker.controller.assignment import assign_replicas, check_assign
 from highwater.broker.controller.context import ControllerContext
 from highwater.broker.controller.departures import when_departed
 from highwater.broker.controller.storage import ControllerMoved, Rounds, ask, children, write
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, topic_override_warnings
 from highwater.broker.topics.administration import (
@@ -63,6 +62,7 @@ from highwater.broker.topics.administration import (
 from highwater.broker.topics.topic import random_topic_id
 from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.problem import Problem
 
 if TYPE_CHECKING:
     from highwater.broker.controller.controller import Controller

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.controller.storage import Rounds, write_states
-from highwater.broker.protocol import cold
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol import cold
 
 if TYPE_CHECKING:
     from highwater.broker.controller.term import Term

@@ -15,8 +15,8 @@ from random import Random
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, too_many_partitions
+from highwater.kafka.protocol.problem import Problem
 
 Racks = Mapping[int, str | None]
 """The brokers that live, by id, each with its rack."""

@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from highwater.broker.clock import Scheduler, Timer
 from highwater.broker.cluster.peers import PeerFailure, Peers, ask
 from highwater.broker.cluster.state import BrokerInfo
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import API_VERSIONS
 from highwater.broker.settings.config import BrokerConfig
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import API_VERSIONS
 
 _logger = logging.getLogger(__name__)
 

@@ -47,11 +47,11 @@ from highwater.broker.controller.rebalance import Outcomes
 from highwater.broker.controller.storage import ControllerMoved, Rounds, SessionOver, ask
 from highwater.broker.controller.term import Term
 from highwater.broker.controller.watches import Watches
-from highwater.broker.protocol import cold
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.administration import NOT_CONTROLLER, ElectionType, PartitionOutcomes
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol import cold
 
 _logger = logging.getLogger(__name__)
 

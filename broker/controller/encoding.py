@@ -17,7 +17,7 @@ from uuid import UUID
 
 from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
-from highwater.broker.protocol.primitives import NO_TAGS, nullable_string, string, unsigned_varint
+from highwater.kafka.protocol.primitives import NO_TAGS, nullable_string, string, unsigned_varint
 
 LEADER_AND_ISR_VERSION: Final = 7
 UPDATE_METADATA_VERSION: Final = 8

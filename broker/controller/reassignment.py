@@ -37,8 +37,8 @@ from highwater.broker.controller.replicas import ReplicaStates
 from highwater.broker.controller.requests import RequestBatch
 from highwater.broker.controller.storage import Rounds, ask, write, write_states
 from highwater.broker.controller.watches import Watches
-from highwater.broker.protocol.problem import Problem
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)
 

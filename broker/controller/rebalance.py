@@ -17,9 +17,9 @@ from highwater.broker.controller.elections import Election, preferred_leader
 from highwater.broker.controller.partitions import PartitionStates
 from highwater.broker.controller.storage import Rounds, Submit, ask, write
 from highwater.broker.controller.watches import Watches
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings.config import BrokerConfig
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from highwater.broker.cluster.state import LEADER_DURING_DELETE, BrokerInfo
 from highwater.broker.controller import encoding
 from highwater.broker.controller.channels import Channels
 from highwater.broker.controller.context import ControllerContext
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 _logger = logging.getLogger(__name__)
 

@@ -18,8 +18,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.dynamic_settings.following import usable_topic_settings
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import (
@@ -34,6 +32,8 @@ from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_n
 from highwater.broker.settings.property_row import Kind
 from highwater.broker.settings.store import ConfigChange, SettingsStore
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.problem import Problem
 
 TOPIC: Final = 2
 BROKER: Final = 4

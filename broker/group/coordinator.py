@@ -45,12 +45,12 @@ from highwater.broker.group.schemas import (
     encode_offset_key,
 )
 from highwater.broker.group.settling import SettledRecords
-from highwater.broker.records.batch import Codec
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, InternalTopic, KeyValue
 from highwater.broker.topics.partitions import Partitions
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.batch import Codec
 
 _logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, ValuesView
 from typing import Final
 
 from highwater.broker.group.events import AnswerJoin, AnswerSync, JoinedMember, JoinRequest, Protocol, StoredMember
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
+from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError
 
 CONSUMER: Final = "consumer"
 """The protocol type of consumers (KIP-26); other users of groups, such as Kafka Connect, have their own."""

@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, TypeVar
 from highwater.broker.group.events import StoredGroup, StoredMember
 from highwater.broker.group.offsets import CommittedOffset
 from highwater.broker.group.rebalance import NO_STATE_TIMESTAMP
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError, bytes_length, nullable_string, string
-from highwater.broker.records.batch import CorruptBatch
+from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, bytes_length, nullable_string, string
+from highwater.kafka.records.batch import CorruptBatch
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

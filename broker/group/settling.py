@@ -14,8 +14,8 @@ deleted offset comes back after a restart.)
 
 from __future__ import annotations
 
-from highwater.broker.records.batch import BatchHeader, CorruptBatch
-from highwater.broker.records.record import Record, decode_batch, read_end_marker
+from highwater.kafka.records.batch import BatchHeader, CorruptBatch
+from highwater.kafka.records.record import Record, decode_batch, read_end_marker
 
 
 class SettledRecords:

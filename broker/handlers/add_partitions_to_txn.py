@@ -23,10 +23,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.fencing import as_known
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
 
 Outcomes = dict[TopicPartition, ErrorCode]
 

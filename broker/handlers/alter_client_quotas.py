@@ -19,9 +19,6 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_client_quotas import CLIENT_ID, IP, USER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.property_row import INT32_MAX
 from highwater.broker.settings.quota_entities import (
@@ -34,6 +31,9 @@ from highwater.broker.settings.quota_entities import (
     plain_ip,
 )
 from highwater.broker.settings.store import ConfigChange
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem
 
 _EPSILON: Final = 1e-6
 """The largest difference of a number from a whole one, as in ZkAdminManager."""

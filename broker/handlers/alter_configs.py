@@ -16,9 +16,9 @@ from highwater.broker.dynamic_settings import altering
 from highwater.broker.dynamic_settings.altering import Alteration, Change, Operation
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.problem import Problem
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -18,17 +18,17 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.security.scram import (
+from highwater.broker.settings import metadata_tree
+from highwater.broker.settings.quota_entities import Entity
+from highwater.kafka.login.scram import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
     ScramCredential,
     ScramMechanism,
     credential_of_salted_password,
 )
-from highwater.broker.settings import metadata_tree
-from highwater.broker.settings.quota_entities import Entity
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.problem import Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -1,7 +1,7 @@
 """ApiVersions: v0-v4 (key 18)
 
 Behaviour:
-* Returns the table of highwater.broker.protocol.apis; in a cluster also the APIs between brokers.
+* Returns the table of highwater.kafka.protocol.apis; in a cluster also the APIs between brokers.
 * The answer to an unsupported version is in version 0: UNSUPPORTED_VERSION and only the range of ApiVersions.
 * Returns no finalised features: transaction.version would make clients use a protocol that is not here (KIP-890).
 
@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS, Api
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

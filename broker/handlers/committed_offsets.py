@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.group.coordinator import Outcomes
 from highwater.broker.group.offsets import CommittedOffset
-from highwater.broker.protocol.cold import Answer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.cold import Answer
 
 
 def requested_offsets(

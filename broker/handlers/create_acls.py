@@ -16,9 +16,6 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import (
     Acl,
     Entry,
@@ -30,6 +27,9 @@ from highwater.broker.security.acl import (
     problem_of,
 )
 from highwater.broker.settings.acl_store import Created
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

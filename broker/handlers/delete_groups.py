@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
+from highwater.kafka.pacing import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

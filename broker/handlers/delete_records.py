@@ -21,11 +21,11 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.clock import Timer
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.replica.leader import Leader
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -17,10 +17,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.mutation_quota import MutationQuota
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer, milliseconds
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import NOT_CONTROLLER
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer, milliseconds
+from highwater.kafka.protocol.problem import Problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -14,8 +14,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import (
     Acl,
     AclFilter,
@@ -27,6 +25,8 @@ from highwater.broker.security.acl import (
     ResourceFilter,
     ResourceType,
 )
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem
 
 NO_AUTHORIZER: Final = Problem(ErrorCode.security_disabled, "No Authorizer is configured on the broker.")
 _UNKNOWN: Final = Problem(ErrorCode.invalid_request, "The filter has an element of a kind that is not known.")

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.metadata import CLUSTER_OPERATIONS, live_brokers
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.metadata import OPERATIONS_NOT_ASKED
+from highwater.kafka.protocol.metadata import OPERATIONS_NOT_ASKED
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

@@ -21,13 +21,13 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.dynamic_settings.following import usable_topic_settings
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerConfig, Source, TopicConfig, render
 from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.broker.settings.property_row import Kind, Property, Support, Value
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
 from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
 
 _TOPIC: Final = 2
 _BROKER: Final = 4

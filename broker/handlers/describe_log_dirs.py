@@ -16,10 +16,10 @@ from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.moving import Move
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.topics.topic import Topic
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
 
 _UNKNOWN: Final = (-1, -1)
 

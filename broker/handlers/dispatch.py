@@ -26,9 +26,9 @@ from highwater.broker.handlers.reply import (
 )
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
-from highwater.broker.pacing import FEW_ITEMS, LongRequestError, again_paced, paced, used_ns
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import (
+from highwater.kafka.pacing import FEW_ITEMS, LongRequestError, again_paced, paced, used_ns
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import (
     API_VERSIONS,
     APIS,
     CLUSTER_APIS,
@@ -39,8 +39,8 @@ from highwater.broker.protocol.apis import (
     WRITE_TXN_MARKERS,
     Api,
 )
-from highwater.broker.protocol.frame import Part, Parts, RequestHeader, frame_response, read_request_header
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError, TooManyItemsError
+from highwater.kafka.protocol.frame import Part, Parts, RequestHeader, frame_response, read_request_header
+from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, TooManyItemsError
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.metadata import MetadataCache

@@ -56,19 +56,19 @@ from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.log.files import FilePiece
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.node import Node
-from highwater.broker.pacing import FEW_ITEMS, each
-from highwater.broker.protocol.apis import FETCH
-from highwater.broker.protocol.fetch import (
+from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
+from highwater.broker.replica.waiters import FetchWaiter
+from highwater.broker.security.acl import Operation
+from highwater.kafka.pacing import FEW_ITEMS, each
+from highwater.kafka.protocol.apis import FETCH
+from highwater.kafka.protocol.fetch import (
     READ_COMMITTED,
     TOPIC_IDS_FROM,
     FetchRequest,
     decode_request,
     encode_response,
 )
-from highwater.broker.protocol.frame import Part
-from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
-from highwater.broker.replica.waiters import FetchWaiter
-from highwater.broker.security.acl import Operation
+from highwater.kafka.protocol.frame import Part
 
 decode = decode_request
 

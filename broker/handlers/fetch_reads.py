@@ -17,17 +17,7 @@ from highwater.broker.handlers.reply import RequestContext
 from highwater.broker.log.errors import NotCached
 from highwater.broker.log.files import FilePiece
 from highwater.broker.node import Node
-from highwater.broker.pacing import each
-from highwater.broker.protocol.fetch import (
-    READ_COMMITTED,
-    FetchPartition,
-    FetchRequest,
-    FetchTopic,
-    PartitionFetched,
-)
-from highwater.broker.protocol.frame import Part
 from highwater.broker.quota.replication_throttle import ReplicationThrottle
-from highwater.broker.records.batch import Codec
 from highwater.broker.replica.alone import Alone
 from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.leader import Leader
@@ -35,6 +25,16 @@ from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
+from highwater.kafka.pacing import each
+from highwater.kafka.protocol.fetch import (
+    READ_COMMITTED,
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionFetched,
+)
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.records.batch import Codec
 
 ZSTD_FROM: Final = 10
 FROM_FOLLOWERS_FROM: Final = 11

@@ -21,8 +21,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.state import NO_LEADER
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from highwater.kafka.protocol.cold import Answer
 
 _GROUP: Final = 0
 _TOPICS: Final = {_GROUP: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}

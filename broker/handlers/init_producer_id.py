@@ -23,8 +23,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.fencing import as_known
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer, milliseconds
 from highwater.broker.txn.transaction import NO_EPOCH, NO_PRODUCER, NO_PRODUCER_ID, InitAnswer, Producer
+from highwater.kafka.protocol.cold import Answer, milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

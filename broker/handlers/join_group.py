@@ -16,7 +16,7 @@ from typing import Any
 from highwater.broker.group.events import JoinAnswer, JoinRequest, Protocol
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import milliseconds
+from highwater.kafka.protocol.cold import milliseconds
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

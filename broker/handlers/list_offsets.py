@@ -28,11 +28,11 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.fetch import READ_COMMITTED
-from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.topics.refusal import refusal
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.fetch import READ_COMMITTED
+from highwater.kafka.records.batch import CorruptBatch
 
 _logger = logging.getLogger(__name__)
 

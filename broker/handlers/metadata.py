@@ -36,10 +36,13 @@ from highwater.broker.handlers.authorization.administration import cluster_opera
 from highwater.broker.handlers.authorization.changes import tell_change
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.apis import METADATA
-from highwater.broker.protocol.frame import Parts
-from highwater.broker.protocol.metadata import (
+from highwater.broker.security.acl import Operation, ResourceType, all_operations
+from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.apis import METADATA
+from highwater.kafka.protocol.frame import Parts
+from highwater.kafka.protocol.metadata import (
     OPERATIONS_NOT_ASKED,
     BrokerMetadata,
     ClusterMetadata,
@@ -50,10 +53,7 @@ from highwater.broker.protocol.metadata import (
     decode_request,
     encode_response,
 )
-from highwater.broker.protocol.primitives import ZERO_UUID
-from highwater.broker.security.acl import Operation, ResourceType, all_operations
-from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
-from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.protocol.primitives import ZERO_UUID
 
 if TYPE_CHECKING:
     from highwater.broker.member.parts import ClusterParts  # a broker that runs alone needs none of what it imports

@@ -10,8 +10,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.problem import Problem
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.problem import Problem
 
 
 class MutationQuota:

@@ -19,7 +19,7 @@ from highwater.broker.group.coordinator import Committer, Outcomes
 from highwater.broker.handlers.committed_offsets import outcomes_by_topic, requested_offsets
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import milliseconds
+from highwater.kafka.protocol.cold import milliseconds
 
 _NO_RETENTION_MS: Final = -1
 

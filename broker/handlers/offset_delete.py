@@ -15,7 +15,7 @@ from highwater.broker.group.coordinator import Outcomes
 from highwater.broker.handlers.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
+from highwater.kafka.pacing import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -13,8 +13,8 @@ from typing import Any
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.topics.refusal import refusal
+from highwater.kafka.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

@@ -6,8 +6,8 @@ Behaviour:
 * acks -1 needs min.insync.replicas and is answered when the high watermark has passed the records. A log that must be
   flushed first (flush.messages) delays the answer with acks 1 too. Replicas that are slower than the client's time-out:
   REQUEST_TIMED_OUT.
-* The checks of a batch are those of broker.records.batch.validate_produced; the leader epoch in it is overwritten.
-  If the topic's settings concern single records, broker.records.produced checks these too, and the answer lists the
+* The checks of a batch are those of kafka.records.batch.validate_produced; the leader epoch in it is overwritten.
+  If the topic's settings concern single records, kafka.records.produced checks these too, and the answer lists the
   refused records (v8). It also corrects the max timestamp of a header that is not near the broker's clock.
 * Above the producer's quota the answer has a throttle time, and the connection is muted for that time.
 * Only the broker writes to internal topics: INVALID_TOPIC_EXCEPTION.
@@ -19,7 +19,7 @@ Behaviour:
 * With an authorizer: WRITE on each topic, else TOPIC_AUTHORIZATION_FAILED; for transactional batches WRITE on the
   transactional id, else TRANSACTIONAL_ID_AUTHORIZATION_FAILED for every partition.
 
-ApiVersions advertises versions 0 to 2, but they are not served: see broker.protocol.apis. v7 brings zstd (KIP-110);
+ApiVersions advertises versions 0 to 2, but they are not served: see kafka.protocol.apis. v7 brings zstd (KIP-110);
 before it UNSUPPORTED_COMPRESSION_TYPE. v11 brings TRANSACTION_ABORTABLE (KIP-890); before it INVALID_TXN_STATE.
 """
 
@@ -38,25 +38,25 @@ from highwater.broker.handlers.reply import CloseConnection, Deferred, Reply, Re
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.node import Node
-from highwater.broker.pacing import each, needs_turns
-from highwater.broker.protocol.apis import PRODUCE
-from highwater.broker.protocol.frame import Part
-from highwater.broker.protocol.produce import (
-    PartitionProduced,
-    ProducePartition,
-    ProduceRequest,
-    decode_request,
-    encode_response,
-)
-from highwater.broker.records.batch import BatchHeader, WritableBuffer, is_zstd, transactional_producer
-from highwater.broker.records.produced import Opening, RefusedRecords
-from highwater.broker.records.record_times import Allowance
 from highwater.broker.replica.partition import Partition, Verify
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.pacing import each, needs_turns
+from highwater.kafka.protocol.apis import PRODUCE
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.protocol.produce import (
+    PartitionProduced,
+    ProducePartition,
+    ProduceRequest,
+    decode_request,
+    encode_response,
+)
+from highwater.kafka.records.batch import BatchHeader, WritableBuffer, is_zstd, transactional_producer
+from highwater.kafka.records.produced import Opening, RefusedRecords
+from highwater.kafka.records.record_times import Allowance
 
 decode = decode_request
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from highwater.broker.clock import Scheduler
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.frame import Parts
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.security.principal import ANONYMOUS
 from highwater.broker.security.sasl import Authentication
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.frame import Parts
 
 
 class Listener(NamedTuple):

@@ -25,10 +25,10 @@ from highwater.broker.handlers.committed_offsets import outcomes_by_topic, reque
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.handlers.verification import Verified, is_asked_elsewhere, verifier, verify_elsewhere
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

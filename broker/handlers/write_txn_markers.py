@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.pacing import paced
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.records.record import TransactionMarker
+from highwater.kafka.pacing import paced
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.records.record import TransactionMarker
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

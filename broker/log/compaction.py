@@ -35,7 +35,7 @@ from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.segment import Segment
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from highwater.broker.log.transaction_index import AbortedTransaction, decode_aborted, encode_aborted
-from highwater.broker.records.batch import (
+from highwater.kafka.records.batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER,
@@ -52,8 +52,8 @@ from highwater.broker.records.batch import (
     read_header,
     update_crc,
 )
-from highwater.broker.records.compress import compress
-from highwater.broker.records.record import outlines, read_end_marker, uncompressed_records, with_timestamp_delta
+from highwater.kafka.records.compress import compress
+from highwater.kafka.records.record import outlines, read_end_marker, uncompressed_records, with_timestamp_delta
 
 _LENGTH_OVERHEAD: Final = 12
 _MAX_OPEN_SOURCES: Final = 16

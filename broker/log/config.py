@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.broker.records.batch import Codec, TimestampType
-from highwater.broker.records.produced import RecordRules
+from highwater.kafka.records.batch import Codec, TimestampType
+from highwater.kafka.records.produced import RecordRules
 
 NEVER: Final = 2**63 - 1
 

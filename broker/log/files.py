@@ -16,7 +16,7 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from highwater.broker.records.batch import ReadableBuffer
+from highwater.kafka.records.batch import ReadableBuffer
 
 # linux/falloc.h: reserve blocks past the end of the file without moving the end.
 _FALLOC_FL_KEEP_SIZE: Final = 1

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.open_segments import OpenSegments
 from highwater.broker.log.segment_file import SegmentFile
-from highwater.broker.records.batch import NO_TIMESTAMP
-from highwater.broker.records.record import uncompressed_records
-from highwater.broker.records.record_times import largest_timestamp_ms
+from highwater.kafka.records.batch import NO_TIMESTAMP
+from highwater.kafka.records.record import uncompressed_records
+from highwater.kafka.records.record_times import largest_timestamp_ms
 
 
 class Look(NamedTuple):

@@ -43,7 +43,7 @@ from highwater.broker.log.retention import count_expired
 from highwater.broker.log.segment import Segment
 from highwater.broker.log.segment_list import SegmentList
 from highwater.broker.log.segment_names import SNAPSHOT_SUFFIX, file_name
-from highwater.broker.records.batch import (
+from highwater.kafka.records.batch import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     BatchHeader,
@@ -55,7 +55,7 @@ from highwater.broker.records.batch import (
     read_header,
     set_log_append_time,
 )
-from highwater.broker.records.record import EndMarker, TransactionMarker, encode_end_marker
+from highwater.kafka.records.record import EndMarker, TransactionMarker, encode_end_marker
 
 _logger = logging.getLogger(__name__)
 

@@ -46,8 +46,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.transaction_index import AbortedTransaction
-from highwater.broker.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
-from highwater.broker.records.record import EndMarker, TransactionMarker
+from highwater.kafka.records.batch import MAX_SEQUENCE, NO_TIMESTAMP, BatchHeader, add_to_sequence
+from highwater.kafka.records.record import EndMarker, TransactionMarker
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1

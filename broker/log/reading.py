@@ -6,8 +6,8 @@ All functions raise CorruptBatch, CorruptIndex or OSError when a segment cannot 
 from __future__ import annotations
 
 from highwater.broker.log.segment_list import SegmentList
-from highwater.broker.records.batch import CREDIBLE_MS, NO_TIMESTAMP
-from highwater.broker.records.record_times import Allowance
+from highwater.kafka.records.batch import CREDIBLE_MS, NO_TIMESTAMP
+from highwater.kafka.records.record_times import Allowance
 
 
 def read(

@@ -49,8 +49,8 @@ from highwater.broker.log.segment_names import (
     file_name,
 )
 from highwater.broker.log.transaction_index import AbortedTransaction
-from highwater.broker.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
-from highwater.broker.records.record import read_end_marker
+from highwater.kafka.records.batch import NO_PRODUCER_ID, BatchHeader, CorruptBatch, foreign_format
+from highwater.kafka.records.record import read_end_marker
 
 _logger = logging.getLogger(__name__)
 

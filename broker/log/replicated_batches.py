@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from highwater.broker.records.batch import BatchHeader, CorruptBatch, crc_is_valid, headers
+from highwater.kafka.records.batch import BatchHeader, CorruptBatch, crc_is_valid, headers
 
 
 class Run(NamedTuple):

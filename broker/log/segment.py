@@ -24,7 +24,7 @@ from highwater.broker.log.segment_indexes import SegmentIndexes
 from highwater.broker.log.segment_names import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, SegmentNames
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import AbortedTransaction, TransactionIndex
-from highwater.broker.records.batch import (
+from highwater.kafka.records.batch import (
     CREDIBLE_MS,
     NO_TIMESTAMP,
     BatchHeader,
@@ -32,9 +32,9 @@ from highwater.broker.records.batch import (
     ReadableBuffer,
     crc_is_valid,
 )
-from highwater.broker.records.compress import DEFAULT_LIMIT_BYTES
-from highwater.broker.records.record import let_go, unfolded_records
-from highwater.broker.records.record_times import Allowance, first_record_from
+from highwater.kafka.records.compress import DEFAULT_LIMIT_BYTES
+from highwater.kafka.records.record import let_go, unfolded_records
+from highwater.kafka.records.record_times import Allowance, first_record_from
 
 _TAIL_BYTES: Final = 64 * 1024
 """The last batch with an index entry is most likely in so many bytes at the end of a segment."""

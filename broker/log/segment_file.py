@@ -14,7 +14,7 @@ from typing import Final
 from highwater.broker.log.errors import NotCached
 from highwater.broker.log.files import FileOperations, FilePiece
 from highwater.broker.log.open_segments import OpenSegments
-from highwater.broker.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, ReadableBuffer, read_header
+from highwater.kafka.records.batch import HEADER_SIZE, BatchHeader, CorruptBatch, ReadableBuffer, read_header
 
 # How much is read at once: for headers about the distance of two index entries, for whole batches more.
 HEADER_WINDOW_BYTES: Final = 8 * 1024

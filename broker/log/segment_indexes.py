@@ -26,7 +26,7 @@ from highwater.broker.log.segment_names import (
 )
 from highwater.broker.log.time_index import TimeIndex
 from highwater.broker.log.transaction_index import TransactionIndex
-from highwater.broker.records.batch import NO_TIMESTAMP, BatchHeader
+from highwater.kafka.records.batch import NO_TIMESTAMP, BatchHeader
 
 
 class SegmentIndexes:

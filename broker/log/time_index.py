@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Final
 
 from highwater.broker.log.errors import CorruptIndex
-from highwater.broker.records.batch import NO_TIMESTAMP
+from highwater.kafka.records.batch import NO_TIMESTAMP
 
 ENTRY_SIZE: Final = 12
 

@@ -13,8 +13,8 @@ from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, Peers, a
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import CONTROLLER, broker_path, parse_broker, parse_controller, read
 from highwater.broker.cluster.zookeeper import Get, Node, Request, ZooKeeper, run
-from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
 from highwater.broker.settings.config import BrokerConfig
+from highwater.kafka.protocol.apis import CONTROLLED_SHUTDOWN
 
 _logger = logging.getLogger(__name__)
 

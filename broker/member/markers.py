@@ -16,12 +16,12 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.peers import PeerFailure, ask
 from highwater.broker.cluster.state import ClusterView
-from highwater.broker.protocol.apis import WRITE_TXN_MARKERS
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.records.record import TransactionMarker
 from highwater.broker.runtime import Runtime
 from highwater.broker.txn.markers import LocalMarkers, Marked
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import WRITE_TXN_MARKERS
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.records.record import TransactionMarker
 
 _VERSION: Final = 1
 """The same as Kafka's at inter.broker.protocol.version 3.9."""

@@ -13,11 +13,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.controller_channel import ControllerChannel
-from highwater.broker.protocol.apis import ALLOCATE_PRODUCER_IDS
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.txn.producer_ids import Block
+from highwater.kafka.protocol.apis import ALLOCATE_PRODUCER_IDS
+from highwater.kafka.protocol.cold import Answer
 
 _logger = logging.getLogger(__name__)
 

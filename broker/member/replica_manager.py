@@ -28,8 +28,6 @@ from highwater.broker.clock import Timer
 from highwater.broker.cluster.epochs import Epochs
 from highwater.broker.cluster.state import EPOCH_DURING_DELETE, NO_LEADER_EPOCH, ClusterView, LeaderAndIsr
 from highwater.broker.counters import BrokerCounters
-from highwater.broker.protocol.cold import Answer
-from highwater.broker.protocol.primitives import ZERO_UUID
 from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
@@ -37,6 +35,8 @@ from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.slices import in_slices
 from highwater.broker.topics.partitions import Partitions
+from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.protocol.primitives import ZERO_UUID
 
 _logger = logging.getLogger(__name__)
 

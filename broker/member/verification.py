@@ -16,12 +16,12 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.connections import Connections
 from highwater.broker.cluster.peers import PeerFailure, ask
 from highwater.broker.cluster.state import ClusterView
-from highwater.broker.protocol.apis import ADD_PARTITIONS_TO_TXN
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import ADD_PARTITIONS_TO_TXN
+from highwater.kafka.protocol.cold import Answer
 
 _VERSION: Final = 5
 

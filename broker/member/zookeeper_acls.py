@@ -31,7 +31,6 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import (
     EVERYBODY,
     WILDCARD,
@@ -46,6 +45,7 @@ from highwater.broker.security.acl import (
 from highwater.broker.security.authorizer import Authorizer, Entries
 from highwater.broker.settings import acl_tree
 from highwater.broker.settings.acl_store import AclChange, Created, Deleted, Deletion, creations
+from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)
 

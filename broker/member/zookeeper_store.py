@@ -28,11 +28,11 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.security.scram import Credentials
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange
+from highwater.kafka.login.scram import Credentials
+from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)
 

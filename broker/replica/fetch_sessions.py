@@ -30,9 +30,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.pacing import each
-from highwater.broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
 from highwater.broker.replica.settled import SessionPartition, fetched_again
+from highwater.kafka.pacing import each
+from highwater.kafka.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
 
 NO_SESSION: Final = 0
 FULL_FETCH_EPOCH: Final = 0

@@ -31,8 +31,11 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Timer
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure
-from highwater.broker.protocol.apis import FETCH
-from highwater.broker.protocol.fetch import (
+from highwater.broker.replica.follower_session import FollowerSession
+from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
+from highwater.broker.replica.log_bounds import ask_for_log_bounds
+from highwater.kafka.protocol.apis import FETCH
+from highwater.kafka.protocol.fetch import (
     FOLLOWER_VERSION,
     FetchPartition,
     FetchRequest,
@@ -41,11 +44,8 @@ from highwater.broker.protocol.fetch import (
     decode_follower_response,
     encode_follower_request,
 )
-from highwater.broker.protocol.primitives import MalformedRequestError
-from highwater.broker.records.batch import CorruptBatch
-from highwater.broker.replica.follower_session import FollowerSession
-from highwater.broker.replica.following import FetchSettings, FollowerReplica, Throttle
-from highwater.broker.replica.log_bounds import ask_for_log_bounds
+from highwater.kafka.protocol.primitives import MalformedRequestError
+from highwater.kafka.records.batch import CorruptBatch
 
 _logger = logging.getLogger(__name__)
 

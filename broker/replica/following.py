@@ -8,7 +8,7 @@ from uuid import UUID
 
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster.peers import Endpoint, Peers
-from highwater.broker.protocol.frame import Part
+from highwater.kafka.protocol.frame import Part
 
 
 class FollowerReplica(Protocol):

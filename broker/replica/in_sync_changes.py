@@ -15,8 +15,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Scheduler
 from highwater.broker.cluster.state import LeaderAndIsr
-from highwater.broker.protocol.apis import ALTER_PARTITION
-from highwater.broker.protocol.cold import Answer
+from highwater.kafka.protocol.apis import ALTER_PARTITION
+from highwater.kafka.protocol.cold import Answer
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.controller_channel import ControllerChannel

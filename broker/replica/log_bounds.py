@@ -9,8 +9,8 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import Peer, PeerFailure, ask
-from highwater.broker.protocol.apis import LIST_OFFSETS
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import LIST_OFFSETS
 
 _VERSION: Final = 7
 _EARLIEST: Final = -2

@@ -29,16 +29,16 @@ from highwater.broker.cluster.state import LeaderAndIsr
 from highwater.broker.counters import TopicCounters
 from highwater.broker.log.files import MAY_PASS
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.protocol.frame import Part
-from highwater.broker.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
-from highwater.broker.records.produced import Opening, RefusedRecords, conform, with_true_max_timestamp
-from highwater.broker.records.record import TransactionMarker
-from highwater.broker.records.record_times import Allowance
 from highwater.broker.replica.alone import Alone
 from highwater.broker.replica.follower import Follower
 from highwater.broker.replica.leader import Leader, LeadersBroker
 from highwater.broker.replica.readable_bytes import ReadableBytes
 from highwater.broker.replica.waiters import Acknowledge, Waiters
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.records.batch import BatchHeader, TimestampType, WritableBuffer, is_credible, validate_produced
+from highwater.kafka.records.produced import Opening, RefusedRecords, conform, with_true_max_timestamp
+from highwater.kafka.records.record import TransactionMarker
+from highwater.kafka.records.record_times import Allowance
 
 _logger = logging.getLogger(__name__)
 

@@ -21,11 +21,9 @@ from typing import Final, NamedTuple, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from highwater.broker.security.scram import Credentials, ScramMechanism, decoy, scram_library
+from highwater.kafka.login.scram import Credentials, ScramMechanism, decoy, scram_library
+from highwater.kafka.protocol.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
-PLAIN: Final = "PLAIN"
-OAUTHBEARER: Final = "OAUTHBEARER"
 _BARE_TOKENS_UP_TO: Final = 0
 """The version of SaslHandshake after which tokens come without SaslAuthenticate around them."""
 

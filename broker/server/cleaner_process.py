@@ -22,7 +22,7 @@ from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import RealFiles
 from highwater.broker.log.looking import Look, look
 from highwater.broker.log.segment_names import CLEANED_SUFFIX
-from highwater.broker.records.batch import CorruptBatch
+from highwater.kafka.records.batch import CorruptBatch
 
 _PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10

@@ -24,15 +24,15 @@ MODULES: Final = (
     "highwater.broker.log.segment_file",
     "highwater.broker.log.segment_indexes",
     "highwater.broker.log.time_index",
-    "highwater.broker.protocol.fetch",
-    "highwater.broker.protocol.frame",
-    "highwater.broker.protocol.primitives",
-    "highwater.broker.protocol.produce",
-    "highwater.broker.records.batch",
     "highwater.broker.replica.alone",
     "highwater.broker.replica.partition",
     "highwater.broker.replica.readable_bytes",
     "highwater.broker.server.connection",
+    "highwater.kafka.protocol.fetch",
+    "highwater.kafka.protocol.frame",
+    "highwater.kafka.protocol.primitives",
+    "highwater.kafka.protocol.produce",
+    "highwater.kafka.records.batch",
 )
 
 

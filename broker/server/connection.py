@@ -20,12 +20,12 @@ from typing import Final, cast
 
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.reply import Answered, Client, CloseConnection, Deferred, Listener
-from highwater.broker.protocol.foreign import HEAD_BYTES
-from highwater.broker.protocol.frame import FrameReceiver, Part
-from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.security.authorizer import java_address
 from highwater.broker.security.sasl import Authentication, SaslSettings
 from highwater.broker.server.strangers import Strangers, not_kafka
+from highwater.kafka.protocol.foreign import HEAD_BYTES
+from highwater.kafka.protocol.frame import FrameReceiver, Part
+from highwater.kafka.protocol.primitives import MalformedRequestError
 
 _logger = logging.getLogger(__name__)
 

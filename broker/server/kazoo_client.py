@@ -19,9 +19,6 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent, ZnodeSta
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
-from highwater.broker.client.host_processes import LOCAL
-from highwater.broker.client.secure_kazoo import Failure, SecureHandler, secure
-from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
 from highwater.broker.cluster.znode_acls import ZnodeAcl, znode_acl
 from highwater.broker.cluster.zookeeper import (
     Check,
@@ -39,6 +36,9 @@ from highwater.broker.cluster.zookeeper import (
     WatchEvent,
     ZooKeeperError,
 )
+from highwater.kafka.client.host_processes import LOCAL
+from highwater.kafka.client.secure_kazoo import Failure, SecureHandler, secure
+from highwater.kafka.client.zookeeper_security import ZooKeeperSecurity
 
 _logger = logging.getLogger(__name__)
 _kazoo_logger = logging.getLogger(f"{__name__}.kazoo")

@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeVar
 
-from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
 from highwater.broker.clock import Clock, Scheduler
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.metadata import MetadataCache
@@ -42,6 +41,7 @@ from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.storage import Storage
+from highwater.kafka.client.zookeeper_security import ZooKeeperSecurity
 
 _logger = logging.getLogger(__name__)
 

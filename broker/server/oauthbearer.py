@@ -10,8 +10,6 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple
 
-from highwater.broker.client.fetching import FetchError, ask, read, shown
-from highwater.broker.security.jaas import LoginEntry, parse_login_entry
 from highwater.broker.security.oauthbearer import (
     Bearer,
     OAuthBearerExchange,
@@ -20,11 +18,13 @@ from highwater.broker.security.oauthbearer import (
     bearer_of_unsecured,
     sentence,
 )
-from highwater.broker.security.sasl import OAUTHBEARER
-from highwater.broker.security.signed_token import Flaw, Keys, Unbelieved, keys_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.common.bounded_http import Question, source_problem
 from highwater.common.extras import how_to_install
+from highwater.kafka.client.fetching import FetchError, ask, read, shown
+from highwater.kafka.login.credentials import OAUTHBEARER
+from highwater.kafka.login.jaas import LoginEntry, parse_login_entry
+from highwater.kafka.login.signed_token import Flaw, Keys, Unbelieved, keys_of
 
 _logger = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ import logging
 import ssl
 from typing import Final
 
-from highwater.broker.client.security import reason_of
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.server.strangers import NOT_TLS
+from highwater.kafka.client.security import reason_of
 
 _logger = logging.getLogger(__name__)
 

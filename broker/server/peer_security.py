@@ -6,13 +6,19 @@ import ssl
 from typing import Final
 
 from highwater.broker.cluster.peers import Endpoint
-from highwater.broker.security.jaas import parse_login_entry
-from highwater.broker.security.login import LOGIN_MODULES, SCRAM_MECHANISMS, Credential, PasswordCredential
 from highwater.broker.security.principal import ANONYMOUS
-from highwater.broker.security.sasl import OAUTHBEARER, PLAIN
-from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.kafka.login.credentials import (
+    LOGIN_MODULES,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_MECHANISMS,
+    Credential,
+    PasswordCredential,
+)
+from highwater.kafka.login.jaas import parse_login_entry
+from highwater.kafka.login.scram import ScramMechanism
 
 _LOGIN_TIMEOUT_MS: Final = 30_000
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.broker.client.errors import ClientSettingsError
-from highwater.broker.client.java_names import LOGIN_HANDLERS, token_login
-from highwater.broker.client.settings import token_settings_of
-from highwater.broker.client.tokens import TokenSource
-from highwater.broker.security.login import TokenCredential
-from highwater.broker.security.sasl import OAUTHBEARER
 from highwater.broker.server.oauthbearer import token_login_entry, trust
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.kafka.client.errors import ClientSettingsError
+from highwater.kafka.client.java_names import LOGIN_HANDLERS, token_login
+from highwater.kafka.client.settings import token_settings_of
+from highwater.kafka.client.tokens import TokenSource
+from highwater.kafka.login.credentials import OAUTHBEARER, TokenCredential
 
 _URL: Final = "sasl.oauthbearer.token.endpoint.url"
 

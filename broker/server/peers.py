@@ -24,14 +24,14 @@ from typing import Final, cast
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
-from highwater.broker.protocol.frame import FrameReceiver, Part, Parts
-from highwater.broker.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
-from highwater.broker.security.login import Credential, Login, LoginError
 from highwater.broker.server.peer_refusals import PeerRefusals
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.settings.config import BrokerConfig
+from highwater.kafka.login.credentials import Credential, Login, LoginError
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
+from highwater.kafka.protocol.frame import FrameReceiver, Part, Parts
+from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
 
 _logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from highwater.broker.cluster import znodes
 from highwater.broker.log.checkpoint import META_PROPERTIES
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import FileOperations
-from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.process_marker import read_marker, write_marker
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.quota_entities import Entity
@@ -25,6 +24,7 @@ from highwater.broker.settings.store import MetadataError
 from highwater.broker.tree.journal import Journal
 from highwater.broker.tree.tree import Tree
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.login.scram import ScramMechanism
 
 JOURNAL_DIRECTORY: Final = "metadata"
 _LOCK: Final = ".lock"

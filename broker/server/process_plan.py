@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from highwater.broker.client.host_processes import LOCAL, PROCESS, PROCESSES
-from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.server.listeners import Endpoint, endpoints_of, metrics_endpoint_of
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.start_check import broker_id_of, check, log_directory_paths
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.kafka.client.host_processes import LOCAL, PROCESS, PROCESSES
+from highwater.kafka.login.scram import ScramMechanism
 
 _logger = logging.getLogger(__name__)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
-from highwater.broker.client.zookeeper_security import ZooKeeperSecurityError, security_of
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.renewal import Renewable
 from highwater.broker.server.tls import Tls, client_context_of, renewed_tls_of, stores_of
 from highwater.broker.server.zookeeper import KazooZooKeeper
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.kafka.client.zookeeper_security import ZooKeeperSecurityError, security_of
 
 _FILES_OF_ZOOKEEPER = (
     "zookeeper.ssl.keystore.location",

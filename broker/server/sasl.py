@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from highwater.broker.security.jaas import parse_login_entry
-from highwater.broker.security.sasl import OAUTHBEARER, PLAIN, Exchange, PlainExchange, SaslSettings, ScramExchange
-from highwater.broker.security.scram import Credentials, ScramMechanism
+from highwater.broker.security.sasl import Exchange, PlainExchange, SaslSettings, ScramExchange
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.kafka.login.credentials import OAUTHBEARER, PLAIN
+from highwater.kafka.login.jaas import parse_login_entry
+from highwater.kafka.login.scram import Credentials, ScramMechanism
 
 _SCRAM: Final = {mechanism.text: mechanism for mechanism in ScramMechanism}
 _USER_PREFIX: Final = "user_"

@@ -8,8 +8,8 @@ import time
 from typing import Final
 
 from highwater.broker.handlers.reply import Listener
-from highwater.broker.protocol.foreign import Foreign, foreign_protocol
 from highwater.common.listener_rules import RefusalLog
+from highwater.kafka.protocol.foreign import Foreign, foreign_protocol
 
 _logger = logging.getLogger(__name__)
 

@@ -10,7 +10,9 @@ from typing import Final
 
 from cryptography import x509
 
-from highwater.broker.client.key_stores import (
+from highwater.broker.security.principal import ANONYMOUS, name_of, parse_rules
+from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.kafka.client.key_stores import (
     KeyStoreError,
     KeyStores,
     choose_versions,
@@ -18,8 +20,6 @@ from highwater.broker.client.key_stores import (
     load_key,
     load_trusted,
 )
-from highwater.broker.security.principal import ANONYMOUS, name_of, parse_rules
-from highwater.broker.settings.config import BrokerConfig, ConfigError
 
 _CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 

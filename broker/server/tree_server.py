@@ -18,13 +18,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from highwater.broker.client.host_processes import LOCAL
 from highwater.broker.clock import Clock
 from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.server.strangers import Strangers
 from highwater.broker.tree.journal import Journal
 from highwater.broker.tree.serving import PASSWORD_BYTES, TICK_MS, Connection, Serving
 from highwater.broker.tree.snapshot import encode_tree
+from highwater.kafka.client.host_processes import LOCAL
 
 _logger = logging.getLogger(__name__)
 

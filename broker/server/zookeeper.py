@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, TypeVarTuple
 
-from highwater.broker.client.secure_kazoo import Failure, renew
-from highwater.broker.client.zookeeper_security import ZooKeeperSecurity, ZooKeeperSecurityError, security_of
 from highwater.broker.cluster.zookeeper import (
     Create,
     Created,
@@ -35,6 +33,8 @@ from highwater.broker.server.kazoo_client import Answer, Client
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 from highwater.common.atomic_files import write_atomically
+from highwater.kafka.client.secure_kazoo import Failure, renew
+from highwater.kafka.client.zookeeper_security import ZooKeeperSecurity, ZooKeeperSecurityError, security_of
 
 _logger = logging.getLogger(__name__)
 

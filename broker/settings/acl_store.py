@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import Acl, AclFilter, Entry, PatternType, Resource, ResourceType
 from highwater.broker.security.authorizer import Authorizer, Entries
 from highwater.broker.settings.acl_tree import TYPES
+from highwater.kafka.protocol.problem import Problem
 
 AclChange = Callable[[Entries], Entries]
 """From the entries of a resource that are there to those that shall be there. It may be asked several times."""

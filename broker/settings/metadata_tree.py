@@ -13,8 +13,8 @@ from urllib.parse import quote, unquote
 from uuid import UUID
 
 from highwater.broker.log.checkpoint import decode_topic_id, encode_topic_id
-from highwater.broker.security.scram import Credentials, ScramMechanism, decode_credential, encode_credential
 from highwater.broker.settings.quota_entities import DEFAULT, WHOLE_NUMBERS, Default, Entity
+from highwater.kafka.login.scram import Credentials, ScramMechanism, decode_credential, encode_credential
 
 CLUSTER_ID: Final = "/cluster/id"
 CONTROLLER_EPOCH: Final = "/controller_epoch"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.security.scram import Credentials
 from highwater.broker.settings.quota_entities import Quotas
+from highwater.kafka.login.scram import Credentials
+from highwater.kafka.protocol.problem import Problem
 
 
 class MetadataError(Exception):

@@ -26,13 +26,13 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.state import ClusterView
 from highwater.broker.log.partition_log import Appended
-from highwater.broker.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic
+from highwater.kafka.records.batch import NO_PRODUCER_ID, BatchHeader, Codec, CorruptBatch, headers
+from highwater.kafka.records.record import Record, encode_batch
 
 _logger = logging.getLogger(__name__)
 

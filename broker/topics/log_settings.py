@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from highwater.broker.log.config import LogConfig
-from highwater.broker.records.batch import Codec, TimestampType
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_topic_overrides
 from highwater.broker.settings.property_row import INT64_MAX
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.topic import TopicRecord
+from highwater.kafka.records.batch import Codec, TimestampType
 
 _CODECS: Final = {
     "uncompressed": Codec.NONE,

@@ -17,8 +17,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import ClockGuard, Timer
 from highwater.broker.cluster.state import ClusterView
-from highwater.broker.records.batch import CorruptBatch
-from highwater.broker.records.record import Record, TransactionMarker, decode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.topics.internal_topic import TRANSACTIONS_TOPIC, InternalTopic
@@ -41,6 +39,8 @@ from highwater.broker.txn.transaction import (
     Transaction,
 )
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.batch import CorruptBatch
+from highwater.kafka.records.record import Record, TransactionMarker, decode_batch
 
 _logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.clock import Clock
 from highwater.broker.cluster.state import ClusterView
-from highwater.broker.records.record import TransactionMarker
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.refusal import refusal
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.record import TransactionMarker
 
 Marked = Callable[[TopicPartition, ErrorCode], None]
 

@@ -18,10 +18,10 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError, string
-from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.txn.transaction import Producer, State, StoredTransaction
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, string
+from highwater.kafka.records.batch import CorruptBatch
 
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.broker.client.settings import ClientSettings
+from highwater.kafka.client.settings import ClientSettings
 from highwater.monitor.actions import election, moves, offsets, reassignment, settings
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Outcome, Plan

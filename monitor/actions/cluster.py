@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, TypeVar
 
-from highwater.broker.client.blocking import BlockingClient
-from highwater.broker.client.errors import ClientError
-from highwater.broker.client.request import Request
-from highwater.broker.client.settings import Address, ClientSettings
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.client.blocking import BlockingClient
+from highwater.kafka.client.errors import ClientError
+from highwater.kafka.client.request import Request
+from highwater.kafka.client.settings import Address, ClientSettings
 from highwater.monitor.actions.plan import ActionError
 from highwater.monitor.actions.requests import Answered, Move, Moves, find_coordinator, list_moves
 from highwater.monitor.kafka_source.metadata import ClusterRow, PartitionRow, TopicRow, metadata

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request, cold_request, error_text
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import Request, cold_request, error_text
 
 PREFERRED: Final = 0
 UNCLEAN: Final = 1

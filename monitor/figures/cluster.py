@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from highwater.broker.client.host_processes import SETTINGS, HostProcesses, host_processes
 from highwater.common.ceilings import Ceilings
+from highwater.kafka.client.host_processes import SETTINGS, HostProcesses, host_processes
 from highwater.monitor.figures.brokers import broker_figures, sharing_a_disk, tally
 from highwater.monitor.figures.distribution import balance
 from highwater.monitor.figures.findings import findings, verdict

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from highwater.broker.client.host_processes import HostProcesses
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
+from highwater.kafka.client.host_processes import HostProcesses
 
 
 class Level(Enum):

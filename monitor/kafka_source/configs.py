@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from highwater.broker.client.request import Request
-from highwater.broker.protocol.primitives import NO_TAGS, Decoder, array_length, string
+from highwater.kafka.client.request import Request
+from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, array_length, string
 from highwater.monitor.model import ConfigValue
 
 TOPIC: Final = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from highwater.broker.client.request import Request, cold_request, error_text
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import Request, cold_request, error_text
 
 
 class Moves(NamedTuple):

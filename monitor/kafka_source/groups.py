@@ -9,10 +9,10 @@ import struct
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from highwater.broker.client.request import Request, cold_request
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder, MalformedRequestError
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import Request, cold_request
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError
 from highwater.monitor.model import Member
 
 CLASSIC: Final = "classic"

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request, error_text
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder, error_code_of
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import Request, error_text
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder, error_code_of
 from highwater.monitor.model import LogDirectory
 
 _ERROR_FROM: Final = 3

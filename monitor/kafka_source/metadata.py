@@ -1,7 +1,7 @@
 """Metadata of a whole cluster, read by hand: a large answer in each tick. Pure.
 
 v9: brokers, cluster, controller, topics with partitions   v10: + topic id   v12: a topic's name may be null
-The layout stands in broker/protocol/metadata.py, which writes these answers.
+The layout stands in highwater/kafka/protocol/metadata.py, which writes these answers.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import struct
 from base64 import urlsafe_b64encode
 from typing import Final, NamedTuple
 
-from highwater.broker.client.request import Request
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.client.request import Request
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder
 
 _LEAST, _MOST = 9, 12
 _TOPIC_IDS_FROM: Final = 10

@@ -12,8 +12,8 @@ import struct
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
-from highwater.broker.client.request import Request
-from highwater.broker.protocol.primitives import NO_TAGS, Decoder, array_length, string
+from highwater.kafka.client.request import Request
+from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, array_length, string
 
 LATEST: Final = -1
 EARLIEST: Final = -2

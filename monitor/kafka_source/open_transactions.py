@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.client.request import Request
 from highwater.monitor.kafka_source.metadata import ClusterRow
 from highwater.monitor.kafka_source.parts import Part, PartLife, Tick, refusal
 from highwater.monitor.kafka_source.transactions import (

@@ -11,11 +11,11 @@ from typing import Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.client import Client
-from highwater.broker.client.errors import ClientError
-from highwater.broker.client.request import Request, error_text
-from highwater.broker.client.settings import Address
-from highwater.broker.protocol.primitives import error_code_of
+from highwater.kafka.client.client import Client
+from highwater.kafka.client.errors import ClientError
+from highwater.kafka.client.request import Request, error_text
+from highwater.kafka.client.settings import Address
+from highwater.kafka.protocol.primitives import error_code_of
 from highwater.monitor.model import SourceState
 
 Answer = TypeVar("Answer")

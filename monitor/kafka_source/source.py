@@ -8,11 +8,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from highwater.broker.client.client import Client
-from highwater.broker.client.connection import text_of
-from highwater.broker.client.errors import ClientError
-from highwater.broker.client.settings import Address, ClientSettings
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.client import Client
+from highwater.kafka.client.connection import text_of
+from highwater.kafka.client.errors import ClientError
+from highwater.kafka.client.settings import Address, ClientSettings
 from highwater.monitor.kafka_source import assembling
 from highwater.monitor.kafka_source.assembling import CoordinatorAnswer, LeaderOffsets, Replicas
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, Resource, describe_configs

@@ -13,10 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request, cold_request
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import Request, cold_request
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder
 from highwater.monitor.model import OpenTransaction
 
 MOST_PARTITIONS: Final = 100

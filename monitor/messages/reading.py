@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from highwater.broker.client.request import Request
-from highwater.broker.client.settings import ClientSettings
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.client.request import Request
+from highwater.kafka.client.settings import ClientSettings
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError
 from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from highwater.broker.records.batch import (
+from highwater.common.units import count_text, plural, size_text
+from highwater.kafka.records.batch import (
     CODEC_MASK,
     BatchHeader,
     CorruptBatch,
@@ -15,14 +16,13 @@ from highwater.broker.records.batch import (
     crc_is_valid,
     headers,
 )
-from highwater.broker.records.record import (
+from highwater.kafka.records.record import (
     RecordOutline,
     outlines,
     read_end_marker,
     read_varint,
     uncompressed_records,
 )
-from highwater.common.units import count_text, plural, size_text
 
 LARGEST_BATCH_BYTES: Final = 8 << 20
 """After decompression: a small batch can become a very large one."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.broker.security import signed_token
 from highwater.common.bounded_http import address_problem
+from highwater.kafka.login import signed_token
 from highwater.monitor.oidc.refusal import Refusal, provider_fault
 
 DISCOVERY_PATH: Final = "/.well-known/openid-configuration"

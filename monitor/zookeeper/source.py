@@ -18,10 +18,10 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 
-from highwater.broker.client.secure_kazoo import Failure, SecureHandler, secure
-from highwater.broker.client.zookeeper_security import ZooKeeperSecurity
 from highwater.common.units import count_text
 from highwater.common.znode_path import path_problem
+from highwater.kafka.client.secure_kazoo import Failure, SecureHandler, secure
+from highwater.kafka.client.zookeeper_security import ZooKeeperSecurity
 from highwater.monitor.model import SourceState, ZnodeChange, ZooKeeper, ZooKeeperServer
 from highwater.monitor.zookeeper import changes, hiding, numbers
 from highwater.monitor.zookeeper.address import ZooKeeperAddress, child_path, server_text

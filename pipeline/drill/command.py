@@ -10,10 +10,10 @@ from typing import Annotated, Final
 
 import typer
 
-from highwater.broker.client.errors import ClientSettingsError
-from highwater.broker.client.java_names import as_librdkafka_has_it
 from highwater.common.java_properties import parse_properties
 from highwater.common.nearest import did_you_mean
+from highwater.kafka.client.errors import ClientSettingsError
+from highwater.kafka.client.java_names import as_librdkafka_has_it
 from highwater.pipeline.drill import kinds
 from highwater.pipeline.drill.cluster import Cluster
 from highwater.pipeline.drill.drill import Asked, drill

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from highwater.broker.security.login import LOGIN_MODULES
-from highwater.broker.security.sasl import OAUTHBEARER
+from highwater.kafka.login.credentials import LOGIN_MODULES, OAUTHBEARER
 from highwater.pipeline.drill.errors import DrillSetupError
 
 _SAME: Final = ("bootstrap.servers", "client.id", "security.protocol", "ssl.endpoint.identification.algorithm")

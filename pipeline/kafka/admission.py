@@ -8,7 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from highwater.broker.client.blocking import why_refused
+from highwater.kafka.client.blocking import why_refused
 from highwater.pipeline.errors import ClientError
 
 _UNASKED_S: Final = 1.0

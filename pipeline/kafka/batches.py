@@ -11,7 +11,7 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from highwater.broker.records.batch import (
+from highwater.kafka.records.batch import (
     CODEC_MASK,
     CONTROL_BIT,
     HEADER_SIZE,
@@ -23,10 +23,10 @@ from highwater.broker.records.batch import (
     CorruptBatch,
     read_header,
 )
-from highwater.broker.records.record import read_end_marker
+from highwater.kafka.records.record import read_end_marker
 from highwater.pipeline.errors import RecordsError
 
-# The layout of broker.records.batch.
+# The layout of kafka.records.batch.
 _HEADER: Final = np.dtype(
     [
         ("base_offset", ">i8"),

@@ -16,10 +16,10 @@ from typing import Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request
-from highwater.broker.client.spoken import is_unclear, misfit
-from highwater.broker.records.batch import NO_PRODUCER_ID, read_header
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.client.request import Request
+from highwater.kafka.client.spoken import is_unclear, misfit
+from highwater.kafka.records.batch import NO_PRODUCER_ID, read_header
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka import requests
 from highwater.pipeline.kafka.connection import UNREACHABLE, Address, Connection, RefusedError

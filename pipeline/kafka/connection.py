@@ -10,10 +10,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from highwater.broker.client.handshake import HandshakeError, Session, handshake
-from highwater.broker.client.request import Request, UnexpectedAnswer, Versions, frame, read_answer
-from highwater.broker.client.security import TlsError, tls_context, tls_failure
-from highwater.broker.security.login import Credential
+from highwater.kafka.client.handshake import HandshakeError, Session, handshake
+from highwater.kafka.client.request import Request, UnexpectedAnswer, Versions, frame, read_answer
+from highwater.kafka.client.security import TlsError, tls_context, tls_failure
+from highwater.kafka.login.credentials import Credential
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.credentials import credential
 from highwater.pipeline.kafka.requests import SOFTWARE

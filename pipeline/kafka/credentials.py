@@ -6,10 +6,10 @@ import functools
 import os
 from typing import Final
 
-from highwater.broker.client.security import Sasl
-from highwater.broker.client.tokens import credential_of
-from highwater.broker.security.login import Credential
-from highwater.broker.security.token_request import TokenSettings
+from highwater.kafka.client.security import Sasl
+from highwater.kafka.client.tokens import credential_of
+from highwater.kafka.login.credentials import Credential
+from highwater.kafka.login.token_request import TokenSettings
 
 _TOKEN_TIMEOUT_S: Final = 10.0
 _KEPT: Final = 32

@@ -1,7 +1,7 @@
 """Rows of Arrow columns become record batches as bytes: no Python object for a record. Pure.
 
 The fields around keys, values and headers are written column by column, and Arrow joins all pieces of a record with one
-copy. A batch of a few records that are Python objects is made by `broker.records.record.encode_batch`.
+copy. A batch of a few records that are Python objects is made by `kafka.records.record.encode_batch`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from highwater.broker.records.batch import HEADER, MAGIC, NO_PRODUCER_ID, TRANSACTIONAL_BIT, Codec
-from highwater.broker.records.compress import compress
+from highwater.kafka.records.batch import HEADER, MAGIC, NO_PRODUCER_ID, TRANSACTIONAL_BIT, Codec
+from highwater.kafka.records.compress import compress
 from highwater.pipeline.kafka.arrow_columns import UnwritableError, binary_of, edges_of, ints_of, nulls_of
 from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.varints import Varints

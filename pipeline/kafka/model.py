@@ -10,8 +10,8 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import error_text
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import error_text
 
 
 class Edge(enum.Enum):

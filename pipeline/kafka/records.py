@@ -1,6 +1,6 @@
 """Where the fields of records are, for many batches at once: no Python object for a record. Pure.
 
-A record is laid out as `broker.records.record` says. Records are found one after the other, as each begins with its
+A record is laid out as `kafka.records.record` says. Records are found one after the other, as each begins with its
 length: one of every batch in a step, or a run of records of equal length by one comparison. Large batches are divided
 for that. All other fields are then read column by column.
 """

@@ -8,10 +8,10 @@ from typing import Any, Final, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request, cold_request
-from highwater.broker.protocol import fetch
-from highwater.broker.protocol.primitives import Decoder
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.client.request import Request, cold_request
+from highwater.kafka.protocol import fetch
+from highwater.kafka.protocol.primitives import Decoder
 from highwater.pipeline.kafka.model import (
     Appended,
     BrokerError,

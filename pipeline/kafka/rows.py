@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from highwater.broker.records.batch import Codec
+from highwater.kafka.records.batch import Codec
 from highwater.pipeline.kafka.batches import Batches
 from highwater.pipeline.kafka.columns import COLUMNS
 from highwater.pipeline.kafka.key_hash import murmur2

@@ -12,11 +12,11 @@ from typing import Any, Final, NoReturn
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.request import Request
-from highwater.broker.records.batch import Codec, add_to_sequence
-from highwater.broker.records.record import Record, encode_batch
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural, size_text
+from highwater.kafka.client.request import Request
+from highwater.kafka.records.batch import Codec, add_to_sequence
+from highwater.kafka.records.record import Record, encode_batch
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka import requests
 from highwater.pipeline.kafka.client import Client

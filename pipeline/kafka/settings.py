@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.broker.client.errors import ClientSettingsError
-from highwater.broker.client.java_names import as_librdkafka_has_it
-from highwater.broker.client.security import Sasl, Tls
-from highwater.broker.client.settings import token_settings_of
-from highwater.broker.security.jaas import parse_login_entry
-from highwater.broker.security.login import LOGIN_MODULES
-from highwater.broker.security.sasl import OAUTHBEARER
-from highwater.broker.security.token_request import TokenSettings
 from highwater.common.nearest import did_you_mean
+from highwater.kafka.client.errors import ClientSettingsError
+from highwater.kafka.client.java_names import as_librdkafka_has_it
+from highwater.kafka.client.security import Sasl, Tls
+from highwater.kafka.client.settings import token_settings_of
+from highwater.kafka.login.credentials import LOGIN_MODULES, OAUTHBEARER
+from highwater.kafka.login.jaas import parse_login_entry
+from highwater.kafka.login.token_request import TokenSettings
 from highwater.pipeline.errors import SettingsError
 
 PREFIX: Final = "kafka."

@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from highwater.broker.records.batch import Codec, CorruptBatch
-from highwater.broker.records.compress import decompress
+from highwater.kafka.records.batch import Codec, CorruptBatch
+from highwater.kafka.records.compress import decompress
 from highwater.pipeline.kafka.batches import RECORD_BYTES_MIN, TOO_MANY_RECORDS, Batches, Partition
 from highwater.pipeline.kafka.records import Octets, Region
 

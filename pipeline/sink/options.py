@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.broker.records.batch import Codec
 from highwater.common.nearest import did_you_mean
+from highwater.kafka.records.batch import Codec
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka import settings
 from highwater.pipeline.kafka.encode import BATCH_BYTES

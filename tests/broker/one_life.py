@@ -28,9 +28,6 @@ from highwater.broker.log.files import DISK_IS_FULL
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
@@ -39,6 +36,9 @@ from highwater.broker.topics.administration import MorePartitions, NewTopic
 from highwater.broker.topics.log_settings import log_config_of, log_configs_of
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
+from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import batch, read_all
 from tests.broker.log.compacting import MAP_BYTES, keyed_batch, last_values, records_of

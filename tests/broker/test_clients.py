@@ -22,7 +22,7 @@ from confluent_kafka import (
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as KafkaPythonPartition
 
-from highwater.broker.records.batch import headers
+from highwater.kafka.records.batch import headers
 from tests.broker.running import RunningBroker, running_broker
 
 # Its types are there, but not exported.

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from highwater.broker.cli import COMMANDS, app
-from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
+from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)

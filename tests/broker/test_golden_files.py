@@ -28,9 +28,9 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import RealFiles
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.protocol.frame import Part
-from highwater.broker.records.batch import BatchHeader, headers, read_header
-from highwater.broker.records.record import decode_batch, encode_batch
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.records.batch import BatchHeader, headers, read_header
+from highwater.kafka.records.record import decode_batch, encode_batch
 from tests.broker.handlers.harness import NodeHarness, decode_answer
 from tests.broker.log.building import flush
 from tests.broker.manual_clock import ManualClock

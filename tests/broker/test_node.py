@@ -15,7 +15,6 @@ from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import encode_partition_metadata
 from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.settings.store import MetadataError
@@ -23,6 +22,7 @@ from highwater.broker.topics.administration import MAX_PARTITIONS_PER_REQUEST, C
 from highwater.broker.topics.log_settings import log_config_of
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
+from highwater.kafka.protocol.problem import Problem
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.log.building import ROOT, append, batch, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles

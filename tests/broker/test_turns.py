@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from highwater.broker.pacing import FEW_ITEMS, array, aside, give_way, paced
 from highwater.broker.slices import SLICE_NS
 from highwater.broker.turns import Turns
+from highwater.kafka.pacing import FEW_ITEMS, array, aside, give_way, paced
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import APIS, Api
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import APIS, Api
+from highwater.kafka.protocol.primitives import Decoder
 from tests.drills.bystander.drill import drill
 from tests.drills.bystander.shapes import shapes
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from highwater.broker.client.host_processes import HostProcesses
+from highwater.kafka.client.host_processes import HostProcesses
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.model import Broker, ConfigValue, Snapshot
 from highwater.monitor.state import Cost, MonitorState

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from highwater.broker.client.host_processes import ID_STEP
 from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file
+from highwater.kafka.client.host_processes import ID_STEP
 from tests.playbooks.modules import TREE, call, load
 from tests.playbooks.playing import play, play_part, succeeded, unpack
 

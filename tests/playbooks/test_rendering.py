@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from highwater.bench.workload.command_config import read_command_config
-from highwater.broker.client.java_names import as_librdkafka_has_it
-from highwater.broker.client.security import Sasl
-from highwater.broker.client.zookeeper_security import security_of
-from highwater.broker.security.jaas import parse_login_text
 from highwater.broker.server.start_check import check
 from highwater.broker.settings.config import BrokerConfig, Setting, read_properties_file
 from highwater.common.java_properties import parse_properties
+from highwater.kafka.client.java_names import as_librdkafka_has_it
+from highwater.kafka.client.security import Sasl
+from highwater.kafka.client.zookeeper_security import security_of
+from highwater.kafka.login.jaas import parse_login_text
 from highwater.monitor.config import read_config
 from highwater.monitor.listen import Listen
 from highwater.monitor.sources import client_of

@@ -16,10 +16,6 @@ from highwater.broker.log.files import FilePiece
 from highwater.broker.log.offset_index import OffsetIndex
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.time_index import TimeIndex
-from highwater.broker.protocol import cold, fetch, metadata, produce
-from highwater.broker.protocol.frame import FrameReceiver, frame_response, read_request_header
-from highwater.broker.protocol.primitives import Decoder
-from highwater.broker.records.batch import BatchHeader, read_header, validate_produced
 from highwater.broker.security.acl import (
     EVERYBODY,
     WILDCARD,
@@ -30,6 +26,10 @@ from highwater.broker.security.acl import (
     ResourceType,
 )
 from highwater.broker.security.authorizer import Authorizer
+from highwater.kafka.protocol import cold, fetch, metadata, produce
+from highwater.kafka.protocol.frame import FrameReceiver, frame_response, read_request_header
+from highwater.kafka.protocol.primitives import Decoder
+from highwater.kafka.records.batch import BatchHeader, read_header, validate_produced
 from tests.broker.handlers.harness import LISTENER, NodeHarness, one_batch, request_frame
 
 Call = Callable[[], object]

@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Answered, Deferred, Reply, RequestContext, answer_of
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.security.audit import Origin
 from highwater.broker.security.authorizer import Permissions
+from highwater.kafka.protocol.cold import Answer
 
 TOPIC_DENIED: Final = ErrorCode.topic_authorization_failed
 GROUP_DENIED: Final = ErrorCode.group_authorization_failed

@@ -18,8 +18,8 @@ from highwater.broker.handlers.authorization.access import (
     refusal,
 )
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from highwater.kafka.protocol.cold import Answer
 
 _TOPIC: Final = 2
 _BROKERS: Final = (4, 8)

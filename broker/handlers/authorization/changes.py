@@ -14,10 +14,10 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.authorization.access import after, origin_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from highwater.broker.security.audit import Audit, Origin
 from highwater.common.secret_names import is_secret_name
+from highwater.kafka.protocol.cold import Answer
 
 Outcomes = Iterator[tuple[Answer, ErrorCode | None]]
 """What was to change, its subject first, and the error with which it was refused."""

@@ -22,8 +22,8 @@ from highwater.broker.handlers.authorization.access import (
 from highwater.broker.handlers.authorization.topics import each_topic, to_topic
 from highwater.broker.handlers.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import Operation, ResourceType
+from highwater.kafka.protocol.cold import Answer
 
 _NOBODY: Final[Answer] = {"generation_id": -1, "protocol_type": None, "leader": "", "member_id": "", "members": []}
 

@@ -16,9 +16,9 @@ from highwater.broker.handlers.authorization.access import (
     refusal,
 )
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import Operation
 from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.protocol.cold import Answer
 
 _AUTHORIZATION_FAILED: Final = "Authorization failed."
 """As Kafka says it of topics that are created, and with a full sentence of those that are deleted."""

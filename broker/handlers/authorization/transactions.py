@@ -20,9 +20,9 @@ from highwater.broker.handlers.authorization.access import (
 )
 from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all_partitions
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.protocol.cold import Answer
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.kafka.protocol.cold import Answer
 
 _NO_PRODUCER: Final = {"producer_id": -1, "producer_epoch": -1}
 

@@ -11,7 +11,7 @@ from highwater.bench.capture.observing import Window, observe
 from highwater.bench.capture.statistics import Level, Statistics
 from highwater.bench.capture.summing import parts_of
 from highwater.bench.capture.trace import Trace, read_trace, write_trace
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.record import Record, encode_batch
 from highwater.pipeline.kafka.batches import Partition
 from highwater.spark_loadgen.wire.compression import Compression, compressions
 

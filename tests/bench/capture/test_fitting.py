@@ -9,7 +9,7 @@ import pytest
 
 from highwater.bench.capture.fitting import compress_ratio, linger_ms, producers, workload_text
 from highwater.bench.capture.trace import Trace
-from highwater.broker.records.batch import Codec
+from highwater.kafka.records.batch import Codec
 from highwater.spark_loadgen import GeneratedPayload, TracedSizes
 from highwater.spark_loadgen.payload import body_pool
 from tests.bench.capture.logs import batch, observed, record, trace_of

@@ -10,8 +10,8 @@ import pytest
 from highwater.bench.capture.counts import rounded
 from highwater.bench.capture.observing import Window
 from highwater.bench.capture.summing import parts_of
-from highwater.broker.records.batch import Codec, TimestampType
-from highwater.broker.records.record import TransactionMarker, encode_end_marker
+from highwater.kafka.records.batch import Codec, TimestampType
+from highwater.kafka.records.record import TransactionMarker, encode_end_marker
 from highwater.pipeline.errors import RecordsError
 from tests.bench.capture.logs import START_MS, batch, new_statistics, observed, record
 

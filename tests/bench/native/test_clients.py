@@ -17,8 +17,8 @@ from highwater.bench.systems.bare_loop import start_bare_loop
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.highwater import start_highwater
 from highwater.bench.systems.running import StartedSystem
-from highwater.broker.records.batch import BatchHeader, read_header, validate_produced
-from highwater.broker.records.record import decode_batch
+from highwater.kafka.records.batch import BatchHeader, read_header, validate_produced
+from highwater.kafka.records.record import decode_batch
 
 compiled = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc here to compile bench/native")
 

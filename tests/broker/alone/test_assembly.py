@@ -13,7 +13,7 @@ from tests.broker.handlers.harness import NodeHarness
 _IMPORTS = """
 import importlib, sys
 import highwater.broker.server.broker
-from highwater.broker.protocol.apis import APIS
+from highwater.kafka.protocol.apis import APIS
 for api in APIS.values():
     importlib.import_module(f"highwater.broker.handlers.{api.name}")
 print(*sys.modules)

@@ -15,11 +15,11 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.alone.store import FILE_NAME, EmbeddedMetadataStore
 from highwater.broker.log.checkpoint import encode_topic_id
 from highwater.broker.log.files import RealFiles
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.quota_entities import DEFAULT, Entity
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.topic import TopicRecord, random_topic_id
+from highwater.kafka.protocol.problem import Problem
 
 CREDENTIAL = "salt=AA==,stored_key=AA==,server_key=AA==,iterations=4096"
 

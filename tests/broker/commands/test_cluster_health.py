@@ -7,12 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from highwater.broker.client.host_processes import (
-    HostProcesses,
-    HostsOfProcesses,
-    host_processes,
-    hosts_of_processes,
-)
 from highwater.broker.commands.cluster_health import (
     ClusterHealth,
     PartitionHealth,
@@ -22,6 +16,12 @@ from highwater.broker.commands.cluster_health import (
     state_text,
 )
 from highwater.broker.commands.cluster_status import down_lines
+from highwater.kafka.client.host_processes import (
+    HostProcesses,
+    HostsOfProcesses,
+    host_processes,
+    hosts_of_processes,
+)
 
 ALL = {1: "host:9092", 2: "host:9093", 3: "host:9094"}
 

@@ -16,8 +16,8 @@ from highwater.broker.log.files import RealFiles
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.log.producer_state import ProducerStates
-from highwater.broker.records.batch import BatchHeader, Codec, read_header, validate_produced
-from highwater.broker.records.record import Record, TransactionMarker, encode_batch
+from highwater.kafka.records.batch import BatchHeader, Codec, read_header, validate_produced
+from highwater.kafka.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.commands.calling import call
 from tests.broker.manual_clock import ManualClock
 

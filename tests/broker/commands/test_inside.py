@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from highwater.broker.client.security import tls_context
-from highwater.broker.client.settings import settings_of
 from highwater.broker.commands.inside import Inside, inside_address, inside_properties
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.kafka.client.security import tls_context
+from highwater.kafka.client.settings import settings_of
 from tests.broker.server.certificates import Authority
 
 OLD = "listener INSIDE at port 1\nready: listening on h:2 (a life before)\n"

@@ -13,10 +13,10 @@ from highwater.broker.cluster.metadata import MetadataCache
 from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.controller.administration import ClusterAdministration
 from highwater.broker.controller.context import ControllerContext
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.settings import metadata_tree
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.controller.harness import ControllerCluster, FakeBroker
 
 

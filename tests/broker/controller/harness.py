@@ -13,14 +13,14 @@ from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssi
 from highwater.broker.cluster.zookeeper import Create, Created, WatchEvent, run
 from highwater.broker.controller.controller import Controller
 from highwater.broker.member.member import take_up_cluster
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import api_of
-from highwater.broker.protocol.frame import Parts
-from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.config import BrokerConfig, Setting
 from highwater.broker.topics.topic import random_topic_id
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import api_of
+from highwater.kafka.protocol.frame import Parts
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper

@@ -12,9 +12,9 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
 from highwater.broker.cluster.zookeeper import Delete
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.topics.administration import CreatedTopic, ElectionType, MorePartitions, NewTopic
+from highwater.kafka.protocol.problem import Problem
 from tests.broker.controller.administered import AdministeredCluster
 
 NONE = ErrorCode.none

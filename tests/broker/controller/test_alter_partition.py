@@ -10,10 +10,10 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.zookeeper import Set
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import ALTER_PARTITION, api_of
-from highwater.broker.protocol.primitives import Decoder
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import ALTER_PARTITION, api_of
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.controller.harness import ControllerCluster
 
 VERSIONS = range(4)

@@ -9,7 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.controller.assignment import Racks, alternate_racks, assign_replicas
-from highwater.broker.protocol.problem import Problem
+from highwater.kafka.protocol.problem import Problem
 
 THREE_RACKS = {0: "rack1", 1: "rack2", 2: "rack2", 3: "rack3", 4: "rack3", 5: "rack1"}
 TWELVE_BROKERS = dict(

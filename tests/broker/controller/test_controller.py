@@ -13,10 +13,10 @@ from highwater.broker.cluster.peers import PeerFailure
 from highwater.broker.cluster.state import NO_BROKER, NO_LEADER
 from highwater.broker.cluster.zookeeper import Create, Delete, Set
 from highwater.broker.controller.channels import FIRST_RETRY_MS, RETRY_BACKOFF_MS
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.settings import metadata_tree
 from highwater.broker.topics.administration import ElectionType
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.problem import Problem
 from tests.broker.controller.harness import ControllerCluster
 
 Outcome = tuple[ErrorCode, list[TopicPartition]]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from highwater.broker.cluster.peers import SECURITY_PROTOCOLS, Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 from highwater.broker.controller import encoding
-from highwater.broker.protocol import cold
+from highwater.kafka.protocol import cold
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)

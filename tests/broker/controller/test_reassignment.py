@@ -10,9 +10,9 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.state import ReplicaAssignment
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.topics.administration import Reassignment
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.problem import Problem
 from tests.broker.controller.administered import AdministeredCluster, partitions_of
 
 T0 = ("t", 0)

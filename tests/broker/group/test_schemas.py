@@ -19,8 +19,8 @@ from highwater.broker.group.schemas import (
     encode_offset,
     encode_offset_key,
 )
-from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.topics.internal_topic import partition_of
+from highwater.kafka.records.batch import CorruptBatch
 
 TEXT = st.text(max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)

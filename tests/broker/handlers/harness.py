@@ -25,11 +25,6 @@ from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.member.assembly import ClusteredNode
 from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.node import Node
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
-from highwater.broker.protocol.frame import Part
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.broker.runtime import Runtime
 from highwater.broker.settings.config import BrokerConfig, Setting, TopicConfig
@@ -39,6 +34,11 @@ from highwater.broker.topics.refusal import refusal
 from highwater.broker.topics.storage import Storage
 from highwater.broker.topics.topic import Topic
 from highwater.broker.turns import Turns
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import API_VERSIONS, APIS, CLUSTER_APIS
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.manual_clock import ManualClock
 
 LISTENER: Final = Listener("PLAINTEXT", "broker.example", 9092)

@@ -12,12 +12,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers import list_offsets
-from highwater.broker.protocol.apis import API_VERSIONS, APIS
-from highwater.broker.protocol.primitives import MalformedRequestError
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.slices import Steps
 from highwater.broker.topics.topic import TopicRecord
+from highwater.kafka.protocol.apis import API_VERSIONS, APIS
+from highwater.kafka.protocol.primitives import MalformedRequestError
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import LISTENER, NodeHarness, decode_answer, request_frame, versions
 
 

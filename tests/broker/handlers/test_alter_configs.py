@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.store import EmbeddedMetadataStore
 from highwater.broker.log.files import RealFiles
-from highwater.broker.records.batch import TimestampType
+from highwater.kafka.records.batch import TimestampType
 from tests.broker.handlers.harness import NodeHarness, versions
 
 TOPIC, BROKER = 2, 4

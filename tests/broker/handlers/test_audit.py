@@ -11,11 +11,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.changes import CHANGES, may_be_made
-from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
-from highwater.broker.protocol.problem import Problem
 from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.security.audit import MOST_KINDS, Audit, Origin
 from highwater.broker.topics.administration import PartitionOutcomes
+from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
+from highwater.kafka.protocol.problem import Problem
 from tests.broker.handlers.harness import NodeHarness, Pending
 from tests.broker.handlers.test_acls import ACL, AUTHORIZER, FILTER
 

@@ -13,9 +13,9 @@ from kio.static.constants import EntityType
 
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.reply import CloseConnection
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import APIS, Api
 from highwater.broker.security.acl import Acl, Entry, Operation, PatternType, Permission, Resource, ResourceType
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import APIS, Api
 from tests.broker.handlers.harness import NodeHarness, Pending, decode_answer, one_batch, versions
 from tests.broker.handlers.test_acls import AUTHORIZER
 from tests.broker.handlers.test_hostile_requests import frame_of, sample

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from highwater.broker.handlers.authorization.table import GUARDS
-from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
+from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 
 
 def test_each_api_has_a_row_and_no_row_is_without_an_api() -> None:

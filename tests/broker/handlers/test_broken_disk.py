@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import RealFiles
-from highwater.broker.records.batch import CorruptBatch
+from highwater.kafka.records.batch import CorruptBatch
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 

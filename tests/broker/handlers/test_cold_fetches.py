@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.fetch import MOST_DISK_READS
 from highwater.broker.log.files import FilePiece
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.records.batch import headers
+from highwater.kafka.records.batch import headers
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
 from tests.broker.log.building import ROOT
 from tests.broker.log.simulated_files import SimulatedFiles

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.apis import CLUSTER_APIS, CONTROLLED_SHUTDOWN
 from highwater.broker.settings.metadata_tree import ProducerIdBlock
+from highwater.kafka.protocol.apis import CLUSTER_APIS, CONTROLLED_SHUTDOWN
 from tests.broker.handlers.harness import MemberHarness
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from highwater.broker.handlers import dispatch
-from highwater.broker.protocol.apis import APIS, CLUSTER_APIS
+from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 from tests.broker.handlers.harness import NodeHarness, request_frame
 
 

@@ -10,8 +10,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.files import RealFiles
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS, OFFSETS_TOPIC
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.group.asking import GroupHarness
 from tests.broker.handlers.harness import Pending, versions
 

@@ -25,9 +25,9 @@ from kio.static.constants import EntityType
 from kio.static.primitive import Records
 
 from highwater.broker.handlers.reply import CloseConnection
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import API_VERSIONS, APIS, Api
-from highwater.broker.protocol.primitives import MalformedRequestError
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import API_VERSIONS, APIS, Api
+from highwater.kafka.protocol.primitives import MalformedRequestError
 from tests.broker.handlers.harness import NodeHarness, one_batch, versions
 
 SERVED = [(api, version) for api in APIS.values() for version in versions(api.name)]

@@ -11,11 +11,11 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import RealFiles
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.records.batch import ReadableBuffer
-from highwater.broker.records.record import TransactionMarker, decode_batch
 from highwater.broker.replica.partition import REPORT_FAILURES_MS
 from highwater.broker.topics.administration import NewTopic
+from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.records.batch import ReadableBuffer
+from highwater.kafka.records.record import TransactionMarker, decode_batch
 from tests.broker.handlers.harness import NodeHarness, Pending
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from highwater.broker import turns
 from highwater.broker.handlers.reply import Client
-from highwater.broker.protocol.apis import ONE_STEP_ITEMS_MAX
-from highwater.broker.protocol.primitives import MalformedRequestError, TooManyItemsError
-from highwater.broker.records.batch import Codec
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.protocol.apis import ONE_STEP_ITEMS_MAX
+from highwater.kafka.protocol.primitives import MalformedRequestError, TooManyItemsError
+from highwater.kafka.records.batch import Codec
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import LISTENER, NodeHarness, Pending, request_frame
 
 NAMES = [f"n{number}" for number in range(300)]
@@ -87,7 +87,7 @@ def test_a_batch_is_opened_in_turns(node: NodeHarness, monkeypatch: pytest.Monke
 
 
 def test_what_one_request_has_opened_is_limited(node: NodeHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("highwater.broker.records.produced.MAX_RECORDS", 30)
+    monkeypatch.setattr("highwater.kafka.records.produced.MAX_RECORDS", 30)
     node.create_topic("compacted", partitions=2, cleanup_policy="compact")
     batch = bytes(encode_batch([Record(b"v", b"k", node.clock.now_ms()) for _ in range(20)]))
     data = [{"index": index, "records": batch} for index in (0, 1)]

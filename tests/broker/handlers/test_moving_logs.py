@@ -11,8 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.log import moving
-from highwater.broker.records.record import decode_batch
 from highwater.broker.server.log_mover import LogMover
+from highwater.kafka.records.record import decode_batch
 from tests.broker.handlers.harness import NodeHarness, versions
 
 

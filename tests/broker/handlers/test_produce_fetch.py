@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import CloseConnection
 from highwater.broker.log.files import RealFiles
-from highwater.broker.protocol.apis import APIS
-from highwater.broker.records.batch import HEADER_SIZE, Codec, headers, update_crc
+from highwater.kafka.protocol.apis import APIS
+from highwater.kafka.records.batch import HEADER_SIZE, Codec, headers, update_crc
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch
 
 PRODUCE_VERSIONS = range(3, APIS[0].max_version + 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.records.batch import Codec, TimestampType, read_header
-from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.records.batch import Codec, TimestampType, read_header
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.handlers.harness import NodeHarness, one_batch, versions
 
 HOUR_MS = 3_600_000

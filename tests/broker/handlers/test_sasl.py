@@ -6,7 +6,8 @@ import pytest
 
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.reply import Client
-from highwater.broker.security.sasl import PLAIN, Authentication, PlainExchange, SaslSettings
+from highwater.broker.security.sasl import Authentication, PlainExchange, SaslSettings
+from highwater.kafka.login.credentials import PLAIN
 from tests.broker.handlers.harness import LISTENER, NodeHarness, request_frame
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.security.scram import ScramMechanism, salt_password
+from highwater.kafka.login.scram import ScramMechanism, salt_password
 from tests.broker.handlers.harness import NodeHarness
 
 

@@ -12,8 +12,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.metrics.page import page
-from highwater.broker.records.batch import headers
 from highwater.broker.replica.partition import Partition
+from highwater.kafka.records.batch import headers
 from tests.broker.handlers.harness import NodeHarness, Pending, one_batch, request_frame
 from tests.broker.log.reading import visible_to_committed
 

@@ -12,9 +12,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.files import RealFiles
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.topics.internal_topic import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_of
 from highwater.broker.txn.transaction import Producer
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import Pending, request_frame, versions
 from tests.broker.txn.asking import T0, T1, TransactionHarness
 

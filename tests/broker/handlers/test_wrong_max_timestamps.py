@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.broker.records.batch import HEADER, BatchHeader, Codec, crc_is_valid, headers, read_header, update_crc
-from highwater.broker.records.record import Record, encode_batch
-from highwater.broker.records.record_times import Allowance
+from highwater.kafka.records.batch import HEADER, BatchHeader, Codec, crc_is_valid, headers, read_header, update_crc
+from highwater.kafka.records.record import Record, encode_batch
+from highwater.kafka.records.record_times import Allowance
 from tests.broker.handlers.harness import NodeHarness
 
 NOW_MS = 1_700_000_000_000

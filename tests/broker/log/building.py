@@ -11,8 +11,8 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
-from highwater.broker.records.batch import BatchHeader, Codec, headers, validate_produced
-from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.records.batch import BatchHeader, Codec, headers, validate_produced
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.manual_clock import ManualClock
 
 ROOT = Path("/logs")

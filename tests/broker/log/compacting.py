@@ -10,8 +10,8 @@ from highwater.broker.log.compaction_job import CleanedGroup, Pass
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import PartitionLog
-from highwater.broker.records.batch import Codec, headers
-from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.records.batch import Codec, headers
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.log.building import NOW_MS, append, flush
 
 MAP_BYTES = 1 << 20

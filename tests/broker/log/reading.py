@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import decode_batch, read_end_marker
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import decode_batch, read_end_marker
 
 
 def visible_to_committed(

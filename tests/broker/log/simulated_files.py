@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from highwater.broker.log.files import Entry, FilePiece
-from highwater.broker.records.batch import ReadableBuffer
+from highwater.kafka.records.batch import ReadableBuffer
 
 _SECTOR_BYTES = 512
 

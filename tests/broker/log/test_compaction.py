@@ -18,8 +18,8 @@ from highwater.broker.log.offset_map import OffsetMap
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.log.segment_names import file_name
 from highwater.broker.log.transaction_index import AbortedTransaction, decode_aborted
-from highwater.broker.records.batch import HEADER, HEADER_SIZE, Codec, CorruptBatch, headers, read_header, update_crc
-from highwater.broker.records.record import Record, TransactionMarker, decode_batch
+from highwater.kafka.records.batch import HEADER, HEADER_SIZE, Codec, CorruptBatch, headers, read_header, update_crc
+from highwater.kafka.records.record import Record, TransactionMarker, decode_batch
 from tests.broker.log.building import NOW_MS, ROOT, append, flush, new_log, open_directory, try_append
 from tests.broker.log.compacting import compact_once, keyed_batch, last_values, put, records_of, roll
 from tests.broker.log.simulated_files import Killed, SimulatedFiles

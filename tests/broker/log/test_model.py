@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.flush import FlushTicket
-from highwater.broker.records.batch import Codec, headers
-from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.records.batch import Codec, headers
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.log.building import NOW_MS, TOPIC_ID, append, log_after_power_cut, open_directory, read_all
 from tests.broker.log.simulated_files import SimulatedFiles
 

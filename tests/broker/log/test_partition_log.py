@@ -13,8 +13,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.log.segment import Segment
-from highwater.broker.records.batch import Codec, TimestampType, headers, read_header, update_crc
-from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.records.batch import Codec, TimestampType, headers, read_header, update_crc
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.log.building import (
     NOW_MS,
     ROOT,

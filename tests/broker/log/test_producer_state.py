@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.producer_state import LATE_AFTER_MS, BatchMetadata, ProducerStates
-from highwater.broker.records.batch import BatchHeader, read_header
-from highwater.broker.records.record import EndMarker, Record, encode_batch
+from highwater.kafka.records.batch import BatchHeader, read_header
+from highwater.kafka.records.record import EndMarker, Record, encode_batch
 
 LAST = 2**31 - 1
 

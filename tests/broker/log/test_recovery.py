@@ -16,7 +16,7 @@ from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.log.partition_log import Appended, PartitionLog
 from highwater.broker.log.segment_names import file_name
-from highwater.broker.records.batch import headers
+from highwater.kafka.records.batch import headers
 from tests.broker.log.building import (
     NOW_MS,
     ROOT,

@@ -14,8 +14,8 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.looking import look
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.retention import count_expired
-from highwater.broker.records.batch import HEADER, Codec, CorruptBatch, read_header, update_crc
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.batch import HEADER, Codec, CorruptBatch, read_header, update_crc
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.log.building import NOW_MS, SMALL, append, batch, flush, new_log, open_directory, read_all
 from tests.broker.log.simulated_files import Killed, SimulatedFiles
 

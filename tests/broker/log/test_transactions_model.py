@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.counters import TopicCounters
 from highwater.broker.log.config import LogConfig
 from highwater.broker.log.partition_log import Appended
-from highwater.broker.records.record import Record, TransactionMarker, encode_batch
 from highwater.broker.replica.partition import Partition
+from highwater.kafka.records.record import Record, TransactionMarker, encode_batch
 from tests.broker.log.building import NOW_MS, TOPIC_ID, flush, log_after_power_cut, open_directory
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.log.simulated_files import SimulatedFiles

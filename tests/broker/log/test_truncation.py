@@ -15,8 +15,8 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.producer_state import ProducerStates
 from highwater.broker.log.recovery import observe_producer
-from highwater.broker.records.batch import CorruptBatch, headers
-from highwater.broker.records.record import Record, TransactionMarker, encode_batch, encode_end_marker
+from highwater.kafka.records.batch import CorruptBatch, headers
+from highwater.kafka.records.record import Record, TransactionMarker, encode_batch, encode_end_marker
 from tests.broker.log.building import (
     NOW_MS,
     SMALL,

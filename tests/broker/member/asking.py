@@ -8,10 +8,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.protocol.apis import APIS
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import Record, decode_batch, encode_batch, read_end_marker
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import APIS
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import Record, decode_batch, encode_batch, read_end_marker
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.cluster import Cluster

@@ -13,11 +13,11 @@ from highwater.broker.cluster.state import BrokerInfo
 from highwater.broker.cluster.znodes import LOG_DIR_EVENT_NOTIFICATIONS, PERSISTENT_PATHS
 from highwater.broker.cluster.zookeeper import Create, WatchEvent, run
 from highwater.broker.member.member import Member, take_up_cluster
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import CONTROLLED_SHUTDOWN
-from highwater.broker.protocol.frame import Parts
-from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import CONTROLLED_SHUTDOWN
+from highwater.kafka.protocol.frame import Parts
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper

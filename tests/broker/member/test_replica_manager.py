@@ -16,7 +16,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker import slices
-from highwater.broker.records.batch import CorruptBatch
+from highwater.kafka.records.batch import CorruptBatch
 from tests.broker.handlers.harness import Pending
 from tests.broker.log.building import read_all
 from tests.broker.log.simulated_files import SimulatedFiles

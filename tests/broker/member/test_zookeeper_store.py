@@ -11,11 +11,11 @@ from highwater.broker.cluster.znodes import config_change_value, encode
 from highwater.broker.cluster.zookeeper import Create, Delete, run
 from highwater.broker.member.member import take_up_cluster
 from highwater.broker.member.zookeeper_store import NOTIFICATION_LIFETIME_MS, ZooKeeperStore
-from highwater.broker.protocol.problem import Problem
-from highwater.broker.security.scram import ScramMechanism
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.metadata_tree import config_value
 from highwater.broker.settings.quota_entities import DEFAULT, Entity
+from highwater.kafka.login.scram import ScramMechanism
+from highwater.kafka.protocol.problem import Problem
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 from tests.broker.simulation.zookeeper import Ensemble, SimulatedZooKeeper

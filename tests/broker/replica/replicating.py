@@ -14,11 +14,11 @@ from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import BrokerInfo, LeaderAndIsr
 from highwater.broker.log.files import FileOperations
 from highwater.broker.member.replica_manager import Overrides, ReplicaManager
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.replica.following import FollowerReplica
 from highwater.broker.replica.in_sync_changes import InSyncChange
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.partition import Partition
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import MemberHarness, Pending
 
 TOPIC_ID: Final = UUID("7f9e7be5-4330-4441-b92f-bfa95e5d6d04")

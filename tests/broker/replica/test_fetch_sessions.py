@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
 from highwater.broker.replica.fetch_sessions import EVICTION_MS, FetchContext, FetchSessions, SessionAnswer
+from highwater.kafka.protocol.fetch import FetchPartition, FetchTopic, PartitionFetched
 
 
 def wanted(*partitions: tuple[str, int], offset: int = 0) -> list[FetchTopic]:

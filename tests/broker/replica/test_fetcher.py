@@ -10,9 +10,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS
-from highwater.broker.protocol.fetch import (
+from highwater.broker.replica.fetcher import BREAK_OFF_AFTER_MS, FIRST_BACKOFF_MS, THROTTLED_MS
+from highwater.broker.replica.fetchers import Fetchers
+from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import FETCH, LIST_OFFSETS
+from highwater.kafka.protocol.fetch import (
     FOLLOWER_VERSION,
     FetchPartition,
     FetchRequest,
@@ -20,12 +23,9 @@ from highwater.broker.protocol.fetch import (
     decode_request,
     encode_response,
 )
-from highwater.broker.protocol.frame import Part, Parts
-from highwater.broker.protocol.primitives import Decoder
-from highwater.broker.records.batch import CorruptBatch
-from highwater.broker.replica.fetcher import BREAK_OFF_AFTER_MS, FIRST_BACKOFF_MS, THROTTLED_MS
-from highwater.broker.replica.fetchers import Fetchers
-from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.kafka.protocol.frame import Part, Parts
+from highwater.kafka.protocol.primitives import Decoder
+from highwater.kafka.records.batch import CorruptBatch
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 

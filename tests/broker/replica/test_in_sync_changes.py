@@ -12,11 +12,11 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.controller_channel import RETRY_BACKOFF_MS, ControllerChannel
 from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.cluster.state import LeaderAndIsr
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import ALTER_PARTITION, CONTROLLED_SHUTDOWN
-from highwater.broker.protocol.frame import Parts
-from highwater.broker.protocol.primitives import Decoder
 from highwater.broker.replica.in_sync_changes import RETRY_MS, VERSION, InSyncChange, InSyncChanges
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import ALTER_PARTITION, CONTROLLED_SHUTDOWN
+from highwater.kafka.protocol.frame import Parts
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 

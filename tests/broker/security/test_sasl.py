@@ -9,8 +9,6 @@ import pytest
 import scramp
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from highwater.broker.security.login import PasswordCredential
 from highwater.broker.security.sasl import (
     MOST_REQUESTS_BEFORE_LOGIN,
     Authentication,
@@ -19,7 +17,8 @@ from highwater.broker.security.sasl import (
     ScramExchange,
     Step,
 )
-from highwater.broker.security.scram import (
+from highwater.kafka.login.credentials import PasswordCredential
+from highwater.kafka.login.scram import (
     LEAST_ITERATIONS,
     ScramCredential,
     ScramMechanism,
@@ -27,6 +26,7 @@ from highwater.broker.security.scram import (
     decode_credential,
     salt_password,
 )
+from highwater.kafka.protocol.apis import API_VERSIONS, METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 SALT = bytes(range(16))
 

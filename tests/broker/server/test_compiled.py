@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[3]
 ROOMS: Final = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
 _DEADLINE_S: Final = 540.0
 PASSED_BY_BOTH: Final = (
-    "tests/broker/protocol",
-    "tests/broker/records",
+    "tests/kafka/protocol",
+    "tests/kafka/records",
     "tests/broker/log",
     "tests/broker/replica",
     "tests/broker/handlers",
@@ -34,7 +34,7 @@ PASSED_BY_BOTH: Final = (
     "tests/broker/test_failing_disks.py",
 )
 """Tests of the hot modules, which run here with those that a build has compiled."""
-NOT_ASKED: Final = "tests/broker/protocol/test_apis.py::test_every_api_has_a_handler_that_says_what_it_serves"
+NOT_ASKED: Final = "tests/kafka/protocol/test_apis.py::test_every_api_has_a_handler_that_says_what_it_serves"
 """It reads docstrings of modules, which machine code does not have."""
 
 

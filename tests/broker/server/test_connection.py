@@ -13,11 +13,11 @@ import pytest
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.reply import Client as Peer
 from highwater.broker.handlers.reply import CloseConnection, Deferred
-from highwater.broker.protocol.frame import Part
-from highwater.broker.protocol.primitives import MalformedRequestError
 from highwater.broker.security.sasl import PlainExchange, SaslSettings
 from highwater.broker.server.connection import LOGIN_TIMEOUT_MS, MAX_OUTSTANDING, WRITE_HIGH_BYTES, Connection
 from highwater.broker.server.strangers import Strangers
+from highwater.kafka.protocol.frame import Part
+from highwater.kafka.protocol.primitives import MalformedRequestError
 from tests.broker.handlers.harness import LISTENER, ManualScheduler
 
 

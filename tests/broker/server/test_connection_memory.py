@@ -17,10 +17,10 @@ import pytest
 import uvloop
 
 from highwater.broker.counters import BrokerCounters
-from highwater.broker.protocol.frame import Part
 from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits, OnLost
 from highwater.broker.server.connection import Connection
 from highwater.broker.server.strangers import Strangers
+from highwater.kafka.protocol.frame import Part
 from tests.broker.handlers.harness import LISTENER
 from tests.broker.server.certificates import Authority
 

@@ -6,9 +6,9 @@ import gc
 
 import pytest
 
-from highwater.broker.pacing import give_way
 from highwater.broker.server import garbage
 from highwater.broker.turns import Turns
+from highwater.kafka.pacing import give_way
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from highwater.broker.protocol.apis import APIS
+from highwater.kafka.protocol.apis import APIS
 from tests.broker.handlers.harness import one_batch, request_frame
 from tests.broker.running import RunningBroker, running_broker
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 
 from highwater.broker.log.files import RealFiles
-from highwater.broker.records.batch import HEADER, Codec, read_header, update_crc
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.server.log_keeper import LogKeeper
 from highwater.broker.server.worker_process import WorkerEnded, WorkerProcess
+from highwater.kafka.records.batch import HEADER, Codec, read_header, update_crc
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import NodeHarness
 from tests.broker.log.building import append
 

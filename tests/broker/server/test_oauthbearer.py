@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from joserfc import jwk, jwt
 
-from highwater.broker.client.fetching import FetchError
 from highwater.broker.server.oauthbearer import PublishedKeys
 from highwater.broker.server.sasl import sasl_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.kafka.client.fetching import FetchError
 from tests.broker.running import running_broker
 from tests.waiting import wait_until
 

@@ -10,9 +10,9 @@ import pytest
 import uvloop
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure, ask
-from highwater.broker.protocol.apis import METADATA
 from highwater.broker.server.peers import SocketPeers
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
+from highwater.kafka.protocol.apis import METADATA
 from tests.broker.running import RunningBroker, running_broker
 from tests.broker.token_server import CLIENT, SECRET, TokenServer, broker_properties, running_token_server
 

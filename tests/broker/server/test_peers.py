@@ -20,13 +20,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from highwater.broker.cluster.peers import Endpoint, Peer, PeerFailure, ask
-from highwater.broker.protocol.apis import API_VERSIONS, METADATA
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.server.peers import SocketPeers
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
-from tests.broker.client.hashing import threads_that_hash
+from highwater.kafka.protocol.apis import API_VERSIONS, METADATA
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
+from tests.kafka.client.hashing import threads_that_hash
 
 DEADLINE_S: Final = 60
 LONG_MS: Final = 30_000

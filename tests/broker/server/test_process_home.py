@@ -12,12 +12,12 @@ from highwater.broker.cluster.znodes import reassignment_value
 from highwater.broker.cluster.zookeeper import Create
 from highwater.broker.log.errors import LogDirectoryError
 from highwater.broker.log.files import write_file
-from highwater.broker.security.scram import Credentials, ScramMechanism, credential_of_salted_password
 from highwater.broker.server.process_home import ProcessHome
 from highwater.broker.server.process_marker import refuse_directories_of_processes
 from highwater.broker.settings import metadata_tree
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.tree.changes import Change, encode_change
+from highwater.kafka.login.scram import Credentials, ScramMechanism, credential_of_salted_password
 from tests.broker.log.simulated_files import SimulatedFiles
 
 HOME = Path("/d")

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from highwater.broker.handlers.reply import Listener
-from highwater.broker.protocol.cold import encode_request
 from highwater.broker.server.strangers import Strangers, handshake_failure, not_kafka
 from highwater.common.listener_rules import MOST_LINES, WINDOW_MS
 from highwater.common.ports import free_ports
+from highwater.kafka.protocol.cold import encode_request
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 from tests.waiting import wait_until

@@ -23,8 +23,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.protocol.apis import FETCH, PRODUCE
-from highwater.broker.records.record import Record, encode_batch
 from highwater.broker.security.acl import (
     CLUSTER_NAME,
     WILDCARD,
@@ -38,6 +36,8 @@ from highwater.broker.security.acl import (
 from highwater.broker.security.audit import LOGGER
 from highwater.broker.security.authorizer import Authorizer, Entries
 from highwater.broker.settings import acl_tree
+from highwater.kafka.protocol.apis import FETCH, PRODUCE
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Violation
 from tests.broker.simulation.clients import Client

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import decode_batch
 from highwater.broker.replica.partition import Partition
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import decode_batch
 
 IDEMPOTENT: Final = b"i"
 """What the values of idempotent producers begin with."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import Endpoint, PeerFailure
-from highwater.broker.protocol.apis import FETCH, PRODUCE
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import Record, decode_batch, encode_batch
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import FETCH, PRODUCE
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.simulation.checker import IDEMPOTENT, Violation
 from tests.broker.simulation.peers import SimulatedPeer, SimulatedPeers
 from tests.broker.simulation.wire import (

@@ -11,9 +11,9 @@ from uuid import UUID
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import Endpoint
 from highwater.broker.cluster.state import LeaderAndIsr, ReplicaAssignment
-from highwater.broker.protocol.apis import FETCH
 from highwater.broker.settings import metadata_tree
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import FETCH
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.checker import Checker, Violation
 from tests.broker.simulation.network import Network

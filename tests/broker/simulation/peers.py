@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
-from highwater.broker.protocol.apis import api_of
-from highwater.broker.protocol.frame import Parts
+from highwater.kafka.protocol.apis import api_of
+from highwater.kafka.protocol.frame import Parts
 from tests.broker.simulation.network import Connection, Network
 from tests.broker.simulation.world import Event, Process
 

@@ -11,12 +11,12 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster.peers import PeerFailure
 from highwater.broker.cluster.state import LeaderAndIsr
-from highwater.broker.protocol.apis import PRODUCE
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import Record, decode_batch, encode_batch
 from highwater.broker.replica.followers import Followers
 from highwater.broker.replica.partition import Partition
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.protocol.apis import PRODUCE
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from tests.broker.simulation.broker import SimulatedBroker
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.peers import SimulatedPeers

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from highwater.broker.log.config import LogConfig
-from highwater.broker.records.batch import Codec
 from highwater.broker.settings.config import BrokerConfig, TopicConfig
 from highwater.broker.topics.log_settings import log_config_of
+from highwater.kafka.records.batch import Codec
 
 CONFIG = BrokerConfig()
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.blocking import BlockingClient
-from highwater.broker.client.settings import ClientSettings
 from highwater.broker.commands.wire import Node
+from highwater.kafka.client.blocking import BlockingClient
+from highwater.kafka.client.settings import ClientSettings
 from tests.broker.handlers.harness import one_batch
 
 DEADLINE_S: Final = 60.0

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.broker.records.batch import CorruptBatch
 from highwater.broker.txn.schemas import decode_key, decode_transaction, encode_key, encode_transaction
 from highwater.broker.txn.transaction import NO_PRODUCER, Producer, State, StoredTransaction
+from highwater.kafka.records.batch import CorruptBatch
 
 STORED = [state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE)]
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -22,8 +22,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.files import RealFiles
-from highwater.broker.records.batch import ReadableBuffer
 from highwater.broker.txn.transaction import Producer
+from highwater.kafka.records.batch import ReadableBuffer
 from tests.broker.handlers.harness import one_batch
 from tests.broker.log.reading import visible_to_committed
 from tests.broker.txn.asking import TransactionHarness

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka.case import CODECS, Server, case, consume, create_topic, produce, raw_produce, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints

@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from highwater.broker.records.batch import Codec, headers
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.batch import Codec, headers
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import decode_answer, request_frame
 from tests.compat.apache_kafka.server import running_kafka, running_zookeeper
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from kazoo.client import KazooClient
 
-from highwater.broker.client.secure_kazoo import SecureHandler, secure
-from highwater.broker.client.zookeeper_security import security_of
 from highwater.common.ports import free_ports
+from highwater.kafka.client.secure_kazoo import SecureHandler, secure
+from highwater.kafka.client.zookeeper_security import security_of
 from tests.broker.secure_zookeeper import SecureZooKeeper, secure_zookeeper
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.cluster_cases import cluster_case

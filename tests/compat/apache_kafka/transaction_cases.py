@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka.case import case, create_topic, produce, raw_produce, succeed
 from tests.compat.apache_kafka.dump import assert_no_complaints

@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 import psutil
 
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import APIS, CREATE_TOPICS, Api, api_of
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import APIS, CREATE_TOPICS, Api, api_of
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.running import RunningBroker, running_broker
 from tests.drills.bystander.shapes import TOPIC, shapes
 from tests.drills.bystander.worst import OPENED, PARTITIONS, PLAIN, worst

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple
 
 from kio.static.constants import EntityType
 
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import Api
-from highwater.broker.protocol.primitives import MAX_ITEMS, unsigned_varint
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import Api
+from highwater.kafka.protocol.primitives import MAX_ITEMS, unsigned_varint
 
 TOPIC: Final = "bystander"
 MOST_BYTES: Final = 99 << 20

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 import cramjam
 
-from highwater.broker.protocol.apis import FETCH, LIST_OFFSETS, PRODUCE
-from highwater.broker.records import compress
-from highwater.broker.records.batch import HEADER, HEADER_SIZE, MAGIC, Codec, update_crc
-from highwater.broker.records.record import write_varint
+from highwater.kafka.protocol.apis import FETCH, LIST_OFFSETS, PRODUCE
+from highwater.kafka.records import compress
+from highwater.kafka.records.batch import HEADER, HEADER_SIZE, MAGIC, Codec, update_crc
+from highwater.kafka.records.record import write_varint
 from tests.drills.bystander.shapes import TOPIC
 
 OPENED: Final = {

@@ -29,11 +29,17 @@ from highwater.bench.workload.yaml_document import read_document as read_bench_d
 from highwater.broker.cluster import znodes
 from highwater.broker.commands.mirroring import progress as mirror_progress
 from highwater.broker.commands.reassignment_plan import MalformedPlan, parse_plan
-from highwater.broker.protocol import cold, fetch, frame, metadata, produce
-from highwater.broker.protocol.apis import APIS
-from highwater.broker.protocol.primitives import Decoder as RequestDecoder
-from highwater.broker.protocol.primitives import MalformedRequestError
-from highwater.broker.records.batch import (
+from highwater.broker.settings.config import ConfigError, read_properties_file
+from highwater.common.ceilings import CeilingsError, parse_ceilings
+from highwater.common.host_answer import AnswerError, parse_answer
+from highwater.common.java_properties import MalformedEscape, parse_properties
+from highwater.common.secret_names import has_secret_in_url
+from highwater.kafka.login.jaas import parse_login_text
+from highwater.kafka.protocol import cold, fetch, frame, metadata, produce
+from highwater.kafka.protocol.apis import APIS
+from highwater.kafka.protocol.primitives import Decoder as RequestDecoder
+from highwater.kafka.protocol.primitives import MalformedRequestError
+from highwater.kafka.records.batch import (
     HEADER_SIZE,
     BatchHeader,
     Codec,
@@ -41,14 +47,8 @@ from highwater.broker.records.batch import (
     update_crc,
     validate_produced,
 )
-from highwater.broker.records.record import Record as LogRecord
-from highwater.broker.records.record import decode_batch, encode_batch
-from highwater.broker.security.jaas import parse_login_text
-from highwater.broker.settings.config import ConfigError, read_properties_file
-from highwater.common.ceilings import CeilingsError, parse_ceilings
-from highwater.common.host_answer import AnswerError, parse_answer
-from highwater.common.java_properties import MalformedEscape, parse_properties
-from highwater.common.secret_names import has_secret_in_url
+from highwater.kafka.records.record import Record as LogRecord
+from highwater.kafka.records.record import decode_batch, encode_batch
 from highwater.monitor.config import read_config
 from highwater.monitor.errors import SettingsError as MonitorSettingsError
 from highwater.monitor.web.byte_texts import FORMS, byte_text

@@ -16,13 +16,13 @@ from crc32c import crc32c
 from highwater.broker.log import checkpoint
 from highwater.broker.log.errors import CorruptSnapshot
 from highwater.broker.log.producer_state import ProducerStates
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder as AnswerDecoder
-from highwater.broker.records.batch import BatchHeader, CorruptBatch
-from highwater.broker.records.record import uncompressed_records
-from highwater.broker.records.record_times import first_record_from, largest_timestamp_ms
 from highwater.common.ceilings import DISK_WRITE, PRODUCE, Ceiling, Ceilings, HostClass
 from highwater.common.host_answer import BrokerProcess, Cpu, Disk, HostAnswer, LogDirectory, Memory, Network
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder as AnswerDecoder
+from highwater.kafka.records.batch import BatchHeader, CorruptBatch
+from highwater.kafka.records.record import uncompressed_records
+from highwater.kafka.records.record_times import first_record_from, largest_timestamp_ms
 from highwater.monitor.kafka_source.metadata import decode_metadata
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, ApplyRun, Journal, JournaledChange, Owner

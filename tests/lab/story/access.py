@@ -9,8 +9,8 @@ from typing import Any, Final
 import yaml
 from kazoo.client import KazooClient
 
-from highwater.broker.client.secure_kazoo import SecureHandler, secure
-from highwater.broker.client.zookeeper_security import Login, ZooKeeperSecurity
+from highwater.kafka.client.secure_kazoo import SecureHandler, secure
+from highwater.kafka.client.zookeeper_security import Login, ZooKeeperSecurity
 
 _TIMEOUT_S: Final = 10.0
 USER: Final = "story"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from highwater.broker.client.settings import settings_of
+from highwater.kafka.client.settings import settings_of
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import Plan

@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from highwater.broker.client.settings import settings_of
+from highwater.kafka.client.settings import settings_of
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import GroupState, Snapshot
 from tests.topics import create_topics

@@ -13,9 +13,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_writer
 
-from highwater.broker.client.request import Request, UnexpectedAnswer, read_answer
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.client.request import Request, UnexpectedAnswer, read_answer
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.primitives import Decoder
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, describe_configs
 from highwater.monitor.kafka_source.groups import assigned_to, consumer_group_describe, describe_groups, list_groups
 from highwater.monitor.kafka_source.log_dirs import describe_log_dirs

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.settings import ClientSettings
+from highwater.kafka.client.settings import ClientSettings
 from highwater.monitor.events import EventKind, events_between
 from highwater.monitor.figures.cluster import derive
 from highwater.monitor.figures.rows import Level

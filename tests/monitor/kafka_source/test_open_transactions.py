@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.settings import ClientSettings
+from highwater.kafka.client.settings import ClientSettings
 from highwater.monitor.kafka_source.source import STANDING_MS, KafkaSource
 from highwater.monitor.kafka_source.transactions import (
     PROBE,

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from highwater.broker.client.settings import settings_of
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.client.settings import settings_of
+from highwater.kafka.records.record import Record, encode_batch
 from highwater.monitor.figures.cluster import Figures, derive
 from highwater.monitor.figures.rows import FindingKind, TransactionVerdict
 from highwater.monitor.kafka_source.source import KafkaSource

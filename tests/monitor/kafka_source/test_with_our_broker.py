@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import ScramMechanism  # type: ignore[attr-defined]
 
-from highwater.broker.client.settings import settings_of
+from highwater.kafka.client.settings import settings_of
 from highwater.monitor.kafka_source.source import KafkaSource
 from highwater.monitor.model import GroupState, Snapshot
 from tests.broker.running import running_broker

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.broker.client.settings import settings_of
+from highwater.kafka.client.settings import settings_of
 from highwater.monitor.actions.plan import ActionError
 from highwater.monitor.messages.reading import BEGINNING, NEWEST, OFFSET, TIME, MessageReader, Page, Start
 from highwater.monitor.users import Role, User

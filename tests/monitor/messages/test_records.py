@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from highwater.broker.records.batch import HEADER, Codec, TimestampType, read_header, update_crc
-from highwater.broker.records.compress import compress
-from highwater.broker.records.record import Record, TransactionMarker, encode_batch, encode_end_marker, write_varint
+from highwater.kafka.records.batch import HEADER, Codec, TimestampType, read_header, update_crc
+from highwater.kafka.records.compress import compress
+from highwater.kafka.records.record import Record, TransactionMarker, encode_batch, encode_end_marker, write_varint
 from highwater.monitor.messages.records import (
     LARGEST_BATCH_BYTES,
     LARGEST_FIELD_BYTES,

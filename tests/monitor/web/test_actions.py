@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from highwater.broker.client.settings import settings_of
+from highwater.kafka.client.settings import settings_of
 from highwater.monitor.actions.acting import Actions, ChangedMeanwhileError
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan
 from highwater.monitor.events import Event, EventKind

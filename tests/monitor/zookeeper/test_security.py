@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.client.zookeeper_security import security_of
 from highwater.broker.cluster.zookeeper import Create
 from highwater.broker.server.zookeeper import ZooKeeperSettings
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.kafka.client.zookeeper_security import security_of
 from highwater.monitor.config import MonitorConfig
 from highwater.monitor.errors import SettingsError
 from highwater.monitor.sources import zookeeper_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.broker.client.security import Sasl
-from highwater.broker.security.token_request import TokenSettings
+from highwater.kafka.client.security import Sasl
+from highwater.kafka.login.token_request import TokenSettings
 from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.reaching import source_options
 from highwater.pipeline.kafka.settings import settings_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.record import Record, encode_batch
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import Settings
 

@@ -12,10 +12,10 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol import cold, fetch, produce
-from highwater.broker.protocol.apis import API_VERSIONS, APIS, FETCH, PRODUCE, api_of
-from highwater.broker.protocol.frame import frame_response, read_request_header
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.protocol import cold, fetch, produce
+from highwater.kafka.protocol.apis import API_VERSIONS, APIS, FETCH, PRODUCE, api_of
+from highwater.kafka.protocol.frame import frame_response, read_request_header
+from highwater.kafka.protocol.primitives import Decoder
 
 Answers = Callable[[str, Any], Any]
 """(name of the API, request) → the fields of the answer; of Fetch, partitions; None to disconnect."""

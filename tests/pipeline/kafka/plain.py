@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.broker.records.batch import headers
-from highwater.broker.records.record import decode_batch
+from highwater.kafka.records.batch import headers
+from highwater.kafka.records.record import decode_batch
 from highwater.pipeline.kafka.columns import COLUMNS
 
 

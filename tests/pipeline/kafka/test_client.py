@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.client.security import Sasl
-from highwater.broker.protocol.fetch import PartitionFetched
+from highwater.kafka.client.security import Sasl
+from highwater.kafka.protocol.fetch import PartitionFetched
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.model import (
     LATEST,

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.broker.records.batch import HEADER_SIZE, Codec, TimestampType, read_header, update_crc
-from highwater.broker.records.compress import compress
-from highwater.broker.records.record import (
+from highwater.kafka.records.batch import HEADER_SIZE, Codec, TimestampType, read_header, update_crc
+from highwater.kafka.records.compress import compress
+from highwater.kafka.records.record import (
     Record,
     TransactionMarker,
     decode_batch,

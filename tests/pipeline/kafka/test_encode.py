@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.broker.records.batch import Codec, read_header, validate_produced
-from highwater.broker.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.records.batch import Codec, read_header, validate_produced
+from highwater.kafka.records.record import Record, decode_batch, encode_batch
 from highwater.pipeline.kafka.arrow_columns import UnwritableError
 from highwater.pipeline.kafka.columns import COLUMNS
 from highwater.pipeline.kafka.decode import decode

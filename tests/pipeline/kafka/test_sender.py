@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol.produce import ProduceRequest
-from highwater.broker.records.batch import Codec, read_header
-from highwater.broker.records.record import Record, decode_batch
+from highwater.kafka.protocol.produce import ProduceRequest
+from highwater.kafka.records.batch import Codec, read_header
+from highwater.kafka.records.record import Record, decode_batch
 from highwater.pipeline.kafka.encode import EncodedBatch, encode
 from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.reader import OffsetRange, read_range

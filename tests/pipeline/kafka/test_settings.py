@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from highwater.broker.client.security import Sasl, Tls
-from highwater.broker.security.token_request import TokenSettings
+from highwater.kafka.client.security import Sasl, Tls
+from highwater.kafka.login.token_request import TokenSettings
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import Settings, settings_of
 

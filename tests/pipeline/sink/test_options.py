@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, MapType, StringType, StructField, StructType
 
-from highwater.broker.records.batch import Codec
 from highwater.common.package_archive import write_archive
+from highwater.kafka.records.batch import Codec
 from highwater.pipeline.errors import DataLossError, SettingsError
 from highwater.pipeline.sink.batch_transaction import Sink
 from highwater.pipeline.sink.columns import written_columns

@@ -64,8 +64,8 @@ def secured(address: str, given: dict[str, str], refusals: list[str]) -> Any:
 
     from kazoo.client import KazooClient
 
-    from highwater.broker.client.secure_kazoo import SecureHandler, secure
-    from highwater.broker.client.zookeeper_security import Login, ZooKeeperSecurity
+    from highwater.kafka.client.secure_kazoo import SecureHandler, secure
+    from highwater.kafka.client.zookeeper_security import Login, ZooKeeperSecurity
 
     tls = ssl.create_default_context(cadata=given["authority"])
     login = Login(given["username"], given["password"])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from highwater.broker.records.batch import HEADER, Codec, read_header, update_crc
-from highwater.broker.records.record import Record, encode_batch
+from highwater.kafka.records.batch import HEADER, Codec, read_header, update_crc
+from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.handlers.harness import one_batch, versions
 from tests.compat.apache_kafka.answers.script import NO_SUCH_ID, TIMESTAMP_MS, YEAR_MS, Fields, Script, id_of
 

@@ -14,9 +14,9 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.protocol import cold
-from highwater.broker.protocol.apis import APIS
-from highwater.broker.protocol.primitives import Decoder
+from highwater.kafka.protocol import cold
+from highwater.kafka.protocol.apis import APIS
+from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.handlers.harness import decode_answer, request_frame, versions
 
 DEADLINE_S: Final = 60.0

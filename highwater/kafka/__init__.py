@@ -1,0 +1,1 @@
+"""Kafka's protocol, record batches, logins and clients, for every room."""

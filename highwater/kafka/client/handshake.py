@@ -1,0 +1,76 @@
+"""How a connection begins: versions, then the login. Answers in, requests out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Final, NamedTuple
+
+from highwater.kafka.client.request import Request, Versions, api_versions, sasl_authenticate, sasl_handshake
+from highwater.kafka.login.credentials import OAUTHBEARER, Credential, LoginError
+
+
+class Session(NamedTuple):
+    versions: Versions
+    lifetime_ms: int
+    """After which the broker wants a new login (KIP-368); 0 for never."""
+
+
+class HandshakeError(Exception):
+    """Why the broker and the client do not come together, as a sentence without its subject, the broker."""
+
+
+_SETTINGS: Final = {
+    False: "sasl.username and sasl.password, or sasl.jaas.config",
+    True: "the sasl.oauthbearer. properties, and which tokens the broker takes",
+}
+"""Where a login comes from, by whether it is a token."""
+
+Step = tuple[Request[Any], int]
+"""A request and the version to send it in."""
+
+
+def handshake(credential: Credential | None, software: str) -> Generator[Step, Any, Session]:
+    """Yields requests; send the answer of each. Returns the session. Raises HandshakeError."""
+    first = api_versions(software)
+    versions: Versions = yield first, first.most
+    if credential is None:
+        return Session(versions, 0)
+    others = yield _step(sasl_handshake(credential.mechanism), versions)
+    if others is not None:
+        if not others:
+            raise HandshakeError("has no login at this address; set security.protocol without SASL_")
+        raise HandshakeError(f"does not take {credential.mechanism}; set sasl.mechanism to {' or '.join(others)}")
+    try:
+        login = credential.begin()
+    except LoginError as error:
+        raise HandshakeError(f"cannot be logged in to: {error}") from None
+    is_token = credential.mechanism == OAUTHBEARER
+    token: bytes | None = login.first()
+    lifetime_ms = 0
+    while token is not None:
+        answer = yield _step(sasl_authenticate(token), versions)
+        if answer.error:
+            raise HandshakeError(f"refuses the login: {answer.error.rstrip('.')}; check {_SETTINGS[is_token]}")
+        lifetime_ms = answer.lifetime_ms
+        try:
+            token = login.answer(answer.token)
+        except LoginError as error:
+            raise HandshakeError(f"fails in the login: {error}; check {_SETTINGS[is_token]}") from None
+    return Session(versions, lifetime_ms)
+
+
+def _step(request: Request[Any], versions: Versions) -> Step:
+    version = request.version_for(versions)
+    if version is None:
+        raise HandshakeError(f"has no login: {unserved(request, versions)}")
+    return request, version
+
+
+def unserved(request: Request[Any], versions: Versions) -> str:
+    """Why a request cannot be sent, in words."""
+    if request.api.key not in versions:
+        return f"it does not serve {request.name}"
+    low, high = versions[request.api.key]
+    least, most = request.least, request.most
+    wanted = f"version {most}" if least == most else f"a version from {least} to {most}"
+    return f"it serves {request.name} in versions {low} to {high}, and {wanted} is needed"

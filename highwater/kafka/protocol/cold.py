@@ -1,0 +1,304 @@
+"""Codecs of the APIs that are not hot: kio's classes, loaded when a version is first needed.
+
+Versions that kio lacks are made from those that it has, by kafka.protocol.older_schemas; APIs that it lacks stand in
+highwater.kafka.protocol.cluster_schemas.
+
+Requests are read by our own bounds-checked decoder along kio's schemas, not by kio's: kio 0.6 reserves memory for as
+many items as an array claims, and a count of some billions aborts the process.
+
+An answer is written as plain mappings and sequences with kio's field names, the same for every version: fields that a
+version does not have are left out, fields that are absent take the schema's default or Kafka's implicit one
+(zero, empty, null). A name that no version knows is a bug and raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import io
+import struct
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any, Final
+from uuid import UUID
+
+from kio.schema.errors import ErrorCode
+from kio.schema.index import schema_name_map
+from kio.serial import entity_writer
+from kio.static.constants import EntityType
+
+from highwater.common.log_lines import bounded
+from highwater.kafka.pacing import array, each, paced
+from highwater.kafka.protocol import cluster_schemas, older_schemas
+from highwater.kafka.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
+
+Answer = dict[str, Any]
+_ABSENT: Final = object()
+_MESSAGE: Final = "error_message"
+"""It may quote what a client sent, which may be longer than a string of an answer can be."""
+_FLOAT64: Final = struct.Struct(">d")
+_EPOCH: Final = datetime.datetime.fromtimestamp(0, datetime.UTC)
+
+
+def milliseconds(duration: datetime.timedelta) -> int:
+    """A time-out of a request, as the rest of the broker counts it."""
+    return duration // datetime.timedelta(milliseconds=1)
+
+
+def decode_request(schema: str, version: int, decoder: Decoder) -> Any:
+    """A request of the named schema (kio's spelling, such as "create_topics")."""
+    return _reader(schema, version, EntityType.request)(decoder)
+
+
+def encode_response(schema: str, version: int, answer: Answer) -> bytes:
+    return _writer(schema, version, EntityType.response)(answer)
+
+
+def encode_request(schema: str, version: int, fields: Answer) -> bytes:
+    """What a client sends, written as answers are."""
+    return _writer(schema, version, EntityType.request)(fields)
+
+
+def decode_response(schema: str, version: int, decoder: Decoder) -> Any:
+    """What a client reads. A point in time is left as it is sent, in ms, as it may be the -1 of none at all."""
+    return _reader(schema, version, EntityType.response)(decoder)
+
+
+@functools.cache
+def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
+    newer = older_schemas.newer_version(schema, version)
+    if newer is not None:
+        return older_schemas.derive(schema, version, kind, _entity(schema, newer, kind))
+    if cluster_schemas.versions(schema):
+        return cluster_schemas.entity(schema, version, kind)
+    module_name, class_name = schema_name_map[schema][version][kind].split(":")  # type: ignore[index]
+    entity: type[Any] = getattr(import_module(module_name), class_name)
+    return entity
+
+
+Read = Callable[[Decoder], Any]
+
+
+@functools.cache
+def _reader(schema: str, version: int, kind: EntityType) -> Read:
+    return _entity_reader(_entity(schema, version, kind))
+
+
+def _entity_reader(entity: type[Any]) -> Read:
+    hints = typing.get_type_hints(entity)
+    fields: list[tuple[str, Read]] = []
+    tagged: dict[int, tuple[str, Read]] = {}
+    for field in dataclasses.fields(entity):
+        entry = (field.name, _field_reader(hints[field.name], field.metadata.get("kafka_type", "")))
+        if "tag" in field.metadata:
+            tagged[field.metadata["tag"]] = entry
+        else:
+            fields.append(entry)
+
+    def read_entity(decoder: Decoder) -> Any:
+        values = {name: read(decoder) for name, read in fields}
+        if decoder.flexible:
+            for tag, section in decoder.tags():
+                if tag in tagged:
+                    name, read = tagged[tag]
+                    values[name] = read(section)
+        return entity(**values)
+
+    return read_entity
+
+
+def _field_reader(hint: Any, kafka_type: str) -> Read:
+    is_nullable = type(None) in typing.get_args(hint)
+    hint = _not_none(hint)
+    if typing.get_origin(hint) is tuple and kafka_type == "int32":
+        return Decoder.int32_array if is_nullable else _read_int32_array
+    if typing.get_origin(hint) is tuple:
+        read_item = _field_reader(typing.get_args(hint)[0], kafka_type)
+
+        def read_array(decoder: Decoder) -> tuple[Any, ...] | None:
+            count = decoder.array_length()
+            if count >= 0:
+                return array([read_item(decoder) for _ in each(range(count))])
+            if is_nullable:
+                return None
+            raise MalformedRequestError(f"an array before byte {decoder.position} is null where it must not be")
+
+        return read_array
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        read_entity = _entity_reader(hint)
+        if not is_nullable:
+            return read_entity
+        return lambda decoder: None if decoder.int8() < 0 else read_entity(decoder)
+    if kafka_type == "string" and is_nullable:
+        return Decoder.nullable_string
+    return _PRIMITIVES[kafka_type]
+
+
+def _read_uuid(decoder: Decoder) -> UUID | None:
+    value = decoder.uuid()
+    return None if value == ZERO_UUID else value
+
+
+def _read_int32_array(decoder: Decoder) -> tuple[int, ...]:
+    values = decoder.int32_array()
+    if values is None:
+        raise MalformedRequestError(f"an array before byte {decoder.position} is null where it must not be")
+    return values
+
+
+def _read_bytes(decoder: Decoder) -> bytes:
+    value = decoder.nullable_bytes()
+    if value is None:
+        raise MalformedRequestError(f"bytes before byte {decoder.position} are null where they must not be")
+    return bytes(value)
+
+
+def _read_long_timedelta(decoder: Decoder) -> datetime.timedelta:
+    """A time-out longer than timedelta can hold is as good as its longest."""
+    return datetime.timedelta(milliseconds=max(-_MAX_TIMEDELTA_MS, min(decoder.int64(), _MAX_TIMEDELTA_MS)))
+
+
+_MAX_TIMEDELTA_MS: Final = datetime.timedelta.max // datetime.timedelta(milliseconds=1)
+
+_PRIMITIVES: Final[dict[str, Read]] = {
+    "bool": Decoder.boolean,
+    "bytes": _read_bytes,
+    "datetime_i64": Decoder.int64,
+    "error_code": lambda decoder: error_code_of(decoder.int16()),
+    "float64": lambda decoder: decoder.fields(_FLOAT64)[0],
+    "int8": Decoder.int8,
+    "int16": Decoder.int16,
+    "int32": Decoder.int32,
+    "int64": Decoder.int64,
+    "string": Decoder.string,
+    "timedelta_i64": _read_long_timedelta,
+    "timedelta_i32": lambda decoder: datetime.timedelta(milliseconds=decoder.int32()),
+    "uuid": _read_uuid,
+}
+"""What requests and answers of the APIs in our table consist of."""
+
+
+@functools.cache
+def _writer(schema: str, version: int, kind: EntityType) -> Callable[[Answer], bytes]:
+    build, write = builder(schema, version, kind), entity_writer(_entity(schema, version, kind))
+
+    def write_fields(fields: Answer) -> bytes:
+        buffer = io.BytesIO()
+        write(buffer, build(fields))
+        return buffer.getvalue()
+
+    return write_fields
+
+
+Build = Callable[[Any], Any]
+
+
+def builder(schema: str, version: int, kind: EntityType) -> Build:
+    """A function that makes the request or answer of a version out of mappings."""
+
+    def other_versions() -> Iterator[type[Any]]:
+        versions = (
+            *cluster_schemas.versions(schema),
+            *older_schemas.versions(schema),
+            *schema_name_map.get(schema, ()),
+        )
+        for other in sorted(versions, reverse=True):
+            yield _entity(schema, other, kind)
+
+    return _builder(_entity(schema, version, kind), other_versions)
+
+
+Hints = Callable[[], Iterator[Any]]
+"""What stands in the place of a type in all versions, the newest first. Each is loaded when it is come to: that takes
+milliseconds, and most answers need none."""
+
+
+def _builder(entity: type[Any], every_version: Hints) -> Build:
+    builds: dict[str, tuple[Build, object]] = {}
+    hints = typing.get_type_hints(entity)
+    for field in dataclasses.fields(entity):
+        hint = hints[field.name]
+        build = _field_builder(hint, functools.partial(_hints_of_field, every_version, field.name))
+        if field.name == _MESSAGE:
+            build = bounded
+        default = field.default if field.default is not dataclasses.MISSING else _implicit_default(hint)
+        builds[field.name] = (build, default)
+    known = set(builds)
+
+    def check_names(names: Iterable[str]) -> None:
+        unknown = set(names) - known
+        for other in every_version():
+            known.update(field.name for field in dataclasses.fields(other))
+            if known >= unknown:
+                return
+        raise TypeError(f"{entity.__name__} has no field {', '.join(sorted(unknown - known))}")
+
+    def build_entity(values: Any) -> Any:
+        if not known.issuperset(values):
+            check_names(values)
+        arguments = {}
+        for name, (build, default) in builds.items():
+            value = values.get(name, _ABSENT)
+            arguments[name] = default if value is _ABSENT else None if value is None else build(value)
+        return entity(**arguments)
+
+    return build_entity
+
+
+def _hints_of_field(every_version: Hints, name: str) -> Iterator[Any]:
+    for entity in every_version():
+        if name in entity.__dataclass_fields__:
+            yield _not_none(typing.get_type_hints(entity)[name])
+
+
+def _hints_of_items(every_version: Hints) -> Iterator[Any]:
+    for hint in every_version():
+        yield _not_none(typing.get_args(hint)[0])
+
+
+def _field_builder(hint: Any, every_version: Hints) -> Build:
+    hint = _not_none(hint)
+    if typing.get_origin(hint) is tuple:
+        item = _field_builder(typing.get_args(hint)[0], functools.partial(_hints_of_items, every_version))
+
+        def build_array(values: Iterable[Any]) -> tuple[Any, ...]:
+            return array([item(value) for value in paced(values)])
+
+        return build_array
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return _builder(hint, every_version)
+    if issubclass(hint, datetime.timedelta):
+        return lambda milliseconds: datetime.timedelta(milliseconds=milliseconds)
+    if issubclass(hint, datetime.datetime):
+        return lambda timestamp_ms: _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
+    return lambda value: value
+
+
+def _not_none(hint: Any) -> Any:
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return next(choice for choice in typing.get_args(hint) if choice is not types.NoneType)
+    return hint
+
+
+def _implicit_default(hint: Any) -> object:
+    if type(None) in typing.get_args(hint):
+        return None
+    if typing.get_origin(hint) is tuple:
+        return ()
+    for kind, default in (
+        (ErrorCode, ErrorCode.none),
+        (bool, False),
+        (datetime.timedelta, datetime.timedelta()),
+        (datetime.datetime, _EPOCH),
+        (UUID, None),
+        (str, ""),
+        (bytes, b""),
+        (float, 0.0),
+        (int, 0),
+    ):
+        if issubclass(hint, kind):
+            return default
+    raise TypeError(f"no implicit default for {hint}")
