@@ -119,21 +119,21 @@ compiled: setup-dev ## A wheel in dist/ whose broker runs hot modules as machine
 
 .PHONY: bench-broker
 bench-broker: setup ## Compare the broker with Apache Kafka (about three hours; ARGS="--quick" to try it; Java, Maven, npm, gcc)
-	@$(BIN)/python -m highwater.bench.development.beside_kafka $(ARGS)
+	@$(BIN)/python -m tools.beside_kafka $(ARGS)
 
 .PHONY: bench-pipeline
 bench-pipeline: setup-dev ## Compare sources and sinks of pipelines with others (half an hour; ARGS="--only databases"; Maven)
-	@$(BIN)/python -m highwater.bench.development.pipeline_speed $(ARGS)
+	@$(BIN)/python -m tools.pipeline_speed $(ARGS)
 
 .PHONY: bench-micro
 bench-micro: setup-dev ## Time steps of the broker's hot path and compare with the stored baseline
 	@mkdir -p results && rm -f results/micro.json
-	@$(BIN)/python -m highwater.bench.development.micro $(ARGS) -o results/micro.json
-	@$(BIN)/python -m pyperf compare_to --table bench/development/micro/baseline.json results/micro.json
+	@$(BIN)/python -m tools.micro $(ARGS) -o results/micro.json
+	@$(BIN)/python -m pyperf compare_to --table tools/micro/baseline.json results/micro.json
 
 .PHONY: gate-proof
 gate-proof: setup-dev ## How often the gate notices a slower broker, and calls one that is not (8 hours on a quiet host; goes on where it was stopped)
-	@$(BIN)/python -m highwater.bench.development.gate_proof $(ARGS)
+	@$(BIN)/python -m tools.gate_proof $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and what tools left behind

@@ -24,6 +24,7 @@ FOLDERS = (
     "reports",
     "spark_loadgen",
     "tests",
+    "tools",
     "tuning",
 )
 # Import names that stand for a folder of the repository; the longest first.

@@ -38,22 +38,6 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # bench.telemetry runs the pipeline over the topic that load tasks publish to; bench.capture reads topics and logs
     # with its client and its decoder.
     "bench": ("common", "pipeline", "spark_loadgen", "tuning"),
-    # Times steps of the broker on the node of its tests, and makes it slower on purpose; not shipped.
-    "bench/development": (
-        "bench",
-        "broker",
-        "common",
-        "kafka",
-        "monitor",
-        "pipeline",
-        "reports",
-        "spark_loadgen",
-        "tests.broker",
-        "tests.database_servers",
-        "tests.monitor",
-        "tests.waiting",
-        "tuning",
-    ),
     # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.
     "reports": (
         "bench.analysis",
@@ -320,12 +304,7 @@ def _names_of_imports(path: Path) -> Iterator[str]:
 def sources(room: str) -> list[Path]:
     if room == FRONT_DOOR:
         return [path for path in (ROOT / PACKAGE).glob("*.py") if path.name != "__main__.py"]
-    rooms_of_their_own = [place_of(other) for other in MAY_IMPORT if other.startswith(f"{room}/")]
-    found = [
-        path
-        for path in sorted(place_of(room).rglob("*.py"))
-        if not any(path.is_relative_to(other) for other in rooms_of_their_own)
-    ]
+    found = sorted(place_of(room).rglob("*.py"))
     assert found, f"room {room} is gone"
     return found
 
@@ -336,7 +315,7 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         f"{path.relative_to(ROOT)} imports {module}"
         for path in sources(room)
         for module in imported_modules(path)
-        if (top := module.split(".")[0]) in (*ROOMS, PACKAGE, "tests")
+        if (top := module.split(".")[0]) in (*ROOMS, PACKAGE, "tests", "tools")
         and top != room
         and not any(module == allowed or module.startswith(allowed + ".") for allowed in MAY_IMPORT[room])
     ]
@@ -380,17 +359,6 @@ def test_state_machines_and_protocol_do_no_io(place: str) -> None:
         if module.split(".")[0] in (EDGE_MODULES | {"time"}) - SANS_IO_EXCEPTIONS.get(name, set())
     ]
     assert touched == []
-
-
-def test_nothing_that_is_shipped_imports_what_is_for_development() -> None:
-    importers = [
-        f"{path.relative_to(ROOT)} imports {module}"
-        for room in ROOMS
-        for path in sources(room)
-        for module in imported_modules(path)
-        if module.startswith("bench.development")
-    ]
-    assert importers == []
 
 
 def test_the_list_of_modules_is_as_the_modules_say() -> None:

@@ -35,7 +35,7 @@ def texts(path: Path) -> Iterator[str]:
 def named() -> Iterator[tuple[str, str]]:
     for room in ROOMS:
         for path in sorted((ROOT / room).rglob("*")):
-            if path.suffix in (".py", ".yaml") and "development" not in path.parts:
+            if path.suffix in (".py", ".yaml"):
                 for text in texts(path):
                     for found in _COMMAND.finditer(" ".join(text.split())):
                         yield path.relative_to(ROOT).as_posix(), found[0]
