@@ -9,9 +9,9 @@ from typing import Final
 
 from rich.console import Group as Stack
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from highwater.common.figure_table import FigureTable
 from highwater.common.units import NONE, count_text, percent_text, plural, rate_text, size_text, wait_text
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.lag import lag_text
@@ -83,23 +83,10 @@ def _totals(snapshot: Snapshot, figures: Figures) -> Text:
     return Text(" · ".join(parts), style="dim", overflow="ellipsis", no_wrap=True)
 
 
-def _table(columns: Sequence[tuple[str, bool]]) -> Table:
-    """A table without a frame; each column has a name, and says whether it holds numbers."""
-    table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
-    for place, (name, is_number) in enumerate(columns):
-        table.add_column(
-            name,
-            justify="right" if is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=1 if place == 0 else None,
-        )
-    return table
-
-
-def _brokers(brokers: Sequence[BrokerFigures]) -> Table:
-    names = ("BROKER", "LEADERS", "REPLICAS", "OUT OF SYNC", "IN", "OUT", "SIZE", "DISK FREE")
-    table = _table([(name, place > 0) for place, name in enumerate(names)])
+def _brokers(brokers: Sequence[BrokerFigures]) -> FigureTable:
+    table = FigureTable(header_style="bold", leaves_out=("REPLICAS", "SIZE", "LEADERS", "OUT", "IN"))
+    table.add_names("BROKER")
+    table.add_figures("LEADERS", "REPLICAS", "OUT OF SYNC", "IN", "OUT", "SIZE", "DISK FREE")
     for each in brokers:
         name = f"{each.node_id}{'' if each.is_alive else ' gone'}"
         free = NONE if each.disk_usable_percent is None else percent_text(each.disk_usable_percent / 100, 2)
@@ -116,9 +103,11 @@ def _brokers(brokers: Sequence[BrokerFigures]) -> Table:
     return table
 
 
-def _groups(snapshot: Snapshot, groups: Sequence[GroupFigures]) -> Table:
-    names = ("GROUP", "VERDICT", "STATE", "MEMBERS", "LAG", "LAG TIME", "CATCH UP")
-    table = _table([(name, place > 2) for place, name in enumerate(names)])
+def _groups(snapshot: Snapshot, groups: Sequence[GroupFigures]) -> FigureTable:
+    table = FigureTable(header_style="bold", leaves_out=("STATE", "MEMBERS", "CATCH UP", "LAG TIME"))
+    table.add_names("GROUP")
+    table.add_figures("VERDICT", "STATE", justify="left")
+    table.add_figures("MEMBERS", "LAG", "LAG TIME", "CATCH UP")
     for each in groups:
         known = snapshot.groups.get(each.name)
         table.add_row(
@@ -133,9 +122,10 @@ def _groups(snapshot: Snapshot, groups: Sequence[GroupFigures]) -> Table:
     return table
 
 
-def _topics(topics: Sequence[TopicFigures]) -> Table:
-    names = ("TOPIC", "PARTITIONS", "RATE", "SIZE", "SKEW", "LEADER SKEW", "WORST LAG")
-    table = _table([(name, place > 0) for place, name in enumerate(names)])
+def _topics(topics: Sequence[TopicFigures]) -> FigureTable:
+    table = FigureTable(header_style="bold", leaves_out=("LEADER SKEW", "SKEW", "PARTITIONS", "SIZE"))
+    table.add_names("TOPIC")
+    table.add_figures("PARTITIONS", "RATE", "SIZE", "SKEW", "LEADER SKEW", "WORST LAG")
     for each in topics:
         table.add_row(
             Text(_printable(each.name), style=_STYLES[each.level]),

@@ -171,9 +171,9 @@ def _tell(advice: Advice, directory: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.metrics import value_text
     from highwater.bench.results.advice import SETTINGS
+    from highwater.common.figure_table import FigureTable
     from highwater.common.units import NONE
 
     console = Console(highlight=False)

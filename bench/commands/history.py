@@ -200,11 +200,11 @@ def _print_series(series: Series, columns: Sequence[str], detection: Detection) 
     from rich.console import Console
     from rich.markup import escape
 
-    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.history.detection import sentence, unit_of
     from highwater.bench.history.series import cell_of, metric_of
     from highwater.bench.history.spark import CHANGE, spark_line
     from highwater.bench.metrics import value_text
+    from highwater.common.figure_table import FigureTable
 
     console = Console(highlight=False)
     console.print(f"[bold]{escape(series.workload)}[/]  [dim]environment {series.environment}[/]")

@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from highwater.bench.display.figure_table import FigureTable
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.lake.answers import UNIT, cell_text
 from highwater.bench.lake.asking import Answer
@@ -18,6 +17,7 @@ from highwater.bench.lake.functions import FUNCTIONS
 from highwater.bench.lake.questions import questions
 from highwater.bench.lake.tables import SCHEMAS
 from highwater.common.csv_text import csv_text
+from highwater.common.figure_table import FigureTable
 
 
 def text_of(answer: Answer, format_: str) -> str:

@@ -198,8 +198,8 @@ def _tell(item: Round, proofs: Sequence[Proof]) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.prove.page import HEADER, knob_change_text, row
+    from highwater.common.figure_table import FigureTable
     from highwater.tuning.proofs import VERDICT_TEXTS
 
     console = Console(highlight=False)

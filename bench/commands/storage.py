@@ -11,9 +11,9 @@ import typer
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 
 if TYPE_CHECKING:
-    from highwater.bench.display.figure_table import FigureTable
     from highwater.bench.results import StorageTarget, TargetProbe
     from highwater.bench.storage.emulated_hdd import EmulatedDisk
+    from highwater.common.figure_table import FigureTable
 
 app = typer.Typer(no_args_is_help=True, help="Storage targets: list them, probe them with fio, emulate a hard disk.")
 emulate_hdd = typer.Typer(
@@ -158,7 +158,7 @@ def _print(table: FigureTable) -> None:
 
 def _table(*columns: str, figures: int = 0) -> FigureTable:
     """A table whose last `figures` columns are numbers."""
-    from highwater.bench.display.figure_table import FigureTable
+    from highwater.common.figure_table import FigureTable
 
     table = FigureTable()
     table.add_names(*columns[: len(columns) - figures])

@@ -16,7 +16,6 @@ from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
-from highwater.bench.display.figure_table import FigureTable
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.exit_codes import EXIT_OK, MEANINGS_OF_A_RUN
 from highwater.bench.metrics import metric
@@ -36,6 +35,7 @@ from highwater.bench.storage.cluster_storage import cluster_target
 from highwater.bench.trials.plan import Plan, Price, trial_duration_s
 from highwater.bench.workload.clusters import Cluster
 from highwater.bench.workload.system import ClusterUnderTest
+from highwater.common.figure_table import FigureTable
 from highwater.common.units import (
     NANOSECONDS,
     NONE,

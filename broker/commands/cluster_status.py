@@ -46,10 +46,14 @@ from highwater.kafka.client.host_processes import RACK, SETTINGS, host_processes
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from highwater.common.figure_table import FigureTable
+
 _CONFIG_TIMEOUT_S: Final = 3.0
 _DEFAULT_INTERVAL_S: Final = 2.0
 _MOST_TOPICS: Final = 20
 _FEWEST_TOPICS: Final = 3
+_LEFT_OUT: Final = ("Metrics", "Process", "Host", "Replicas")
+"""Of the brokers on a narrow screen, in this order."""
 _METRICS: Final = "metrics.listener"
 _METRICS_LISTENER: Final = re.compile(r"HTTP://(.+):(\d+)", re.IGNORECASE)
 
@@ -348,16 +352,16 @@ def _print(found: ClusterStatus) -> None:
         if isinstance(block, str):
             say(block)
         else:
-            console.print(block)
+            block.print_to(console)
 
 
-def _blocks(found: ClusterStatus, most_topics: int) -> Iterator[RenderableType]:
+def _blocks(found: ClusterStatus, most_topics: int, *, is_screen: bool = False) -> Iterator[str | FigureTable]:
     """Yield lines and tables: the answer, the brokers, what is down, topics."""
     health, local = found.health, found.local
     yield health.sentence
     if health.live:
         yield ""
-        yield _broker_table(found)
+        yield _broker_table(found, _LEFT_OUT if is_screen else None)
     yield ""
     yield from down_lines(health)
     for name in health.servers_down:
@@ -375,10 +379,10 @@ def _blocks(found: ClusterStatus, most_topics: int) -> Iterator[RenderableType]:
         yield f"ZooKeeper: {local.zookeeper_connect}" + (f" ({'; '.join(running)})" if running else "")
     if health.topics:
         yield ""
-        yield from _topic_blocks(health, most_topics)
+        yield from _topic_blocks(health, most_topics, () if is_screen else None)
 
 
-def _broker_table(found: ClusterStatus) -> RenderableType:
+def _broker_table(found: ClusterStatus, leaves_out: Sequence[str] | None) -> FigureTable:
     local, processes, hosts = found.local, found.health.processes, found.health.hosts
     rows = [
         (
@@ -398,7 +402,7 @@ def _broker_table(found: ClusterStatus) -> RenderableType:
     process: tuple[str, ...] = () if local is None and processes is None else ("Process",)
     if hosts is not None:
         process = ("Host", "Process")
-    return table(("Broker", "Address", *process, "Leads", "Replicas", "Metrics"), rows)
+    return table(("Broker", "Address", *process, "Leads", "Replicas", "Metrics"), rows, leaves_out=leaves_out)
 
 
 def _pid(local: local_cluster.LocalCluster, broker_id: int) -> int | None:
@@ -413,9 +417,11 @@ def _metrics_text(address: str | None) -> str:
     return "see its log" if address.endswith(":0") else address or "off"
 
 
-def _topic_blocks(health: ClusterHealth, most_topics: int) -> Iterator[RenderableType]:
-    shown = health.topics[:most_topics]
-    yield table(("Topic", "Partitions", "State"), [(t.name, len(t.partitions), state_text(t)) for t in shown])
+def _topic_blocks(
+    health: ClusterHealth, most_topics: int, leaves_out: Sequence[str] | None
+) -> Iterator[str | FigureTable]:
+    rows = [(topic.name, len(topic.partitions), state_text(topic)) for topic in health.topics[:most_topics]]
+    yield table(("Topic", "Partitions", "State"), rows, leaves_out=leaves_out)
     if left := health.topics[most_topics:]:
         troubled = sum(topic.worst is not Trouble.NONE for topic in left)
         yield f"and {len(left)} more topics, {f'{troubled} of them in trouble' if troubled else 'all in sync'}"
@@ -467,7 +473,7 @@ def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
             if isinstance(found, CommandError):
                 blocks: list[RenderableType] = [Text(one_line(str(found)), style="bold red")]
             else:
-                answer, *rest = _blocks(found, _topics_that_fit(found, console.height))
+                answer, *rest = _blocks(found, _topics_that_fit(found, console.height), is_screen=True)
                 blocks = [Text(str(answer), style="bold green" if found.health.is_healthy else "bold red"), *rest]
             blocks += ["", Text(f"{now}, every {interval_s:g} s; Ctrl-C ends", style="dim")]
             live.update(
@@ -476,6 +482,6 @@ def _redraw(look: Callable[[], ClusterStatus], interval_s: float) -> None:
 
 
 def _topics_that_fit(found: ClusterStatus, height: int) -> int:
-    others = sum(1 if isinstance(block, str) else len(found.health.live) + 2 for block in _blocks(found, 0))
-    # A table of topics has a header and a rule; the footer takes two lines, the cursor one.
-    return max(_FEWEST_TOPICS, height - others - 5)
+    others = sum(1 if isinstance(block, str) else len(found.health.live) + 1 for block in _blocks(found, 0))
+    # A table of topics has a header; the footer takes two lines, the cursor one.
+    return max(_FEWEST_TOPICS, height - others - 4)

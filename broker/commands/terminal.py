@@ -17,15 +17,14 @@ from highwater.common.log_lines import escaped_json, one_line
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table
+
+    from highwater.common.figure_table import FigureTable
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Who comes without a login and without a certificate, as brokers name it."""
 EXIT_REFUSED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
-
-_LONGEST_WHOLE_NAME: Final = 56
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -110,22 +109,21 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, tit
     console = table_console()
     if title:
         console.print(Text(one_line(title), style="bold"))
-    console.print(table(columns, rows))
+    table(columns, rows).print_to(console)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Return the table that `print_table` prints."""
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], *, leaves_out: Sequence[str] | None = None
+) -> FigureTable:
+    """Return the table that `print_table` prints. `leaves_out`: of a screen, as FigureTable has it."""
     from rich.text import Text
 
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    from highwater.common.figure_table import FigureTable
+
+    made = FigureTable(gap=2, leaves_out=leaves_out)
     for slot, name in enumerate(columns):
         is_number = bool(rows) and all(row[slot] is None or isinstance(row[slot], int | float) for row in rows)
-        # People search for and copy the names in the first column: fold the other columns instead.
-        longest = max((len(str(row[slot])) for row in rows), default=0)
-        is_whole = is_number or (slot == 0 and longest <= _LONGEST_WHOLE_NAME)
-        made.add_column(name, justify="right" if is_number else "left", no_wrap=is_whole, overflow="fold")
+        (made.add_figures if is_number else made.add_names)(name)
     for row in rows:
         made.add_row(*("-" if cell is None else Text(one_line(str(cell))) for cell in row))
     return made

@@ -53,6 +53,18 @@ def test_a_small_cluster_is_shown_whole() -> None:
     assert "more" not in lines[-1]
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_screen_leaves_out_columns_and_cuts_no_figure(width: int) -> None:
+    view = view_of(clusters.Shape(topics=6, partitions=30, groups=6, brokers=3))
+    lines = shown(view, 40, width)
+    assert max(map(len, lines)) <= width
+    begin = next(number for number, line in enumerate(lines) if line.startswith("TOPIC"))
+    rows = lines[begin + 1 : -1]
+    lags = {f"{topic.worst_lag:,}" for topic in view[1].topics.values() if topic.worst_lag is not None}
+    assert {row.split()[-1] for row in rows} == lags
+    assert not any("…" in row.partition(" ")[2] for row in rows)
+
+
 def test_the_processes_of_one_host_are_shown_as_such() -> None:
     def process(number: int) -> Broker:
         told = {"highwater.processes": "3", "highwater.process": str(number), "broker.rack": "host-a"}

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ...common.figure_table import FigureTable
 from ...common.units import size_text
 from ..check import KnobReport, KnobState, limited
 from ..facts import Facts
@@ -24,12 +25,11 @@ STATE_WORDS: Final[dict[KnobState, tuple[str, str, str]]] = {
     "obsolete": ("obsolete", "obsolete", "dim"),
     "not_applicable": ("n/a", "not applicable", "dim"),
 }
-_NARROWEST: Final = 40
-_NARROW_COLUMN: Final = 12
 _WORD: Final = re.compile(r"[A-Za-z'’-]+[,:;]?")
 # Names that keep their small initial at the beginning of a sentence.
 _LOWER_CASE_NAMES: Final = ("systemd",)
 _MOST_TARGETS: Final = 6
+_GAP: Final = 2
 
 
 def console() -> Console:
@@ -77,27 +77,24 @@ def merged(reports: Iterable[KnobReport]) -> list[tuple[KnobReport, tuple[str, .
 class Rows:
     """A table whose rows are printed one by one, with other text between them.
 
-    Columns fit the terminal: long cells are folded, and sentences are printed below their row.
+    Columns fit the terminal, as those of FigureTable, and sentences are printed below their row.
     """
 
     def __init__(self, out: Console, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         self._out = out
-        columns = zip(header, *rows, strict=True)
-        self._widths = [max(map(len, column)) for column in columns]
-        room = max(_NARROWEST, out.width - 2 * (len(self._widths) - 1))
-        while sum(self._widths) > room:
-            # Names in the first column differ at their ends, so they are folded last.
-            widest = max(self._widths[1:])
-            column = self._widths.index(widest, 1) if widest > _NARROW_COLUMN else self._widths.index(max(self._widths))
-            self._widths[column] -= 1
+        whole = FigureTable(gap=_GAP)
+        whole.add_names(*header)
+        for row in rows:
+            whole.add_row(*map(Text, row))
+        self._widths = whole.widths(out, out.width)
         self.print([Text(title, style="bold") for title in header])
 
     def print(self, cells: Sequence[Text], below: str = "") -> None:
-        table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+        table = FigureTable(gap=_GAP, show_header=False)
         for width in self._widths:
-            table.add_column(width=width, overflow="fold")
+            table.add_names("", width=width)
         table.add_row(*cells)
-        self._out.print(table)
+        table.print_to(self._out)
         if below:
             self._out.print(Padding(Text(below, style="dim"), (0, 0, 0, 2)))
 
