@@ -78,6 +78,35 @@ def test_a_large_change_says_why(lines: int, body: str, status: int, repository:
     assert ("changes 51 lines without a body" in done.stdout) == (status == 1)
 
 
+def grow(repository: Repository, message: str, **lines: int) -> subprocess.CompletedProcess[str]:
+    for room, count in lines.items():
+        (repository.path / room).mkdir(exist_ok=True)
+        (repository.path / room / "log.py").write_text("".join(f"line = {line}\n" for line in range(count)))
+    repository.commit("broker: change the log", message)
+    return repository.check()
+
+
+def test_a_room_that_grows_says_why(repository: Repository) -> None:
+    done = grow(repository, "", broker=3, tests=9, common=1)
+    assert done.returncode == 1
+    grown = "(broker by 3, common by 1|common by 1, broker by 3)"
+    assert re.search(f"grows {grown} lines: take as many away", done.stdout)
+    assert "lines of Python: broker 3, common 1, product 4\n" in done.stdout
+    repository.git("reset", "--quiet", "--soft", "HEAD~1")
+    assert grow(repository, "Grows: it has a log now.", broker=3).returncode == 0
+    assert grow(repository, "", broker=2).returncode == 0
+
+
+def test_a_file_that_moves_grows_no_room(repository: Repository) -> None:
+    assert grow(repository, "Grows: there was nothing.", broker=40).returncode == 0
+    (repository.path / "highwater/kafka").mkdir(parents=True)
+    repository.git("mv", "broker/log.py", "highwater/kafka/log.py")
+    repository.commit("house: move the log")
+    done = repository.check()
+    assert done.returncode == 0, done.stdout
+    assert "lines of Python: kafka 40, product 40\n" in done.stdout
+
+
 def test_a_merge_commit_is_exempt_and_the_commits_that_it_brings_are_not(repository: Repository) -> None:
     repository.git("checkout", "--quiet", "-b", "topic")
     repository.commit("what I did today")
