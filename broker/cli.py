@@ -109,9 +109,11 @@ def start(
     """
     import logging
 
-    from highwater.broker.server import broker, ending
+    from highwater.broker.server import broker
     from highwater.broker.server.start_check import SETUP_ERRORS
     from highwater.broker.settings.config import BrokerConfig, Setting, parse_property_option, read_properties_file
+    from highwater.common.command_errors import fail
+    from highwater.common.exit_codes import EXIT_NO
     from highwater.common.log_lines import log_to_standard_error
 
     log_to_standard_error(level=logging.DEBUG if verbose else logging.INFO)
@@ -135,9 +137,8 @@ def start(
         else:
             exit_code = broker.run(checked)
     except SETUP_ERRORS as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(ending.EXIT_USAGE) from None
+        fail(error)
     except KeyboardInterrupt:
         typer.echo("interrupted before it was ready", err=True)
-        raise typer.Exit(ending.EXIT_FAILED) from None
+        raise typer.Exit(EXIT_NO) from None
     raise typer.Exit(exit_code)

@@ -7,19 +7,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from highwater.common.command_errors import errors_in_one_line
+from highwater.common.exit_codes import EXIT_NO, EXIT_USAGE
 from highwater.common.log_lines import one_line
 from highwater.monitor.config import MonitorConfig, read_config, with_options
 from highwater.monitor.errors import MonitorError, SettingsError
 
 if TYPE_CHECKING:
     from highwater.monitor.users import Users
-
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -56,17 +55,8 @@ def _reporting() -> Iterator[None]:
     """Turn an error into one line and an exit status."""
     from highwater.monitor.users import UsersError
 
-    try:
+    with errors_in_one_line({MonitorError: EXIT_USAGE, UsersError: EXIT_USAGE}):
         yield
-        sys.stdout.flush()
-    except (MonitorError, UsersError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE) from None
-    except BrokenPipeError:
-        # The reader closed the output. Python flushes it once more at exit, which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 @app.command()
@@ -139,7 +129,7 @@ def top(
         found = with_options(_config(bootstrap, config), client=_properties(command_config))
         is_well = run(found, is_once=once, interval_s=interval)
     if not is_well:
-        raise typer.Exit(1)
+        raise typer.Exit(EXIT_NO)
 
 
 @app.command()

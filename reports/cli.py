@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from highwater.common.atomic_files import write_atomically
+from highwater.common.command_errors import fail, report_error
+from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
     from highwater.bench.history.series import Series
@@ -18,14 +20,12 @@ if TYPE_CHECKING:
     from highwater.reports.facets import FacetKeys
     from highwater.reports.page import Document
 
-USAGE_ERROR = 2
 # A page takes seconds of CPU time, which a run on the same host should rarely notice.
 _WATCH_S: Final = 60
 # How soon the page shows that the run has ended.
 _LOOK_S: Final = 2
 # Browsers read the page of live figures again so often.
 _LIVE_RELOAD_S: Final = 3
-DAMAGED = 4
 
 
 def report(
@@ -76,11 +76,11 @@ def report(
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
 
     if most is not None and not markdown:
-        raise _failed("--most works with Markdown only: add --markdown")
+        fail("--most works with Markdown only: add --markdown")
     if head is not None and (x or colour or columns or rows):
-        raise _failed("--x, --colour, --columns and --rows work with one directory only")
+        fail("--x, --colour, --columns and --rows work with one directory only")
     if watch and (head is not None or markdown):
-        raise _failed("--watch works with the page of one directory only")
+        fail("--watch works with the page of one directory only")
     last = head or directory
     if head is None and holds_live_figures(directory):
         _live(directory, out or directory / "live.html", watch=watch)
@@ -89,7 +89,7 @@ def report(
     path = out or last / f"{stem}{'.md' if markdown else '.html'}"
     if head is None and (directory / PLAN_FILE).is_file():
         if watch or x or colour or columns or rows:
-            raise _failed(f"{directory} is of a plan: --watch, --x, --colour, --columns and --rows are for runs")
+            fail(f"{directory} is of a plan: --watch, --x, --colour, --columns and --rows are for runs")
         document = _plan_document(directory)
         _write(path, as_markdown.render(document, most) if markdown else page.render(document))
         typer.echo(path)
@@ -109,15 +109,15 @@ def report(
             document = comparison_document(RunResult(directory), RunResult(head))
         text = as_markdown.render(document, most) if markdown else page.render(document)
     except (ResultDirectoryError, UnknownFactorError, NothingInCommonError) as error:
-        raise _failed(str(error)) from error
+        fail(error)
     except (OSError, UnicodeDecodeError) as error:
-        raise _failed(f"cannot read {last}: {error}") from error
+        fail(f"cannot read {last}: {error}")
     _write(path, text)
     typer.echo(path)
     if faults:
         more = f"; the report names {len(faults) - 1} more" if len(faults) > 1 else ""
-        typer.echo(f"error: {directory} is damaged: {faults[0]}{more}", err=True)
-        raise typer.Exit(DAMAGED)
+        report_error(f"{directory} is damaged: {faults[0]}{more}")
+        raise typer.Exit(EXIT_INVALID)
 
 
 def _plan_document(directory: Path) -> Document:
@@ -130,9 +130,9 @@ def _plan_document(directory: Path) -> Document:
         plan = plan_of(file.read_text("utf-8"), str(file))
         return plan_document(plan, load.read_text("utf-8") if load.is_file() else "")
     except UsageError as error:
-        raise _failed(str(error)) from error
+        fail(error)
     except (OSError, UnicodeDecodeError) as error:
-        raise _failed(f"cannot read {directory}: {error}") from error
+        fail(f"cannot read {directory}: {error}")
 
 
 def _live(directory: Path, path: Path, *, watch: bool) -> None:
@@ -149,7 +149,7 @@ def _live(directory: Path, path: Path, *, watch: bool) -> None:
         try:
             document, stamp, ended = live_document(directory)
         except UsageError as error:
-            raise _failed(str(error)) from error
+            fail(error)
         goes_on = watch and not ended
         if stamp != written:
             _write(path, page.render(document, _LIVE_RELOAD_S if goes_on else None))
@@ -213,9 +213,9 @@ def history_report(
         rules, command = Rules.of_file(policy), partial(otava_present, otava)
         document = history_document(place, _kept_series(history, lake), rules, command, everything=everything)
     except UsageError as error:
-        raise _failed(str(error)) from error
+        fail(error)
     except OSError as error:
-        raise _failed(f"cannot read {place}: {error}") from error
+        fail(f"cannot read {place}: {error}")
     path = out or place / "history.html"
     _write(path, page.render(document))
     typer.echo(path)
@@ -240,9 +240,4 @@ def _write(path: Path, text: str) -> None:
         write_atomically(path, text)
     except OSError as error:
         reason = error.strerror or error
-        raise _failed(f"cannot write {path}: {reason}; name a file that can be written with --out") from error
-
-
-def _failed(text: str) -> typer.Exit:
-    typer.echo(f"error: {text}", err=True)
-    return typer.Exit(USAGE_ERROR)
+        fail(f"cannot write {path}: {reason}; name a file that can be written with --out")

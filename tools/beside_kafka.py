@@ -21,11 +21,11 @@ import yaml
 
 from highwater.bench.commands.common import one_line_errors
 from highwater.bench.errors import UsageError
-from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.workload.layers import merged, read_with_includes
+from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.common.quantities import parse_count
 from highwater.reports import markdown
 from highwater.reports.several import several_document
@@ -105,7 +105,7 @@ def compare(
         _write_page(results, wanted, results / "page.md" if quick else page)
         if failed:
             typer.echo(f"some trials failed or are invalid: {', '.join(failed)}", err=True)
-            raise typer.Exit(EXIT_TARGET)
+            raise typer.Exit(EXIT_DAMAGE)
 
 
 def _with_ceilings(wanted: Sequence[str]) -> list[str]:
@@ -151,7 +151,7 @@ def _measure(
             note_neighbour(results, name, share_taken())
         if done not in (EXIT_OK, EXIT_OBJECTIVE):
             failed.append(name)
-            if done not in (EXIT_INVALID, EXIT_TARGET):
+            if done not in (EXIT_INVALID, EXIT_DAMAGE):
                 raise typer.Exit(done)
     return failed
 

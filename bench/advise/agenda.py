@@ -17,13 +17,13 @@ from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Block, TrialOfSearch, next_block
 from highwater.bench.advise.space import DEFAULT, Candidate, spell
 from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.exit_codes import EXIT_INVALID, EXIT_OK
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import ResultWriter, Scalar, TrialPlan, TrialRole, TrialSummary
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.trials.plan import PlannedTrial, planned_trial, trial_duration_s
 from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.specification import Cell
+from highwater.common.exit_codes import EXIT_INVALID, EXIT_OK
 
 # A bound on a count that is broken, such as errors: "==0", has no ratio: it counts as this one.
 _BROKEN: Final = 1.0

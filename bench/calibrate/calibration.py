@@ -16,7 +16,6 @@ from typing import Final
 
 from highwater.bench.calibrate.generator import measure_ceilings
 from highwater.bench.calibrate.loopback import measure_loopback
-from highwater.bench.exit_codes import EXIT_OBJECTIVE, EXIT_OK
 from highwater.bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
@@ -28,6 +27,7 @@ from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.trial import Launcher, now_utc
 from highwater.bench.workload.specification import Cell, Specification
 from highwater.bench.workload.values import TEMPORARY_TARGET
+from highwater.common.exit_codes import EXIT_OBJECTIVE, EXIT_OK
 from highwater.spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
 from highwater.tuning.facts import Facts, collect
 

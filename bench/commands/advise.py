@@ -212,7 +212,7 @@ def _change_text(change: Change | None) -> str:
 
 
 def _exit_code(advice: Advice, *, strict: bool) -> int:
-    from highwater.bench.exit_codes import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK
+    from highwater.common.exit_codes import EXIT_INCONCLUSIVE, EXIT_INVALID, EXIT_OK
 
     if advice.outcome == "nothing_usable":
         return EXIT_INVALID

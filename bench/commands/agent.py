@@ -12,6 +12,8 @@ from highwater.bench.errors import UsageError, text_of
 from highwater.bench.host_agent.broker_metrics import is_page_address
 from highwater.bench.host_agent.collecting import AgentSettings, HostReaderForAgent
 from highwater.bench.host_agent.serving import DEFAULT_LISTEN, TOKEN_VARIABLE, access_of, serve
+from highwater.common.command_errors import errors_in_one_line
+from highwater.common.exit_codes import EXIT_USAGE
 
 
 def agent(
@@ -43,19 +45,16 @@ def agent(
 
     Exit codes: 0 ended by a signal; 2 a mistake in the call.
     """
-    try:
+    with errors_in_one_line(
+        {UsageError: EXIT_USAGE, OSError: EXIT_USAGE},
+        lambda error: text_of(error) if isinstance(error, OSError) else str(error),
+    ):
         directories = _directories(log_dir or [])
         settings = AgentSettings(directories, _pages(broker_metrics or [], directories))
         if once:
             typer.echo(HostReaderForAgent(settings).answer().as_json())
             return
         serve(settings, access_of(listen, token_file, tls_certificate, tls_key, os.environ))
-    except UsageError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(2) from None
-    except OSError as error:
-        typer.echo(f"error: {text_of(error)}", err=True)
-        raise typer.Exit(2) from None
 
 
 def _directories(given: list[Path]) -> tuple[Path, ...]:

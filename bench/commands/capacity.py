@@ -53,9 +53,9 @@ def plan(
         from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.bench.capacity.text import lines
         from highwater.bench.errors import UsageError
-        from highwater.bench.exit_codes import EXIT_DOES_NOT_FIT
         from highwater.bench.results import RunResult
         from highwater.bench.workload.yaml_document import read_document
+        from highwater.common.exit_codes import EXIT_NO
 
         for option, directory in (("--inventory", inventory), ("--out", out)):
             if directory is not None:
@@ -81,7 +81,7 @@ def plan(
         if not made.fits:
             if inventory is not None:
                 typer.echo(f"{inventory}: not written, as the load does not fit", err=True)
-            raise typer.Exit(EXIT_DOES_NOT_FIT)
+            raise typer.Exit(EXIT_NO)
         if inventory is not None:
             _write(inventory, inventory_of(made, wanted))
             typer.echo(

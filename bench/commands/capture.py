@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
+from highwater.common.exit_codes import EXIT_NO
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -35,7 +36,6 @@ Engine = Literal["local", "spark"]
 _DEFAULT_RATE: Final = "10MiB/s"
 _OFFSETS: Final = re.compile(r"(\d*):(\d*)")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_OUTSIDE: Final = 1
 
 
 class _CaptureUnlessNamed(TyperGroup):
@@ -346,7 +346,7 @@ def compare(
                 for note in trace.manifest.notes:
                     typer.echo(f"note: {path}: {note}", err=True)
         if not all(distance.within for distance in found):
-            raise typer.Exit(_OUTSIDE)
+            raise typer.Exit(EXIT_NO)
 
 
 def _as_json(distance: Distance) -> dict[str, object]:

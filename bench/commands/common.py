@@ -136,23 +136,20 @@ def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Print expected errors as one line each and exit with the matching exit code."""
+    """End with one line for an expected error, and the exit code of its kind."""
     from highwater.bench.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
-    from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_USAGE
     from highwater.bench.results import ResultDirectoryError
+    from highwater.common.command_errors import errors_in_one_line, fail
+    from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_USAGE
     from highwater.spark_loadgen import LoadSetupError
 
-    try:
-        yield
-    except (UsageError, ResultDirectoryError, LoadSetupError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE) from None
-    except NotComparableError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_ENVIRONMENT) from None
-    except OSError as error:
-        typer.echo(f"error: {text_of(error)}", err=True)
-        raise typer.Exit(EXIT_INVALID if is_full(error) else EXIT_USAGE) from None
-    except (KeyboardInterrupt, StoppedError):
-        typer.echo("interrupted", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    mistakes: dict[type[Exception], int] = dict.fromkeys((UsageError, ResultDirectoryError, LoadSetupError), EXIT_USAGE)
+    with errors_in_one_line(mistakes | {NotComparableError: EXIT_ENVIRONMENT}, interrupted="interrupted"):
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            fail(text_of(error), EXIT_INVALID if is_full(error) else EXIT_USAGE)
+        except StoppedError:
+            raise KeyboardInterrupt from None

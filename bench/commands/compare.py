@@ -55,8 +55,9 @@ def compare(
         from highwater.bench.compare import compare as compared
         from highwater.bench.display.comparison_text import comparison_markdown
         from highwater.bench.errors import UsageError
-        from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD
         from highwater.bench.metrics import metric as known_metric
+        from highwater.common.command_errors import fail
+        from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD
 
         names = [known_metric(name).name for name in metric or []]
         side = side_named if lake is None else partial(_side_of_lake, lake)
@@ -74,22 +75,19 @@ def compare(
         elif found.metrics:
             _print(found, everything=everything)
         if not found.metrics:
-            typer.echo(f"error: {_nothing_to_compare(base_run, head_run, names)}", err=True)
-            raise typer.Exit(EXIT_INVALID)
+            fail(_nothing_to_compare(base_run, head_run, names), EXIT_INVALID)
         if not found.same_environment and not allow_env_diff:
-            typer.echo(
-                "error: the two were not measured under the same conditions (bold above); "
+            fail(
+                "the two were not measured under the same conditions (bold above); "
                 "--allow-env-diff compares them nevertheless",
-                err=True,
+                EXIT_ENVIRONMENT,
             )
-            raise typer.Exit(EXIT_ENVIRONMENT)
         if not found.same_load and not allow_load_diff:
-            typer.echo(
-                "error: the two loads differ (bold above); measure both with one workload, or compare them "
+            fail(
+                "the two loads differ (bold above); measure both with one workload, or compare them "
                 "nevertheless with --allow-load-diff",
-                err=True,
+                EXIT_LOAD,
             )
-            raise typer.Exit(EXIT_LOAD)
 
 
 def side_named(text: str) -> tuple[RunResult, str | None]:

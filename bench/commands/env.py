@@ -55,8 +55,8 @@ def diff(
     """Show the differences between two environments. Exit code 5 when the results are not comparable."""
     with one_line_errors():
         from highwater.bench.environment_key import difference_text, differences
-        from highwater.bench.exit_codes import EXIT_ENVIRONMENT
         from highwater.bench.results import RunResult
+        from highwater.common.exit_codes import EXIT_ENVIRONMENT
 
         found = differences(RunResult(base), RunResult(head))
         if as_json:

@@ -121,10 +121,10 @@ def changes(
     is not acknowledged.
     """
     with one_line_errors():
-        from highwater.bench.exit_codes import EXIT_REGRESSION
         from highwater.bench.history.detection import Rules, detect
         from highwater.bench.history.otava import otava_command
         from highwater.bench.metrics import metric as known_metric
+        from highwater.common.exit_codes import EXIT_REGRESSION
         from highwater.common.quantities import parse_percent
         from highwater.common.units import plural
 

@@ -51,9 +51,9 @@ def verify(
     Exit code 4 when something does not match or is damaged; what is there is checked all the same.
     """
     with one_line_errors():
-        from highwater.bench.exit_codes import EXIT_INVALID
         from highwater.bench.results import checksums
         from highwater.bench.verify import disagreements, not_judged_again, opened
+        from highwater.common.exit_codes import EXIT_INVALID
 
         result, damaged = opened(directory)
         found, notes = [*damaged, *disagreements(result)], not_judged_again(result)

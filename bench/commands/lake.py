@@ -65,9 +65,9 @@ def add(
         import json
         from dataclasses import asdict
 
-        from highwater.bench.exit_codes import EXIT_INVALID
         from highwater.bench.lake.adding import add as add_to
         from highwater.bench.lake.manifest import Manifest
+        from highwater.common.exit_codes import EXIT_INVALID
 
         found: list[Addition] = []
         for addition in add_to(Manifest(lake), _result_directories(directories), seconds=seconds):
@@ -148,9 +148,9 @@ def remove(
 def verify(lake: Lake = DEFAULT_LAKE) -> None:
     """Check the digest of every file. Exit code 4 when one is damaged or missing."""
     with lake_errors():
-        from highwater.bench.exit_codes import EXIT_INVALID
         from highwater.bench.lake.manifest import Manifest
         from highwater.bench.lake.storage import disagreement
+        from highwater.common.exit_codes import EXIT_INVALID
         from highwater.common.units import plural
 
         groups = Manifest(lake).groups()

@@ -59,7 +59,8 @@ def show(
     """
     from highwater.bench.display.tables import plan_as_json, print_plan
     from highwater.bench.errors import NotComparableError
-    from highwater.bench.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
+    from highwater.common.command_errors import report_error
+    from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
     from highwater.tuning.facts import collect
 
     expected = _expected(lake, asked.plan) if lake is not None else None
@@ -81,7 +82,7 @@ def show(
         for warning in found.warnings:
             typer.echo(f"warning: {warning}", err=True)
         for error in found.refusals:
-            typer.echo(f"error: {error}", err=True)
+            report_error(str(error))
     if found.refusals:
         elsewhere = all(isinstance(error, NotComparableError) for error in found.refusals)
         raise typer.Exit(EXIT_ENVIRONMENT if elsewhere else EXIT_USAGE)

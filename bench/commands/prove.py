@@ -245,11 +245,10 @@ def _say_how_to_keep(proofs: Sequence[Proof]) -> None:
 
 
 def _exit_code(proofs: Sequence[Proof], manifests: Sequence[Manifest]) -> int:
-    from highwater.bench.exit_codes import EXIT_INTERRUPTED
-    from highwater.tuning.cli.exit_codes import AS_WANTED, CHANGED_IN_PART, DIFFERS
+    from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_NO, EXIT_OK
 
     if any(manifest.status == "interrupted" for manifest in manifests):
         return EXIT_INTERRUPTED
     if any(trial.status == "failed" for manifest in manifests for trial in manifest.trials):
-        return CHANGED_IN_PART
-    return DIFFERS if any(proof.verdict == "inconclusive" for proof in proofs) else AS_WANTED
+        return EXIT_DAMAGE
+    return EXIT_NO if any(proof.verdict == "inconclusive" for proof in proofs) else EXIT_OK

@@ -17,9 +17,9 @@ from highwater.bench.capacity.rehearsal import rehearsal_of
 from highwater.bench.capacity.text import table
 from highwater.bench.commands.common import parsed
 from highwater.bench.errors import UsageError
-from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK
 from highwater.bench.results import RunResult
 from highwater.common.atomic_files import write_atomically
+from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import parse_percent
 from highwater.common.units import significant
 from highwater.tuning.facts import collect

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
+from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
     from highwater.bench.telemetry.store import StoredTrial
@@ -21,7 +22,6 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Show live what a running load measures: tasks of bench run --telemetry publish to a control broker.",
 )
-NOT_EQUAL = 4
 
 Control = Annotated[
     str, typer.Option("--control", metavar="HOST:PORT,…", help="The control broker; never the system under test.")
@@ -123,7 +123,7 @@ def final(
         if results is not None:
             different += compare_with_results(sums, results, typer.echo)
         if different:
-            raise typer.Exit(NOT_EQUAL)
+            raise typer.Exit(EXIT_INVALID)
 
 
 def _print_trial(trial: StoredTrial) -> None:

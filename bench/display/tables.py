@@ -17,7 +17,6 @@ from highwater.bench.analysis.statement import Answer, StatementState
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.display.wrapping import wrapped
-from highwater.bench.exit_codes import EXIT_OK, MEANINGS_OF_A_RUN
 from highwater.bench.metrics import metric
 from highwater.bench.results import (
     Analysis,
@@ -35,6 +34,7 @@ from highwater.bench.storage.cluster_storage import cluster_target
 from highwater.bench.trials.plan import Plan, Price, trial_duration_s
 from highwater.bench.workload.clusters import Cluster
 from highwater.bench.workload.system import ClusterUnderTest
+from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.common.figure_table import FigureTable
 from highwater.common.units import (
     NANOSECONDS,
@@ -53,6 +53,13 @@ from highwater.tuning.facts import collect
 
 _CPU_PER_GIB: Final = "system.cpu_s_per_gib"
 _NEXT: Final = "next: "
+_MEANINGS: Final = {
+    EXIT_USAGE: "a mistake in the call, the workload or the set-up",
+    EXIT_DAMAGE: "the broker failed, or lost or damaged records",
+    EXIT_INVALID: "some trial is no valid measurement",
+    EXIT_OBJECTIVE: "an objective was missed",
+    EXIT_INTERRUPTED: "interrupted",
+}
 _STATEMENT_STYLES: Final[dict[StatementState, str]] = {
     "good": "bold green",
     "open": "bold yellow",
@@ -158,7 +165,7 @@ def print_end(result: RunResult) -> None:
         console.print("[yellow]interrupted[/]; what was measured so far is kept")
     console.print()
     _print_end(console, result)
-    if meaning := MEANINGS_OF_A_RUN.get(result.manifest.exit_code or EXIT_OK):
+    if meaning := _MEANINGS.get(result.manifest.exit_code or EXIT_OK):
         console.print(f"exit status {result.manifest.exit_code}: {meaning}", soft_wrap=True)
 
 

@@ -15,19 +15,19 @@ from typing import Final
 
 from highwater.bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
 from highwater.bench.environment_key import difference_text
-from highwater.bench.exit_codes import (
-    EXIT_ENVIRONMENT,
-    EXIT_INCONCLUSIVE,
-    EXIT_INVALID,
-    EXIT_OK,
-    EXIT_REGRESSION,
-    EXIT_TARGET,
-)
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
 from highwater.bench.metrics import METRICS, values_of
 from highwater.bench.results import AaPair, EnvironmentDifference, GateState, MetricComparison, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
+from highwater.common.exit_codes import (
+    EXIT_DAMAGE,
+    EXIT_ENVIRONMENT,
+    EXIT_INCONCLUSIVE,
+    EXIT_INVALID,
+    EXIT_OK,
+    EXIT_REGRESSION,
+)
 from highwater.common.units import change_size_text, change_span_text, change_text, percent_text
 
 VARIANT: Final = "variant"
@@ -215,7 +215,7 @@ def environment_outcome(differences: Sequence[EnvironmentDifference]) -> GateOut
 
 def target_outcome(found: Sequence[str]) -> GateOutcome:
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return GateOutcome("target_failed", EXIT_TARGET, f"head broke its promise: {found[0]}{more}")
+    return GateOutcome("target_failed", EXIT_DAMAGE, f"head broke its promise: {found[0]}{more}")
 
 
 def describe(item: MetricComparison) -> str:

@@ -15,7 +15,6 @@ from highwater.bench.compare import compare, matched_cells, noise_of_both, side_
 from highwater.bench.display.comparison_text import gate_markdown
 from highwater.bench.environment_key import difference_text
 from highwater.bench.errors import UsageError
-from highwater.bench.exit_codes import EXIT_INTERRUPTED
 from highwater.bench.gate.annotations import gitlab_report
 from highwater.bench.gate.junit import junit_xml
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
@@ -53,6 +52,7 @@ from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import Specification, specify
 from highwater.common.atomic_files import write_atomically
+from highwater.common.exit_codes import EXIT_INTERRUPTED
 
 GATE_FILE: Final = "gate.json"
 _CONFIRMATION: Final = "confirmation"

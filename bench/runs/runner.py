@@ -18,7 +18,6 @@ from typing import Literal
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
 from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, is_full, text_of
-from highwater.bench.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_TARGET, EXIT_USAGE
 from highwater.bench.results import (
     BlockCanary,
     Calibration,
@@ -50,6 +49,7 @@ from highwater.bench.trials.steps import StepClock, overhead_of
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher, TrialRunner, now_utc
 from highwater.bench.trials.verdict import target_at_fault
+from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.tuning.facts import Facts
 
 
@@ -474,14 +474,14 @@ def exit_code_of(outcomes: Sequence[TrialOutcome]) -> int:
     A fault of the system in a trial that was measured again still counts.
     """
     if any(before.system_at_fault for outcome in outcomes for before in outcome.plan.replaced):
-        return EXIT_TARGET
+        return EXIT_DAMAGE
     summaries = [outcome.summary for outcome in outcomes if outcome.summary is not None]
     failed = [outcome.plan for outcome in outcomes if outcome.plan.status == "failed"]
     if any(not trial.generator_failed for trial in failed):
-        return EXIT_TARGET
+        return EXIT_DAMAGE
     invalid = [reason for s in summaries if s.verdict.state == "invalid" for reason in s.verdict.reasons]
     if any(map(target_at_fault, invalid)):
-        return EXIT_TARGET
+        return EXIT_DAMAGE
     if invalid or failed:
         return EXIT_INVALID
     measured = [summary for summary in summaries if summary.role == "measure"]

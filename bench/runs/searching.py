@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.errors import UsageError
-from highwater.bench.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_TARGET
 from highwater.bench.metrics import percentile_text
 from highwater.bench.results import (
     Reason,
@@ -37,6 +36,7 @@ from highwater.bench.trials.progress import slo_text
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.slo import parse_bound
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
+from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import RATE, format_rate
 from highwater.common.units import count_text, duration_ns_text
 
@@ -142,7 +142,7 @@ class SearchAgenda:
         """Overload is expected in a search, but a system that loses records or dies has failed."""
         search = self.answer(outcomes, complete=True)
         if any(target_at_fault(probe) for probe in search.probes):
-            return EXIT_TARGET
+            return EXIT_DAMAGE
         return EXIT_OK if search.last_passing_per_s is not None else EXIT_INVALID
 
     def _history(self, outcomes: Sequence[TrialOutcome]) -> list[SearchProbe]:

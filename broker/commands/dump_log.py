@@ -19,9 +19,8 @@ from highwater.broker.commands.terminal import (
     say,
     time_text,
 )
+from highwater.common.exit_codes import EXIT_NO
 from highwater.kafka.records.batch import NO_PRODUCER_ID
-
-EXIT_DAMAGED: Final = 1
 
 
 def dump_log(
@@ -61,7 +60,7 @@ def dump_log(
                 f"{len(files)} {plural}: {problem_count or 'no'} {'problem' if problem_count == 1 else 'problems'}"
             )
     if problem_count:
-        raise typer.Exit(EXIT_DAMAGED)
+        raise typer.Exit(EXIT_NO)
 
 
 def _files(paths: list[Path]) -> list[Path]:

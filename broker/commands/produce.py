@@ -17,7 +17,8 @@ from highwater.broker.commands.client import (
     key_values,
     refusal,
 )
-from highwater.broker.commands.terminal import EXIT_INTERRUPTED, CommandError, UsageError, reporting
+from highwater.broker.commands.terminal import CommandError, UsageError, reporting
+from highwater.common.exit_codes import EXIT_INTERRUPTED
 from highwater.common.nearest import did_you_mean
 
 DELIVERY_TIMEOUT_S: Final = 30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from highwater.common.command_errors import errors_in_one_line
+from highwater.common.exit_codes import EXIT_NO, EXIT_USAGE
 from highwater.common.log_lines import escaped_json, one_line
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Who comes without a login and without a certificate, as brokers name it."""
-EXIT_REFUSED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -32,7 +30,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 class CommandError(Exception):
     """Why a command failed, in one line that names the cause and what to do."""
 
-    exit_code = EXIT_REFUSED
+    exit_code = EXIT_NO
 
 
 class UsageError(CommandError):
@@ -66,17 +64,9 @@ def _way_out(text: str) -> str:
 def reporting() -> Iterator[None]:
     """Turn an exception that ends a command into one line and an exit code."""
     _principals.set(())
-    try:
+    kinds: dict[type[Exception], int] = {kind: kind.exit_code for kind in (UsageError, CommandError)}
+    with errors_in_one_line(kinds, lambda error: f"{error}{_way_out(str(error))}"):
         yield
-        sys.stdout.flush()
-    except CommandError as error:
-        typer.echo(one_line(f"error: {error}{_way_out(str(error))}"), err=True)
-        raise typer.Exit(error.exit_code) from None
-    except BrokenPipeError:
-        # The reader closed the output. Python flushes standard output once more at exit, which must not fail.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except KeyboardInterrupt:
-        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def say(text: str) -> None:

@@ -37,7 +37,7 @@ from highwater.broker.server.acceptor import Acceptor, ConnectionLimits, Limits,
 from highwater.broker.server.cold_reads import ColdReads
 from highwater.broker.server.compiled import which_runs
 from highwater.broker.server.connection import Connection
-from highwater.broker.server.ending import EXIT_FAILED, EXIT_OK, DiskFailures, Ending
+from highwater.broker.server.ending import DiskFailures, Ending
 from highwater.broker.server.flusher import Flusher
 from highwater.broker.server.housekeeping import Housekeeping
 from highwater.broker.server.listeners import BoundListener, bind, metrics_url
@@ -53,6 +53,7 @@ from highwater.broker.server.unpacking import Unpacking
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
+from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 from highwater.common.http_endpoint import HttpEndpoint, Page
 
 if TYPE_CHECKING:
@@ -210,7 +211,7 @@ class _Broker:
         if metrics is not None:
             metrics.close()
         if self._ending.storage_has_failed:
-            return EXIT_FAILED
+            return EXIT_NO
         housekeeping.stop()
         return max(exit_code, await self._stop_cleanly())
 
@@ -370,7 +371,7 @@ class _Broker:
             self._opened.log_directories.close(clean=True, high_watermarks=high_watermarks)
         except OSError as error:
             _logger.critical("cannot flush the logs to the disk: %s; the next start will recover them", error)
-            return EXIT_FAILED
+            return EXIT_NO
         _logger.info("stopped cleanly")
         return EXIT_OK
 

@@ -12,10 +12,10 @@ from typing import Final
 
 from highwater.broker.handlers.reply import Listener
 from highwater.broker.server import broker
-from highwater.broker.server.ending import EXIT_USAGE
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.start_check import SETUP_ERRORS
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.common.exit_codes import EXIT_USAGE
 from highwater.common.log_lines import log_to_standard_error
 
 _PR_SET_PDEATHSIG: Final = 1

@@ -16,12 +16,10 @@ from highwater.broker.log.log_directories import LogDirectories
 from highwater.broker.log.log_directory import LogDirectory
 from highwater.broker.replica.partition import Partition
 from highwater.broker.server.systemd import STOPPING, notify
+from highwater.common.exit_codes import EXIT_NO, EXIT_OK, EXIT_USAGE
 
 _logger = logging.getLogger(__name__)
 
-EXIT_OK: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
 SAME_SIGNAL_MS: Final = 1000
 """Wrappers and process groups pass a signal on that the broker has got already."""
 
@@ -42,15 +40,15 @@ class Ending:
             self.decided.set_result(EXIT_OK)
         elif now_ms - self._asked_ms >= SAME_SIGNAL_MS:
             _logger.warning("stopping immediately, without a flush; the next start will recover the logs")
-            os._exit(EXIT_FAILED)
+            os._exit(EXIT_NO)
 
     def on_storage_failure(self) -> None:
         self.storage_has_failed = True
-        self._decide(EXIT_FAILED)
+        self._decide(EXIT_NO)
 
     def on_membership_failure(self, reason: str, *, is_ready: bool) -> None:
         _logger.critical("%s; stopping", reason)
-        self._decide(EXIT_FAILED if is_ready else EXIT_USAGE)
+        self._decide(EXIT_NO if is_ready else EXIT_USAGE)
 
     def _decide(self, exit_code: int) -> None:
         if not self.decided.done():

@@ -27,7 +27,7 @@ from highwater.broker.cluster import znodes
 from highwater.broker.log.files import RealFiles
 from highwater.broker.metrics.merged_page import merged
 from highwater.broker.server.child import REFUSED
-from highwater.broker.server.ending import EXIT_FAILED, EXIT_OK, Ending
+from highwater.broker.server.ending import Ending
 from highwater.broker.server.listeners import BoundListener, Endpoint, bind, metrics_url
 from highwater.broker.server.process_home import ProcessHome
 from highwater.broker.server.process_plan import ProcessPlan
@@ -35,6 +35,7 @@ from highwater.broker.server.systemd import READY, more_time, notify, status
 from highwater.broker.server.tree_server import TreeServer
 from highwater.broker.settings.config import BrokerConfig, Setting
 from highwater.broker.settings.store import MetadataError
+from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 from highwater.common.http_endpoint import HttpEndpoint, Page
 
 _logger = logging.getLogger(__name__)
@@ -162,7 +163,7 @@ class _Parent:
                 return
             if not self._is_ready:
                 self._first_refusal = self._refusal(child, exit_code)
-                self._ending.decided.set_result(EXIT_FAILED)
+                self._ending.decided.set_result(EXIT_NO)
                 return
             is_healthy = time.monotonic() - began_s >= _HEALTHY_S
             child.pause_s = 0.0 if is_healthy else min(max(2 * child.pause_s, _LEAST_PAUSE_S), _MOST_PAUSE_S)
@@ -258,7 +259,7 @@ class _Parent:
                         child.send(signal.SIGKILL)
                         await asyncio.wait([tasks[child]])
         codes = [child.process.returncode for child in self._children if child.process is not None]
-        return EXIT_FAILED if self._is_ready and any(codes) else EXIT_OK
+        return EXIT_NO if self._is_ready and any(codes) else EXIT_OK
 
     def _controller_index(self) -> int:
         """Which process is the controller; −1 if none is."""

@@ -10,6 +10,8 @@ from typing import Annotated, Final
 
 import typer
 
+from highwater.common.command_errors import errors_in_one_line
+from highwater.common.exit_codes import EXIT_STEP_FAILED, EXIT_USAGE
 from highwater.common.java_properties import parse_properties
 from highwater.common.nearest import did_you_mean
 from highwater.kafka.client.errors import ClientSettingsError
@@ -27,7 +29,6 @@ from highwater.pipeline.drill.track import PARTITIONS
 from highwater.pipeline.drill.user_file import load
 from highwater.pipeline.drill.verdict import table
 from highwater.pipeline.errors import PipelineError, SettingsError
-from highwater.pipeline.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_USAGE
 
 _VICTIM_NAMES: Final = ", ".join(victim.value for victim in Victim)
 _NAMES: Final = tuple(name for name in KINDS if name != kinds.FILE)
@@ -91,7 +92,9 @@ def run_drill(
     10 records were lost or are there twice.
     """
     folder = out or Path("results") / f"drill-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
-    try:
+    mistakes: dict[type[Exception], int] = {DrillSetupError: EXIT_USAGE, SettingsError: EXIT_USAGE}
+    exit_codes = mistakes | {PipelineError: EXIT_STEP_FAILED}
+    with errors_in_one_line(exit_codes, interrupted=f"stopped; --out {folder} goes on"):
         asked = _asked(
             sink,
             folder,
@@ -111,15 +114,6 @@ def run_drill(
         )
         typer.echo(f"seed {asked.seed}; results in {folder}")
         ((verdict, results),) = drill([asked], typer.echo)
-    except KeyboardInterrupt:
-        typer.echo(f"stopped; --out {folder} goes on", err=True)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    except (DrillSetupError, SettingsError) as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE) from None
-    except PipelineError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_FAILED) from None
     typer.echo(table(results, verdict))
     typer.echo(verdict.sentence)
     raise typer.Exit(verdict.exit_status)

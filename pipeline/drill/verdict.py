@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from highwater.common.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_REGRESSION
 from highwater.common.units import plural
 from highwater.pipeline.drill.model import Moment, RoundResult, moment_name
 
-PROVEN: Final = 0
-NOT_PROVEN: Final = 4
-VIOLATED: Final = 10
 REPLAYING_SHARE_MIN: Final = 0.2
 
 
@@ -32,8 +30,8 @@ class Verdict:
     @property
     def exit_status(self) -> int:
         if self.lost or self.twice or self.partial_batches:
-            return VIOLATED
-        return NOT_PROVEN if self.missing else PROVEN
+            return EXIT_REGRESSION
+        return EXIT_INVALID if self.missing else EXIT_OK
 
     @property
     def sentence(self) -> str:
@@ -42,9 +40,9 @@ class Verdict:
             f"{self.lost:,} lost, {self.twice:,} twice{partial} in {plural(self.rounds, 'round')}; "
             f"{plural(self.replays_skipped, 'replay')} of committed batches skipped"
         )
-        if self.exit_status == PROVEN:
+        if self.exit_status == EXIT_OK:
             return f"Proven: {text}."
-        if self.exit_status == NOT_PROVEN:
+        if self.exit_status == EXIT_INVALID:
             return f"Not proven yet: {'; '.join(self.missing)}. So far {text}."
         return f"Not exactly once: {text}."
 

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from highwater.common.command_errors import errors_in_one_line
+from highwater.common.exit_codes import EXIT_USAGE
 from highwater.pipeline.errors import PipelineError
-from highwater.pipeline.exit_codes import EXIT_USAGE
 
 
 def environment(
@@ -26,9 +27,6 @@ def environment(
     """
     from highwater.pipeline.environment.packing import pack
 
-    try:
+    with errors_in_one_line({PipelineError: EXIT_USAGE}):
         packed = pack(folder, more or ())
-    except PipelineError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(EXIT_USAGE) from None
     typer.echo(f"{packed.folder}, {packed.archive} ({packed.size}): {', '.join(packed.distributions)}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from highwater.pipeline.exit_codes import EXIT_USAGE
+from highwater.common.command_errors import fail
 
 
 def run(
@@ -46,8 +46,7 @@ def run(
     for text in spark_conf or ():
         name, equals, value = text.partition("=")
         if not (name and equals):
-            typer.echo(f"error: --spark-conf {text}: write it as NAME=VALUE", err=True)
-            raise typer.Exit(EXIT_USAGE)
+            fail(f"--spark-conf {text}: write it as NAME=VALUE")
         settings[name] = value
     raise typer.Exit(
         run_pipeline(

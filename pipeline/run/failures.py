@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
+from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_STEP_FAILED, EXIT_USAGE
 from highwater.common.spark_master import standalone_addresses
 from highwater.pipeline import errors
-from highwater.pipeline.exit_codes import EXIT_DATA_LOSS, EXIT_FAILED, EXIT_USAGE
 
 _OURS: Final = re.compile(r"(?<![\w.])highwater\.pipeline\.(?:\w+\.)*(\w+Error): (.+)$")
 _PYTHON_ERROR: Final = re.compile(r"^[A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt)\b(?:: .*)?$")
@@ -36,11 +36,11 @@ def reason_of(error: BaseException) -> str:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """EXIT_DATA_LOSS, EXIT_USAGE for what a user has to correct, EXIT_FAILED for everything else."""
+    """EXIT_DAMAGE, EXIT_USAGE for what a user has to correct, EXIT_STEP_FAILED for everything else."""
     name = _explain(error)[0]
     if name == errors.DataLossError.__name__:
-        return EXIT_DATA_LOSS
-    return EXIT_USAGE if name == errors.SettingsError.__name__ else EXIT_FAILED
+        return EXIT_DAMAGE
+    return EXIT_USAGE if name == errors.SettingsError.__name__ else EXIT_STEP_FAILED
 
 
 def _explain(error: BaseException) -> tuple[str, str]:

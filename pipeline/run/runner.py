@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_OK
 from highwater.common.nearest import did_you_mean
 from highwater.common.spark_master import master_fault
 from highwater.common.units import count_text, plural, wait_text
 from highwater.pipeline.errors import PipelineError, SettingsError
-from highwater.pipeline.exit_codes import EXIT_INTERRUPTED, EXIT_OK
 from highwater.pipeline.run.display import Display
 from highwater.pipeline.run.document import read_document
 from highwater.pipeline.run.failures import exit_code_of, reason_of

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from confluent_kafka import Message
 
+from highwater.common.exit_codes import EXIT_REGRESSION
 from highwater.pipeline.consumer import Consumer
 from highwater.pipeline.crash_points import DIRECTORY_VARIABLE, CrashPoint, reach
 from highwater.pipeline.database.address import read_address
@@ -38,7 +39,7 @@ from highwater.pipeline.drill.results import Results
 from highwater.pipeline.drill.servers import OurBroker, Server
 from highwater.pipeline.drill.stops import Stops
 from highwater.pipeline.drill.table_output import TableOutput
-from highwater.pipeline.drill.verdict import VIOLATED, judge
+from highwater.pipeline.drill.verdict import judge
 from highwater.pipeline.errors import PipelineError
 from tests.drills.pipeline import OURS, SYSTEMS, in_scratch, running_database, running_system
 
@@ -297,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for system in options.systems
         for kind in options.databases
     ]
-    return int(VIOLATED in statuses)
+    return int(EXIT_REGRESSION in statuses)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from pydantic import TypeAdapter
 
 from highwater.bench.systems import SystemProcess, start_system
 from highwater.bench.workload.system import SystemUnderTest
+from highwater.common.exit_codes import EXIT_OK, EXIT_REGRESSION
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.command import output_of
 from highwater.pipeline.drill.drill import Asked, drill
@@ -33,7 +34,6 @@ from highwater.pipeline.drill.errors import DrillError
 from highwater.pipeline.drill.kinds import FENCING, FIRST_OFFSETS, KINDS, MARIADB, MARKER, POSTGRESQL, ROW_LOCK
 from highwater.pipeline.drill.model import Moment, Victim
 from highwater.pipeline.drill.servers import Server
-from highwater.pipeline.drill.verdict import PROVEN, VIOLATED
 from tests.database_servers import running_mariadb, running_postgresql
 from tests.waiting import wait_until
 
@@ -140,7 +140,7 @@ def control(sink: str, safeguard: str, seed: int, out: Path) -> bool:
         (asked,) = asked_of([sink], OURS, CONTROL_ROUNDS, seed, [out], scratch, stack)
         moments, victims = _SHOWS_AT[safeguard]
         careless = replace(asked, without=safeguard, moments=moments, victims=victims)
-        return run([careless]).get(sink) == VIOLATED
+        return run([careless]).get(sink) == EXIT_REGRESSION
 
 
 def quick(seed: int) -> list[str]:
@@ -151,7 +151,7 @@ def quick(seed: int) -> list[str]:
             asked = asked_of(SINKS, OURS, 1, seed, [out / sink for sink in SINKS], scratch, stack)
             moments, victims = _SHOWS_AT[MARKER]
             found = run([replace(each, moments=moments, victims=victims) for each in asked])
-    return [sink for sink in SINKS if found.get(sink) != PROVEN]
+    return [sink for sink in SINKS if found.get(sink) != EXIT_OK]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def violated(sinks: Sequence[str], found: Mapping[str, int]) -> list[str]:
-    return [sink for sink in sinks if found.get(sink, VIOLATED) == VIOLATED]
+    return [sink for sink in sinks if found.get(sink, EXIT_REGRESSION) == EXIT_REGRESSION]
 
 
 def conclude(broken: Sequence[str]) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.common.exit_codes import EXIT_REGRESSION
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.kinds import SQLITE
-from highwater.pipeline.drill.verdict import VIOLATED
 from tests.drills.consumer import BROKER, FROZEN, KILLED, MOMENTS, drill, plan
 from tests.drills.pipeline import OURS
 
@@ -32,5 +32,5 @@ def test_each_moment_comes_equally_often_with_each_victim() -> None:
 @pytest.mark.timeout(300)
 def test_a_careful_consumer_passes_and_a_careless_one_is_found_out(tmp_path: Path) -> None:
     seed = seed_that_begins_with(CrashPoint.SINK_WRITTEN, KILLED)
-    assert drill(SQLITE, OURS, 1, seed, tmp_path / "careful") != VIOLATED
-    assert drill(SQLITE, OURS, 1, seed, tmp_path / "careless", careless=True) == VIOLATED
+    assert drill(SQLITE, OURS, 1, seed, tmp_path / "careful") != EXIT_REGRESSION
+    assert drill(SQLITE, OURS, 1, seed, tmp_path / "careless", careless=True) == EXIT_REGRESSION

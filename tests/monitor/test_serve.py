@@ -32,8 +32,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from prometheus_client.parser import text_string_to_metric_families
 
+from highwater.common.exit_codes import EXIT_USAGE
 from highwater.common.ports import free_ports
-from highwater.monitor.cli import EXIT_USAGE
 from tests.broker.running import RunningBroker, running_broker
 from tests.processes import runs
 from tests.waiting import wait_until

@@ -14,12 +14,12 @@ from typing import Any, Final
 
 from pydantic import Field
 
-from highwater.bench.exit_codes import EXIT_REGRESSION, EXIT_TARGET
 from highwater.bench.gate.policy import Policy, metrics_of
 from highwater.bench.gate.reasoning import BASE, HEAD, VARIANT
 from highwater.bench.metrics import values_of
 from highwater.bench.results import Gate, GateRound, GitState, TrialRole, TrialSummary, VerdictState
 from highwater.bench.results.base import Model
+from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_REGRESSION
 
 _Z_95: Final = 1.959964
 _HERE: Final = Path(__file__).resolve().parent
@@ -81,7 +81,7 @@ class Outcome(Model):
     @property
     def held_back(self) -> bool:
         """Whoever made head would be told that it is at fault: slower, or failing."""
-        return self.exit_code in (EXIT_REGRESSION, EXIT_TARGET)
+        return self.exit_code in (EXIT_REGRESSION, EXIT_DAMAGE)
 
     @property
     def first_worse(self) -> bool:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import typer
 
 from . import apply, check, explain, facts, listing, plan, profiles, rollback, schema, sizing, status, verify, waits
-from .exit_codes import SUMMARY
+
+_EXIT_CODES: Final = (
+    "Exit codes: 0 as wanted, or done; 1 something differs; 2 a mistake in the call, or refused with nothing changed; "
+    "3 failed part-way, highwater tune rollback restores what was there before; 130 interrupted."
+)
 
 app = typer.Typer(
     no_args_is_help=True,
-    help=f"Inspect, check, change, verify and roll back the settings of a broker's host.\n\n{SUMMARY}",
+    help=f"Inspect, check, change, verify and roll back the settings of a broker's host.\n\n{_EXIT_CODES}",
 )
 
 

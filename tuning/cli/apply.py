@@ -8,6 +8,7 @@ from typing import Literal
 
 import typer
 
+from ...common.exit_codes import EXIT_USAGE
 from .. import engine
 from ..errors import TuningError
 from ..journal import Owner
@@ -16,7 +17,6 @@ from ..runner import runner_for
 from .change_rows import changes_text
 from .changes import count_text, print_notes, print_plan
 from .documents import print_document, print_verbatim
-from .exit_codes import REFUSED
 from .options import (
     THIS_HOST,
     AcceptRiskOption,
@@ -113,7 +113,7 @@ def _apply(wanted: TuningRequest, *, ask: bool, as_json: bool) -> None:
             print_plan(out, plan)
         if ask and not typer.confirm(f"Change {count_text(plan.steps)}?"):
             out.print("nothing was changed")
-            raise typer.Exit(REFUSED)
+            raise typer.Exit(EXIT_USAGE)
     elif not as_json:
         print_notes(out, plan)
     # Also for a plan without steps: an apply that was killed may have left commands to run and an open journal.

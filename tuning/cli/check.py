@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ...common.exit_codes import EXIT_NO
 from ..check import Fate, KnobReport, evaluate
 from ..facts import Facts
 from ..fingerprint import fingerprint
 from ..profiles import find_profile, knobs_of
 from ..trades import durability_trades
 from .documents import print_document
-from .exit_codes import DIFFERS
 from .options import (
     THIS_HOST,
     AcceptRiskOption,
@@ -101,7 +101,7 @@ def check(
         print_lines(out, "Durability that this host trades away", trades, "red")
         _print_summary(out, reports)
     if any(report.fate in _COUNTS for report in reports):
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(EXIT_NO)
 
 
 def _print_rows(out: Console, reports: list[KnobReport]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
+from ...common import command_errors
+from ...common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_USAGE
 from ..catalogue import KNOBS, find_knob, select_knobs
 from ..change_status import interrupted
 from ..errors import PartlyChangedError, TuningError
@@ -20,7 +22,6 @@ from ..hostfiles import HostFiles
 from ..journal import SESSION
 from ..model import Knob
 from ..workload import Workload, parse_properties, parse_workload
-from .exit_codes import CHANGED_IN_PART, INTERRUPTED, REFUSED
 
 THIS_HOST: Final = Path("/")
 
@@ -107,17 +108,9 @@ ScriptOption = Annotated[
 ]
 
 
-@contextmanager
-def errors_in_one_line() -> Iterator[None]:
-    """Report a TuningError as `error: …` on standard error, with exit code 2, or 3 when the host is partly changed."""
-    try:
-        yield
-    except PartlyChangedError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(CHANGED_IN_PART) from None
-    except TuningError as error:
-        typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(REFUSED) from None
+def errors_in_one_line() -> AbstractContextManager[None]:
+    """End with one line for a TuningError, and exit code 2, or 3 when the host is partly changed."""
+    return command_errors.errors_in_one_line({PartlyChangedError: EXIT_DAMAGE, TuningError: EXIT_USAGE})
 
 
 def someone_can_answer() -> bool:
@@ -140,7 +133,7 @@ def report_interruption(files: HostFiles) -> Iterator[None]:
     except KeyboardInterrupt:
         left = interrupted(files) or interrupted(files, SESSION)
         typer.echo(f"interrupted: {left or 'every change was rolled back'}", err=True)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def facts_of(root: Path) -> Facts:

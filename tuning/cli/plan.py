@@ -7,11 +7,11 @@ from typing import Literal
 
 import typer
 
+from ...common.exit_codes import EXIT_NO
 from ..check import limited
 from ..steps import TuningPlan
 from .changes import Change, FileDiff, changes_of, count_text, diffs_of, print_notes, print_plan
 from .documents import print_document, print_verbatim
-from .exit_codes import DIFFERS
 from .options import (
     THIS_HOST,
     AcceptRiskOption,
@@ -101,7 +101,7 @@ def plan(
             print_notes(out, made)
             out.print(f"nothing would change{_beside(made)}")
     if made.changes_anything:
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(EXIT_NO)
 
 
 def _beside(plan: TuningPlan) -> str:

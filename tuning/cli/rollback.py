@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from ...common.exit_codes import EXIT_DAMAGE, EXIT_NO, EXIT_USAGE
 from .. import change_status
 from .. import rollback as rollback_engine
 from ..errors import TuningError
@@ -15,7 +16,6 @@ from ..facts import Facts
 from ..runner import runner_for
 from .change_rows import UNACCOUNTED, ChangeRow, change_row, changes_text
 from .documents import print_document, print_verbatim
-from .exit_codes import CHANGED_IN_PART, DIFFERS, REFUSED
 from .options import (
     THIS_HOST,
     JsonOption,
@@ -86,9 +86,9 @@ def rollback(
         else:
             out.print(_outcome(result, len(unaccounted), dry_run=dry_run))
     if result.problems:
-        raise typer.Exit(CHANGED_IN_PART)
+        raise typer.Exit(EXIT_DAMAGE)
     if result.kept or unaccounted:
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(EXIT_NO)
 
 
 def _ask(facts: Facts, *, force: bool, as_json: bool) -> None:
@@ -102,7 +102,7 @@ def _ask(facts: Facts, *, force: bool, as_json: bool) -> None:
     _print_result(out, preview, "Would be restored")
     if not typer.confirm(f"Restore {changes_text(len(preview.restored))}?"):
         out.print("nothing was changed")
-        raise typer.Exit(REFUSED)
+        raise typer.Exit(EXIT_USAGE)
 
 
 def _print_result(out: Console, result: rollback_engine.Rollback, title: str) -> None:

@@ -9,11 +9,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ...common.exit_codes import EXIT_NO
 from .. import change_status
 from ..trades import durability_trades
 from .change_rows import STANDING_WORDS, UNACCOUNTED, ChangeRow, change_row, print_change_rows
 from .documents import print_document
-from .exit_codes import DIFFERS
 from .options import THIS_HOST, DataDirOption, JsonOption, RootOption, errors_in_one_line, facts_of, workload_of
 from .printing import console, describe_host, print_lines
 
@@ -67,7 +67,7 @@ def status(root: RootOption = THIS_HOST, data_dir: DataDirOption = None, as_json
         _print_status(out, found)
         print_lines(out, "Durability that this host trades away", trades, "red")
     if found.interrupted or found.unaccounted or any(held.standing != "in_force" for held in found.changes):
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(EXIT_NO)
 
 
 def _print_status(out: Console, found: change_status.HostStatus) -> None:

@@ -11,12 +11,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ...common.exit_codes import EXIT_NO
 from .. import change_status, effects, in_force
 from ..effects import Effect
 from ..runner import runner_for
 from ..trades import durability_trades
 from .documents import print_document
-from .exit_codes import DIFFERS
 from .options import (
     THIS_HOST,
     AcceptRiskOption,
@@ -131,7 +131,7 @@ def verify(
             out.print(f"To verify recommended values: highwater tune verify --recommended{there}", soft_wrap=True)
         out.print(_outcome(found, is_recommended))
     if interrupted or any(row.state == "failed" for row in found):
-        raise typer.Exit(DIFFERS)
+        raise typer.Exit(EXIT_NO)
 
 
 def _outcome(found: Sequence[Effect], is_recommended: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-import typer
 
 from highwater.broker.commands.client import _principal_of
 from highwater.broker.commands.terminal import ANONYMOUS, CommandError, acts_as, reporting
@@ -44,7 +43,7 @@ def test_a_denial_names_the_user(
                 acts_as(principal)
             raise CommandError(text)
 
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         fail()
     error = capsys.readouterr().err
     assert error.startswith(f"error: {text}{told}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from highwater.common.exit_codes import EXIT_INVALID, EXIT_OK, EXIT_REGRESSION
 from highwater.pipeline.crash_points import CrashPoint
 from highwater.pipeline.drill.model import RoundResult
-from highwater.pipeline.drill.verdict import NOT_PROVEN, PROVEN, VIOLATED, judge, table
+from highwater.pipeline.drill.verdict import judge, table
 
 MOMENTS = (CrashPoint.SINK_COMMITTED, None)
 ROUND = RoundResult(
@@ -27,13 +28,13 @@ RANDOM_ROUND = replace(ROUND, moment="random", victim="broker", replays_skipped=
 
 def test_proven() -> None:
     verdict = judge([ROUND, ROUND, RANDOM_ROUND], MOMENTS, times_min=1, skips=True)
-    assert verdict.exit_status == PROVEN
+    assert verdict.exit_status == EXIT_OK
     assert verdict.sentence == "Proven: 0 lost, 0 twice in 3 rounds; 2 replays of committed batches skipped."
 
 
 def test_a_moment_that_did_not_come_often_enough_is_no_proof() -> None:
     verdict = judge([ROUND, replace(RANDOM_ROUND, reached=False)], MOMENTS, times_min=1, skips=True)
-    assert verdict.exit_status == NOT_PROVEN
+    assert verdict.exit_status == EXIT_INVALID
     assert verdict.rounds == 1
     assert verdict.not_reached == 1
     assert verdict.sentence.startswith("Not proven yet: random came 0 of 1 times. So far 0 lost, ")
@@ -41,19 +42,19 @@ def test_a_moment_that_did_not_come_often_enough_is_no_proof() -> None:
 
 def test_too_few_replays_are_no_proof() -> None:
     rounds = [ROUND, *[RANDOM_ROUND] * 5]
-    assert judge(rounds, MOMENTS, times_min=1, skips=True).exit_status == NOT_PROVEN
+    assert judge(rounds, MOMENTS, times_min=1, skips=True).exit_status == EXIT_INVALID
     assert "1 of 6 rounds repeated a committed batch" in judge(rounds, MOMENTS, times_min=1, skips=True).sentence
-    assert judge(rounds, MOMENTS, times_min=1, skips=False).exit_status == PROVEN
+    assert judge(rounds, MOMENTS, times_min=1, skips=False).exit_status == EXIT_OK
 
 
 def test_no_round_is_no_proof() -> None:
-    assert judge([], MOMENTS, times_min=1, skips=True).exit_status == NOT_PROVEN
+    assert judge([], MOMENTS, times_min=1, skips=True).exit_status == EXIT_INVALID
 
 
 def test_each_fault_is_a_violation_even_in_a_round_that_does_not_count() -> None:
     no_round = replace(RANDOM_ROUND, reached=False)
     for faulty in (replace(no_round, lost=3), replace(no_round, twice=2), replace(no_round, partial_batches=1)):
-        assert judge([ROUND, faulty], MOMENTS, times_min=1, skips=True).exit_status == VIOLATED
+        assert judge([ROUND, faulty], MOMENTS, times_min=1, skips=True).exit_status == EXIT_REGRESSION
     sentence = judge([replace(ROUND, lost=3, twice=1, partial_batches=2)], MOMENTS, times_min=1, skips=True).sentence
     assert sentence.startswith("Not exactly once: 3 lost, 1 twice, 2 batches seen in part in 1 round; ")
 

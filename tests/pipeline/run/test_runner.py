@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.pipeline.exit_codes import EXIT_USAGE
+from highwater.common.exit_codes import EXIT_USAGE
 from highwater.pipeline.run import runner
 
 EXAMPLE = Path(__file__).parents[3] / "examples/windows.yaml"
