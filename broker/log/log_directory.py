@@ -55,6 +55,8 @@ _LOCK: Final = ".lock"
 MOVED: Final = ".moved"
 """A file in the folder of a log that moved here; the folder in the other directory may still be there."""
 _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
+_LOG_DIRS: Final = "log.dirs"
+"""In meta.properties, of a broker with several: all of them. Kafka passes over this key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,26 @@ class CheckpointSequence:
         return self.last_begun
 
 
+def known_directories(files: FileOperations, paths: Sequence[Path]) -> dict[Path, Path]:
+    """Return those of `paths` that this broker has used, each with another one that says so."""
+    known: dict[str, Path] = {}
+    for path in paths:
+        try:
+            names = _known_names(decode_properties(files.read(path / META_PROPERTIES)))
+        except (OSError, MalformedFile):
+            continue  # it is new, or says itself what is wrong
+        known |= dict.fromkeys(names, path)
+    return {path: known[name] for path, name in zip(paths, _names(paths), strict=True) if name in known}
+
+
+def _known_names(properties: Mapping[str, str]) -> list[str]:
+    return [name for name in properties.get(_LOG_DIRS, "").split(",") if name]
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    return [str(path).encode(errors="replace").decode() for path in paths]
+
+
 class LogDirectory:
     def __init__(
         self,
@@ -99,12 +121,14 @@ class LogDirectory:
         broker_id: int,
         clock: Clock,
         cluster_id: str | None = None,
+        known_by: Path | None = None,
         max_open_segments: int = DEFAULT_MAX_OPEN_SEGMENTS,
         producer_expiration_ms: int = DEFAULT_PRODUCER_EXPIRATION_MS,
     ) -> None:
         """Lock the directory and check that it belongs to this broker; a new directory becomes this broker's.
 
-        Without a `cluster_id` the directory's own counts, or a new one is made.
+        Without a `cluster_id` the directory's own counts, or a new one is made. `known_by` is another directory of
+        this broker that says that this one is not new.
         """
         self.path = path.absolute()
         self.defaults = defaults
@@ -143,7 +167,7 @@ class LogDirectory:
             raise LogDirectoryError(f"log directory {self.path} is in use by another broker; stop it or choose another")
         self._lock: int | None = lock
         try:
-            self.cluster_id = self._identify(cluster_id)
+            self.cluster_id = self._identify(cluster_id, known_by)
         except OSError as error:
             self._unlock()
             raise LogDirectoryFailed(f"log directory {self.path} cannot be used: {error.strerror}") from error
@@ -414,7 +438,7 @@ class LogDirectory:
 
     # Inside
 
-    def _identify(self, cluster_id: str | None) -> str:
+    def _identify(self, cluster_id: str | None, known_by: Path | None) -> str:
         path = self.path / META_PROPERTIES
         if not self._files.exists(path):
             foreign = [
@@ -424,6 +448,13 @@ class LogDirectory:
                 raise LogDirectoryError(
                     f"{self.path} holds the folder {min(foreign)!r} but no {META_PROPERTIES}, so it is no broker's log "
                     "directory; choose an empty one"
+                )
+            if known_by is not None:
+                source = known_by / META_PROPERTIES
+                raise LogDirectoryFailed(
+                    f"log directory {self.path} is empty, although {source} says that this broker has used it: is its "
+                    "disk mounted? If the disk is a new one, and what was on the old one may be lost: cp "
+                    f"{source} {self.path}"
                 )
             cluster_id = cluster_id or encode_topic_id(uuid.uuid4())
             properties = {"version": "0", "broker.id": str(self.broker_id), "cluster.id": cluster_id}
@@ -444,6 +475,18 @@ class LogDirectory:
                     "belongs to it"
                 )
         return properties["cluster.id"]
+
+    def remember(self, paths: Sequence[Path]) -> None:
+        """Note the log directories of this broker. Raises LogDirectoryFailed."""
+        path = self.path / META_PROPERTIES
+        try:
+            properties = decode_properties(self._files.read(path))
+            names = _names(paths) if len(paths) > 1 else []
+            if names != _known_names(properties):
+                properties[_LOG_DIRS] = ",".join(names)
+                write_durably(self._files, path, encode_properties(properties))
+        except OSError as error:
+            raise LogDirectoryFailed(f"log directory {self.path} cannot be used: {error.strerror}") from error
 
     def _find_partitions(self) -> list[TopicPartition]:
         self.purge_deleted()

@@ -17,7 +17,7 @@ from highwater.broker.log.config import LogConfig
 from highwater.broker.log.errors import LogDirectoryError, LogDirectoryFailed
 from highwater.broker.log.files import FileOperations
 from highwater.broker.log.log_directories import LogDirectories, tell_of_lacking
-from highwater.broker.log.log_directory import LogDirectory
+from highwater.broker.log.log_directory import LogDirectory, known_directories
 from highwater.broker.node import Node
 from highwater.broker.runtime import Runtime
 from highwater.broker.server.process_marker import refuse_directories_of_processes
@@ -104,6 +104,8 @@ def open_directories(
     A member of a cluster (`cluster_id`) goes without those whose disks fail, if one is left.
     """
     refuse_directories_of_processes(files, paths)
+    paths = [path.absolute() for path in paths]
+    known_by = known_directories(files, paths)
     opened: list[LogDirectory] = []
     lacking: dict[Path, LogDirectoryFailed] = {}
     may_lack_some = cluster_id is not None
@@ -117,15 +119,19 @@ def open_directories(
                         log_config_of(TopicConfig(config, {})),
                         broker_id=broker_id,
                         cluster_id=opened[0].cluster_id if opened else cluster_id,
+                        known_by=known_by.get(path),
                         clock=SystemClock(),
                         max_open_segments=descriptors().files // len(paths),
                         producer_expiration_ms=config.integer("producer.id.expiration.ms"),
                     )
                 )
             except LogDirectoryFailed as error:
-                lacking[path.absolute()] = error
+                lacking[path] = error
                 if not may_lack_some or len(lacking) == len(paths):
                     raise
+        # Only now: a start that ended before would have left directories that are known and empty.
+        for directory in opened:
+            directory.remember(paths)
     except LogDirectoryError:
         for directory in opened:
             directory.close(clean=False)
