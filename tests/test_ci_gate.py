@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.import_graph import ROOT, place_of
+from tests.test_architecture import MAY_IMPORT
+
 SCRIPT = Path(__file__).parents[1] / ".ci" / "gate"
 IDENTITY = {f"GIT_{who}_{what}": "ci@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
@@ -27,7 +30,7 @@ class Repository:
 
     def commit(self, message: str, where: str = "broker/log.py") -> None:
         file = self.path / where
-        file.parent.mkdir(exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(message)
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", message)
@@ -78,6 +81,12 @@ def test_a_regression_that_is_meant_says_why(repository: Repository) -> None:
 def test_the_reason_of_a_change_that_is_in_excuses_no_later_one(repository: Repository) -> None:
     repository.commit("the second broker\n\nSlower: it checks every batch now")
     repository.commit("the third broker")
+    assert repository.gate(10).returncode == 10
+
+
+@pytest.mark.parametrize("room", ["broker", *MAY_IMPORT["broker"]])
+def test_a_change_of_what_a_broker_runs_is_measured(room: str, repository: Repository) -> None:
+    repository.commit("the second broker", str(place_of(room).relative_to(ROOT) / "new.py"))
     assert repository.gate(10).returncode == 10
 
 

@@ -13,9 +13,9 @@ import typer
 
 from highwater.cli import app
 from highwater.common.nearest import nearest
+from tests.import_graph import ROOT, place_of, rooms
 
-ROOT: Final = Path(__file__).parent.parent
-ROOMS: Final = ("bench", "broker", "common", "monitor", "pipeline", "reports", "tuning", "workloads")
+PLACES: Final = (*(place_of(room) for room in rooms()), ROOT / "workloads")
 _SOMETHING: Final = "VALUE"
 _COMMAND: Final = re.compile(r"\bhighwater((?: [a-z][a-z-]*)+)((?: (?:--[a-z][a-z-]*|[A-Z][A-Z:_]*))*)")
 
@@ -33,8 +33,8 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def named() -> Iterator[tuple[str, str]]:
-    for room in ROOMS:
-        for path in sorted((ROOT / room).rglob("*")):
+    for place in PLACES:
+        for path in sorted(place.rglob("*")):
             if path.suffix in (".py", ".yaml"):
                 for text in texts(path):
                     for found in _COMMAND.finditer(" ".join(text.split())):

@@ -117,7 +117,7 @@ why_not:
 """
 
 ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
-"""Folders of the package `highwater`, which links to each of them."""
+"""Rooms of the package `highwater` that stand at the top level; it links to each of them."""
 PACKAGE = "highwater"
 LOCKS = ("requirements/dev.txt", "requirements/jdk.txt", "requirements/tools.txt")
 """The SHA-256 of each file that may be fetched, as `make lock` writes them. The last has pip and what builds wheels."""

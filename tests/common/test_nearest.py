@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from highwater.common.nearest import did_you_mean, nearest, no_topic
-
-ROOT = Path(__file__).parents[2]
-ROOMS = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen")
+from tests.import_graph import ROOT, place_of, rooms
 
 
 def test_a_near_name_is_found_and_a_strange_one_is_not() -> None:
@@ -24,7 +21,7 @@ def test_a_topic_that_is_not_in_a_list_may_be_hidden() -> None:
 
 
 def test_the_sentence_is_said_in_one_place() -> None:
-    files = [file for room in ROOMS for file in (ROOT / room).rglob("*.py")]
+    files = [file for room in rooms() for file in place_of(room).rglob("*.py")]
     assert files
     said = [str(file.relative_to(ROOT)) for file in files if re.search(r"there is no topic \{", file.read_text())]
     assert said == ["common/nearest.py"]
