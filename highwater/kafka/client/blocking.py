@@ -31,7 +31,7 @@ class BlockingClient:
         return self._loop.run_until_complete(self._client.ask(address, request, timeout_s))
 
     def ask_any(self, request: Request[Answer], also: Iterable[Address] = ()) -> Answer:
-        """As `Client.ask_any`."""
+        """Return the answer of `Client.ask_any`."""
         return self._loop.run_until_complete(self._client.ask_any(request, also))
 
 

@@ -18,7 +18,7 @@ from highwater.kafka.login.credentials import Credential
 Answer = TypeVar("Answer")
 
 _SHARE_OF_A_TOKEN: Final = 0.8
-"""Of the time for a connection, in which a token server must answer: a silent one is told as such."""
+"""The share of the time for a connection in which a token server must answer: then a silent one is reported."""
 
 
 class Client:

@@ -21,9 +21,9 @@ Answer = TypeVar("Answer")
 
 _READ_BYTES: Final = 256 << 10
 _LARGE_ANSWER_BYTES: Final = 128 << 10
-"""From here on another thread reads the answer, so that the event loop serves others meanwhile."""
+"""Another thread reads an answer of this size or more, so that the event loop serves others meanwhile."""
 _LIFETIME_SHARE: Final = 0.85
-"""Of a session after which a new login begins, as Kafka's client does (KIP-368)."""
+"""The share of a session's life after which a new login begins, as in Kafka's client (KIP-368)."""
 
 
 @dataclass(slots=True)
@@ -191,7 +191,7 @@ async def _shake_hands(
 
 
 async def _explained(address: Address, settings: ClientSettings, api: str, error: Exception) -> ClientError:
-    """As `failure`; if a wrong protocol may be the reason, the listener is asked which one it speaks."""
+    """Return `failure`; if a wrong protocol may be the reason, ask the listener which one it speaks."""
     if is_unclear(error):
         told = await asyncio.to_thread(
             misfit, address, has_tls=settings.tls is not None, has_login=settings.sasl is not None

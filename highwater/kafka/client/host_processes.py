@@ -46,7 +46,7 @@ class HostsOfProcesses(NamedTuple):
     """The hosts of a cluster on which each broker is one process of its host."""
 
     names: Mapping[int, str]
-    """By the id of process 0."""
+    """The name of each host, by the broker id of its process 0."""
 
     @property
     def host_count(self) -> int:

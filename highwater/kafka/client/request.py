@@ -50,7 +50,7 @@ class Request(Generic[Answer]):
 
     @property
     def name(self) -> str:
-        """As Kafka's documentation writes it, such as ListOffsets."""
+        """The name in Kafka's documentation, such as ListOffsets."""
         return "".join(word.capitalize() for word in self.schema.split("_"))
 
     def version_for(self, served: Versions) -> int | None:
@@ -100,7 +100,7 @@ def cold_request(
 
 
 def error_text(code: ErrorCode, detail: str | None) -> str:
-    """With Kafka's name of the error, its number, and what the broker said about it, if anything."""
+    """Return Kafka's name of the error, its number, and what the broker said about it, if anything."""
     return f"{code.name.upper()} ({code.value})" + (f": {detail}" if detail else "")
 
 

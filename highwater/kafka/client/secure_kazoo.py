@@ -1,8 +1,8 @@
 """kazoo with TLS, SASL DIGEST-MD5 and Unix sockets, and the reason why a server is not reached.
 
-kazoo has TLS by files of PEM only, and forgets what TLS holds that was read already. Its login needs pure-sasl, which
-had its last release in 2019; it comes after the client was told to be connected, and takes a lost connection for a
-wrong password. So sockets, and the login, are made here. Nothing of kazoo's connection is public: 2.x is pinned.
+kazoo takes TLS from PEM files only, and loses bytes that its TLS socket has read ahead. Its login needs pure-sasl,
+which had its last release in 2019; it comes after kazoo reports the client as connected, and takes a lost connection
+for a wrong password. So sockets and login are made here. Nothing of kazoo's connection is public: 2.x is pinned.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class SecureHandler(SequentialThreadingHandler):  # type: ignore[misc]
 def secure(
     client: KazooClient, security: ZooKeeperSecurity, failed: Callable[[Failure], None], *, gives_up: bool
 ) -> None:
-    """Have the client log in, and tell of connections that failed, in its thread. It has a SecureHandler.
+    """Make the client log in, and call `failed` for each failed connection, in its thread. It has a SecureHandler.
 
-    With `gives_up` it ends when its first login is refused, else it goes on trying.
+    With `gives_up` the client ends when its first login is refused, else it goes on trying.
     """
     client._connection = _Connection(client, security, failed, gives_up=gives_up)
 

@@ -26,7 +26,7 @@ _MOST_BYTES: Final = 1 << 20
 class Spoken(NamedTuple):
     has_tls: bool
     mechanisms: tuple[str, ...] | None
-    """Of the login; empty without one, None if the listener did not say."""
+    """The mechanisms of the login; empty without a login, None if the listener did not report them."""
 
 
 def is_unclear(error: Exception) -> bool:

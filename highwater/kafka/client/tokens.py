@@ -17,9 +17,9 @@ from highwater.kafka.login.token_request import Token, TokenSettings, question_o
 _logger = logging.getLogger(__name__)
 
 _RENEW_AT: Final = 0.8
-"""Of a token's life, as with Kafka's sasl.login.refresh.window.factor."""
+"""The share of a token's life that Kafka calls sasl.login.refresh.window.factor."""
 _AGAIN_AFTER_S: Final = 1.0
-"""So long is a failure told to all who ask, so that they do not wait for a silent server one after the other."""
+"""How long all requests for a token get the same failure, so that each does not wait for a silent server."""
 
 
 class TokenSource:

@@ -1,7 +1,7 @@
 """TLS, login and ACLs of a ZooKeeper client, from the properties that Kafka has for it.
 
-`zookeeper.ssl.*` is Kafka's. Kafka has the login in a JAAS file that its JVM is told of; here two properties hold what
-stands in such a file, or name it: `zookeeper.sasl.jaas.config` and `zookeeper.sasl.jaas.config.file`.
+`zookeeper.ssl.*` is Kafka's. Kafka has the login in a JAAS file that is an option of its JVM; here two properties hold
+the content of such a file, or name it: `zookeeper.sasl.jaas.config` and `zookeeper.sasl.jaas.config.file`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SOCKETS: Final = {
 }
 """ZooKeeper's two clients, and whether each can have TLS. The client here is neither."""
 _ONLY_IN_FILES: Final = ("ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.truststore.certificates")
-"""Of a listener they may stand in properties; ZooKeeper knows stores in files alone."""
+"""Properties that hold PEM text for a listener; ZooKeeper knows stores in files alone."""
 
 
 PROPERTIES: Final = (
@@ -66,7 +66,7 @@ class ZooKeeperSecurity:
 
 
 def security_of(value_of: Callable[[str], Any]) -> ZooKeeperSecurity:
-    """From properties by their full names, None for one that is not set. Raises ZooKeeperSecurityError."""
+    """Read the properties; `value_of` takes a full name, and returns None if not set. Raises ZooKeeperSecurityError."""
     login = _login_of(value_of)
     has_tls = _is_true(value_of("zookeeper.ssl.client.enable"))
     socket = value_of("zookeeper.clientCnxnSocket")

@@ -32,7 +32,7 @@ class Login(Protocol):
 
 
 class Credential(Protocol):
-    """With which a client logs in, as often as it connects."""
+    """What a client logs in with, as often as it connects."""
 
     @property
     def mechanism(self) -> str: ...
@@ -81,7 +81,7 @@ class TokenCredential:
 
 
 class _TokenLogin:
-    """RFC 7628: a challenge that is not empty tells why the token is refused."""
+    """RFC 7628: a challenge that is not empty says why the token is refused."""
 
     def __init__(self, token: str, extensions: Mapping[str, str]) -> None:
         pairs = {"auth": f"Bearer {token}", **extensions}

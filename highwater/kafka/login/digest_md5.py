@@ -62,7 +62,7 @@ def _md5(data: bytes) -> hashlib._Hash:
 
 
 def _octets(text: str) -> bytes:
-    """In ISO 8859-1 where that is possible, whatever the charset of the exchange (RFC 2831, 2.1.2.1)."""
+    """Encode in ISO 8859-1 where that is possible, whatever the charset of the exchange (RFC 2831, 2.1.2.1)."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 LEAST_ITERATIONS: Final = 4096
 """RFC 7677, section 4."""
 MOST_ITERATIONS: Final = 16384
-"""Of a user that is set through the protocol, as with Kafka: a client hashes for 4 to 10 ms."""
+"""Kafka's limit for a user that is set through the protocol: a client hashes for 4 to 10 ms."""
 MOST_ITERATIONS_OF_A_SERVER: Final = 1_000_000
-"""Of a user elsewhere, who may be set otherwise: a client hashes for 0.2 to 0.6 s."""
+"""The limit for a user of another server, which may allow more: a client hashes for 0.2 to 0.6 s."""
 _ITERATIONS: Final = re.compile(r"(?:^|,)i=([^,]*)")
 _LONGEST_COUNT: Final = len(str(MOST_ITERATIONS_OF_A_SERVER))
 _SHOWN: Final = 10
 _LEAST_SALT_BYTES: Final = 1
-"""As with Kafka: RFC 5802 sets no other minimum, and tools of others write salts of 8 bytes."""
+"""Kafka's minimum: RFC 5802 sets no other, and tools of others write salts of 8 bytes."""
 _BASE_36: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 
 
@@ -47,7 +47,7 @@ class ScramCredential(NamedTuple):
 
 
 Credentials = Mapping[ScramMechanism, ScramCredential]
-"""Of one user."""
+"""The credentials of one user."""
 
 
 def credential_of_salted_password(
@@ -112,10 +112,10 @@ def iterations_problem(server_first: str) -> str | None:
 
 
 def decoy(users: Mapping[str, Credentials], mechanism: ScramMechanism, user: str) -> ScramCredential:
-    """Return a credential that no password fits, for a user that is not there, so that nobody can tell.
+    """Return a credential that no password fits, so that a client cannot find out that a user does not exist.
 
-    It looks like that of the first user by name, who also gives the secret behind the salt: so it is the same on all
-    brokers of a cluster, and after a restart.
+    It looks like that of the first user by name, from whose credential the salt is derived too: so it is the same on
+    all brokers of a cluster, and after a restart.
     """
     model = min(((name, known[mechanism]) for name, known in users.items() if mechanism in known), default=None)
     like = ScramCredential(bytes(16), b"", b"", LEAST_ITERATIONS) if model is None else model[1]

@@ -17,7 +17,7 @@ from highwater.kafka.login.signed_token import unix_time
 
 MOST_TOKEN_BYTES: Final = 65_536
 _LIFE_OF_UNKNOWN_S: Final = 60.0
-"""Of a token of which nobody says when it ends."""
+"""The life of a token that comes without the time of its end."""
 _TOKEN: Final = re.compile(r"[-_.~+/A-Za-z0-9]+=*")
 _ERROR: Final = re.compile(r"[A-Za-z_]{1,40}")
 
@@ -27,14 +27,14 @@ class TokenSettings:
     """Where tokens come from."""
 
     url: str
-    """Of the token server; or `file://PATH` of a file that somebody else keeps fresh."""
+    """The URL of the token server; or `file://PATH` of a file that somebody else updates."""
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scope: str = ""
     extensions: Mapping[str, str] = field(default_factory=dict, hash=False)
-    """What the broker is told beside the token (KIP-342)."""
+    """What the broker gets with the token (KIP-342)."""
     ca_file: str = ""
-    """Of the authority that the token server has its certificate from; those of the host without one."""
+    """The certificate of the authority that signed the token server's; empty for the host's authorities."""
     ca_pem: str = ""
 
     @property
@@ -87,7 +87,7 @@ def token_in(answer: Answer, now_s: float) -> Token | str:
 
 
 def token_in_file(data: bytes, now_s: float) -> Token | str:
-    """As `token_in`, of a file that holds a token and nothing else."""
+    """Return what `token_in` does, for a file that holds a token and nothing else."""
     text = data.decode("ascii", "replace").strip()
     return _with_its_end(text, now_s) if _is_token(text) else "holds no token"
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from highwater.kafka.protocol.primitives import MAX_ITEMS
 
 ONE_STEP_ITEMS_MAX: Final = 10_000
-"""In a request that changes the state of the broker for all its items at once, and cannot give way meanwhile."""
+"""The most items of a request that changes the broker's state for all of them in one step of the event loop."""
 
 
 class Api(NamedTuple):
@@ -121,5 +121,5 @@ CLUSTER_APIS: Final = {
 
 
 def api_of(key: int) -> Api:
-    """Of the requests that brokers send too."""
+    """Return the API of a key, also of requests that only brokers send."""
     return APIS.get(key) or CLUSTER_APIS[key]

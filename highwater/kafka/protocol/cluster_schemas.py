@@ -1,7 +1,7 @@
 """Requests of a ZooKeeper-mode controller to brokers, which kio lacks because Kafka 4 dropped them.
 
-Told as Apache Kafka 3.9's message definitions tell them (clients/src/main/resources/common/message), in kio's spelling:
-each field with the versions it is in. The class of a version is made when it is first asked for, in kio's manner.
+They follow Apache Kafka 3.9's message definitions (clients/src/main/resources/common/message), in kio's spelling:
+each field with the versions it is in. The class of a version is made at its first use, in kio's manner.
 """
 
 from __future__ import annotations
@@ -350,7 +350,7 @@ _SCHEMAS: Final[Mapping[str, _Schema]] = {
 
 
 def versions(schema: str) -> range:
-    """The versions of a schema that are told here."""
+    """The versions of a schema that are defined here."""
     return range(_SCHEMAS[schema].max_version + 1) if schema in _SCHEMAS else range(0)
 
 

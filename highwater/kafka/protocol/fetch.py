@@ -10,7 +10,7 @@
             v12: flexible, + last_fetched_epoch i32 after fetch_offset; tag 0 cluster_id
             v13: topic ids for names (KIP-516)
             v15: replica_id leaves for tag 1 {replica_id, replica_epoch} (KIP-903)
-            v17: a partition may have tag 0, the id of a directory, which only KRaft brokers tell (KIP-853)
+            v17: a partition may have tag 0, the id of a directory, which only KRaft brokers send (KIP-853)
     response v4: throttle_time_ms i32, topics [topic string, [partition i32, error i16, high_watermark i64,
                  last_stable_offset i64, aborted transactions [producer_id i64, first_offset i64] or null,
                  records bytes]]
@@ -75,7 +75,7 @@ class FetchPartition(NamedTuple):
     last_fetched_epoch: int
     partition_max_bytes: int
     log_start_offset: int = -1
-    """Of the follower that asks."""
+    """The log start offset of the follower that sends the request."""
 
 
 class FetchTopic(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tells from the first bytes of a connection which protocol a client speaks that is not Kafka's. Sans-IO."""
+"""Recognises a protocol that is not Kafka's from the first bytes of a connection. Sans-IO."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 HEAD_BYTES: Final = 8
-"""How many bytes are enough to tell."""
+"""How many bytes are enough to recognise the protocol."""
 
 _HTTP_METHODS: Final = tuple(
     f"{method} ".encode() for method in ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "CONNECT", "PATCH", "PRI")

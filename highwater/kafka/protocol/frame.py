@@ -28,8 +28,8 @@ _FLEXIBLE_RESPONSE_HEADER: Final = struct.Struct(">iib")
 class FrameReceiver:
     """Bytes of one connection in, whole frames out.
 
-    The caller reads into `writable()`, tells how many bytes came with `received()`, and takes frames with `next()`
-    until it gives None. A frame is a view of the receive buffer: it is good until the next `writable()`.
+    The caller reads into `writable()`, passes the number of bytes to `received()`, and takes frames with `next()`
+    until it returns None. A frame is a view of the receive buffer: it is good until the next `writable()`.
 
     Memory grows with what was really sent, never with what a length field claims: the buffer doubles while a frame
     arrives. A large one is mapped, so that the kernel moves its pages: the event loop would copy 64 MiB in 50 ms.

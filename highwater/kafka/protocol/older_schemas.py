@@ -1,6 +1,6 @@
 """Versions that Kafka 3.9 serves and kio's schemas lack, since Kafka 4 dropped them (KIP-896).
 
-Each is told as its difference from the oldest version that kio has, by Apache Kafka 3.9's message definitions
+Each is defined as its difference from the oldest version that kio has, by Apache Kafka 3.9's message definitions
 (clients/src/main/resources/common/message): which fields it lacks, and which others stand in their places.
 """
 
@@ -28,7 +28,7 @@ class _Older(NamedTuple):
 
     newer: int
     request: Mapping[str, tuple[_Field, ...]] = {}
-    """By "Entity.field" of the newer version: what stands in that field's place, mostly nothing."""
+    """What replaces each field of the newer version, mostly nothing; keys are "Entity.field"."""
     response: Mapping[str, tuple[_Field, ...]] = {}
     is_flexible: bool | None = None
     """Where it is not as flexible as the newer version."""
@@ -95,12 +95,12 @@ _OLDER: Final[Mapping[tuple[str, int], _Older]] = {
 
 
 def versions(schema: str) -> list[int]:
-    """The versions of a schema that are told here."""
+    """The versions of a schema that are defined here."""
     return [version for name, version in _OLDER if name == schema]
 
 
 def newer_version(schema: str, version: int) -> int | None:
-    """The version that this one is made from, or None when it is not told here."""
+    """The version that this one is made from, or None if it is not defined here."""
     older = _OLDER.get((schema, version))
     return None if older is None else older.newer
 
