@@ -67,13 +67,13 @@ class BrokerProcess:
         raise ClientError(f"a broker of Highwater does not start on this host: {reason}")
 
     def kill(self) -> None:
-        """With SIGKILL."""
+        """Kill the broker with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> None:
-        """In order; with SIGKILL if that takes too long."""
+        """Stop the broker in order; with SIGKILL if that takes too long."""
         if self._process is None:
             return
         self._process.terminate()

@@ -29,20 +29,20 @@ _POLL_S: Final = 0.01
 
 
 class CrashPoint(Enum):
-    """In the order of a micro-batch. A task is on an executor; everything else is on the driver."""
+    """Where a process may die, in the order of a micro-batch. Tasks are on executors; all else is on the driver."""
 
     SOURCE_FIRST_OFFSETS = "source-first-offsets"
-    """The first offsets of a stream are known and kept, Spark does not have them yet."""
+    """The first offsets of a stream are known and stored, Spark does not have them yet."""
     SOURCE_PLANNED = "source-planned"
     """The offset log has the batch; its tasks are divided, none has begun."""
     SOURCE_READING = "source-reading"
     """A task has read records of a fetch, and has not passed them on."""
     SINK_BEGINS = "sink-begins"
-    """The sink has the batch, and has looked whether it is a replay; nothing is open."""
+    """The sink has the batch, and has checked whether it is a replay; nothing is open."""
     SINK_BEGUN = "sink-begun"
     """The transaction is open, or the folder exists; no row is written."""
     SINK_WRITING = "sink-writing"
-    """Some rows of the batch are written, and others are not. In a task where tasks write."""
+    """Some rows of the batch are written, and others are not. It is in a task if tasks write."""
     SINK_WRITTEN = "sink-written"
     """All rows are written, the progress is not."""
     SINK_BEFORE_COMMIT = "sink-before-commit"

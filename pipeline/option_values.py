@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 
 def spelled(options: Mapping[str, str], proper: Mapping[str, str]) -> dict[str, str]:
-    """With the names of `proper` (by their lower case) in place of other spellings; unknown names stay.
+    """The options under the names of `proper` (keys: their lower case); unknown names stay.
 
     Raises SettingsError for a name that is there in two spellings.
     """

@@ -20,7 +20,7 @@ LOCK_WAIT_S: Final = 60
 """How long a writer waits for another one to end its transaction."""
 _NAME_CHARACTERS: Final = 200
 _NO_BATCH: Final = -1
-"""In the row of a name that has never stored a batch. The transaction that inserts it replaces it, or takes it back."""
+"""The batch of a name that has stored none. The transaction that inserts such a row replaces it, or rolls it back."""
 
 
 def check_name(what: str, name: str) -> None:
@@ -33,7 +33,7 @@ def check_name(what: str, name: str) -> None:
 
 
 class Cursor(Protocol):
-    """Of Python's DB-API 2."""
+    """The cursor of Python's DB-API 2."""
 
     def execute(self, operation: str | bytes, parameters: Sequence[Any] = ..., /) -> Any: ...
     def executemany(self, operation: str, rows: Any, /) -> Any: ...
@@ -42,7 +42,7 @@ class Cursor(Protocol):
 
 
 class Connection(Protocol):
-    """Of Python's DB-API 2."""
+    """The connection of Python's DB-API 2."""
 
     def cursor(self) -> Any: ...
     def commit(self) -> None: ...
@@ -58,7 +58,7 @@ class Dialect(ABC):
     mark: ClassVar[str] = "%s"
     quote: ClassVar[str] = '"'
     progress_types: ClassVar[tuple[str, str]] = ("varchar(249)", "text")
-    """Of a name, of which that of a topic is the longest, and of end offsets."""
+    """The types of a name, which is at most as long as a topic's name, and of end offsets."""
     table_options: ClassVar[str] = ""
     lock: ClassVar[str] = " for update"
     """Ends a select that locks its rows until the transaction ends."""
@@ -80,7 +80,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def columns(self, cursor: Cursor, table: str) -> list[TableColumn]:
-        """Of a table; empty if there is none."""
+        """The columns of a table; empty if there is no such table."""
 
     @abstractmethod
     def unique_keys(self, cursor: Cursor, table: str) -> list[UniqueKey]:

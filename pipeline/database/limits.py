@@ -16,7 +16,7 @@ from highwater.pipeline.errors import SettingsError
 _TIMES: Final = (kinds.DATE, kinds.TIMESTAMP, kinds.TIMESTAMP_NTZ)
 _NUMBERS: Final = (kinds.BYTE, kinds.SHORT, kinds.INTEGER, kinds.LONG, kinds.DECIMAL)
 _UUID: Final = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
-"""As databases show it: they make one text of all its spellings."""
+"""The one spelling of a UUID that databases return, whichever was stored."""
 _FILTER: Final = "filter such rows out"
 
 

@@ -31,7 +31,7 @@ _WHOLE: Final = {name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in
 _DAYS: Final = (days_of("0001-01-01"), days_of("10000-01-01"))
 _NAME_CHARACTERS: Final = 64
 _KEY_COLLATIONS: Final = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
-"""Of MariaDB and of MySQL: capitals, accents and spaces at the end are told apart, as Spark does."""
+"""Collations of MariaDB and of MySQL in which capitals, accents and trailing spaces differ, as in Spark."""
 _KEY_CHARACTERS: Final = 255
 _TYPES: Final = {
     kinds.BOOLEAN: "boolean",
@@ -301,7 +301,7 @@ def _column(
     octets: int | None,
     character_set: str | None,
 ) -> TableColumn:
-    """From a row of information_schema.columns."""
+    """The column that a row of information_schema.columns describes."""
     type_name = data_type.lower()
     if "unsigned" in column_type:
         type_name += " unsigned"

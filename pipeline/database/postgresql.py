@@ -192,7 +192,7 @@ def _for_csv(column: Column, values: pa.Array) -> pa.Array:
 
 
 def _with_era(text: str) -> str:
-    """From ISO's years, which have a sign and a year 0, to those of people, in which 1 BC is before 1 AD."""
+    """Convert an ISO year, which may have a sign or be 0, into one with BC: 1 BC is before 1 AD."""
     sign = text[0] if text[0] in "+-" else ""
     year, dash, rest = text.removeprefix(sign).partition("-")
     if sign == "-" or not int(year):

@@ -141,7 +141,7 @@ def _parts(table: str) -> tuple[str, str]:
 
 
 def _affinity(declared: str) -> str:
-    """By the rules of SQLite's documentation, "Determination Of Column Affinity", in their order."""
+    """Apply the rules of SQLite's documentation, "Determination Of Column Affinity", in their order."""
     name = declared.upper()
     if "INT" in name:
         return "integer"

@@ -44,7 +44,7 @@ class Setting:
     launches: Sequence[Launch]
     """Drivers are started with them in turn."""
     environment: Mapping[str, str]
-    """Of drivers."""
+    """The environment variables of drivers."""
     stops: Path
     """The folder of all tracks' stops."""
 

@@ -67,7 +67,7 @@ class Asked:
     """Takes a name for what it makes, a folder for what it keeps in files, and the cluster."""
     properties: Mapping[str, str] = field(default_factory=dict)
     source: Mapping[str, str] = field(default_factory=dict)
-    """Of `format("highwater")`: how the user's cluster is reached."""
+    """Options of `format("highwater")`: how the user's cluster is reached."""
     servers: Mapping[Victim, Server] = field(default_factory=dict)
     system: str = ""
     """A name for the user's cluster in the results; its addresses if there is none."""
@@ -191,7 +191,7 @@ def _track(
     rng: random.Random,
     tell: Callable[[str], None],
 ) -> Iterator[Track]:
-    """With its topics, groups and tables, which are removed at the end."""
+    """Make a track with its topics, groups and tables, and remove these at the end."""
     kind = KINDS[asked.kind]
     name = f"{NAME}-{asked.kind}-{rng.randrange(16**8):08x}"
     folder = scratch / name
@@ -219,7 +219,7 @@ def _track(
 
 
 def removed(tell: Callable[[str], None], what: str, remove: Callable[[], None]) -> None:
-    """At the end of a drill: if the cluster or the database is gone, that hides no fault that came before."""
+    """Call `remove` at the end of a drill, and report its failure: that must not hide a fault that came before."""
     try:
         remove()
     except Exception as error:
@@ -268,7 +268,7 @@ def _java(scratch: Path) -> Java:
 
 
 def _environment(asked: Asked, java: Java) -> dict[str, str]:
-    """Of drivers."""
+    """The environment variables of drivers."""
     found = {"JAVA_HOME": str(java.home)}
     if asked.master and not asked.master.startswith("local"):
         return {**found, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}

@@ -72,7 +72,7 @@ class DriverProcess:
         raise DrillError(f"a driver did not start: see {self._log}")
 
     def start_query(self, spec: QuerySpec) -> None:
-        """What becomes of it is told by events."""
+        """Start a query; events report what becomes of it."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(asdict(spec)) + "\n")
@@ -132,7 +132,7 @@ class DriverProcess:
                     stream.close()
 
     def remember_family(self) -> None:
-        """Nobody finds orphans by their parent; psutil tells them from another process that got their id."""
+        """Orphans cannot be found by their parent; psutil notices if another process got the id of one."""
         for parent in (self._jvm, *([] if self.has_ended else [psutil.Process(self.pid)])):
             if parent is not None:
                 with suppress(psutil.NoSuchProcess):

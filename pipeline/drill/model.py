@@ -101,4 +101,4 @@ class QuerySpec:
     without: str = ""
     name: str = ""
     sink_format: str = "highwater"
-    """Of the sink that tasks write to."""
+    """The format of the sink that tasks write to."""

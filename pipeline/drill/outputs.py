@@ -36,7 +36,7 @@ class Output(Protocol):
 
 
 class FileOutput:
-    """Of a sink in a file of the user: its function `read` returns the key and the batch of each row."""
+    """The output of a sink in a file of the user: its function `read` returns the key and the batch of each row."""
 
     resume_from = ""
 

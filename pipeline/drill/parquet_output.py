@@ -27,7 +27,7 @@ class ParquetOutput:
         self.resume_from = f"parquet:{directory}"
 
     def rows(self) -> list[Row]:
-        """Of batches that have their `_SUCCESS`."""
+        """The rows of batches that have their `_SUCCESS`."""
         found = []
         for success in sorted(self._directory.glob("query=*/batch=*/_SUCCESS")):
             for file in sorted(success.parent.glob("*.parquet")):

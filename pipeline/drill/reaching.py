@@ -16,7 +16,7 @@ _OF_TOKENS: Final = ("sasl.oauthbearer.", "https.ca.")
 
 
 def source_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """With `kafka.` before each name. Raises DrillSetupError for a property that has no counterpart."""
+    """The properties with `kafka.` before each name. Raises DrillSetupError for one without a counterpart."""
     found: dict[str, str] = {}
     for name, value in properties.items():
         if name in _SAME or name.startswith(_OF_TOKENS):

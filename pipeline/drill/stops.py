@@ -9,7 +9,7 @@ from highwater.pipeline.crash_points import ARMED, PASSED, REACHED, CrashPoint
 
 
 class Stops:
-    """Of one query. folder: the one that all processes of a drill have in HIGHWATER_CRASH_DIRECTORY."""
+    """The crash points of one query. folder: what all processes of a drill have in HIGHWATER_CRASH_DIRECTORY."""
 
     def __init__(self, folder: Path, query: str = "") -> None:
         self.query = query

@@ -51,7 +51,7 @@ class TableOutput:
 
     @contextmanager
     def _cursor(self) -> Iterator[Any]:
-        """Of a transaction that is committed at the end."""
+        """The cursor of a transaction that is committed at the end."""
         with closing(_connect(self._address)) as connection:
             yield connection.cursor()
             connection.commit()

@@ -54,7 +54,7 @@ class Track:
         self.stops = stops
         self.query: QuerySpec | None = None
         self.restarts = 0
-        """Of the query in this round."""
+        """How often the query was restarted in this round."""
         self._ledger = Ledger()
         self._queries = count()
         self._checkpoint = setting.folder
@@ -104,7 +104,7 @@ class Track:
         self._views.clear()
 
     def result(self, number: int, plan: RoundPlan, *, reached: bool, duration_s: float) -> RoundResult:
-        """Of the round that is through. reached: its moment came, and its victim was killed."""
+        """The result of the round that has ended. reached: its moment came, and its victim was killed."""
         return RoundResult(
             number=number,
             moment=moment_name(plan.stop.moment),
@@ -130,7 +130,7 @@ class Track:
         return planned if planned in self._setting.victims else _INSTEAD.get(planned, planned)
 
     def process_ids(self) -> set[int]:
-        """Of all processes that were at a crash point of this query."""
+        """The ids of all processes that were at a crash point of this query."""
         return {process_id for _, process_id in self.stops.journal()}
 
     def passed_since(self, before: int, processes: Iterable[int]) -> list[CrashPoint]:
@@ -141,7 +141,7 @@ class Track:
     # Queries
 
     def begin_anew(self) -> None:
-        """With a new checkpoint, from what is produced from now on."""
+        """Begin with a new checkpoint, at the records that are produced from now on."""
         self.query = self._new_query({"startingOffsets": "latest"})
 
     def lose_checkpoint(self) -> None:
@@ -150,7 +150,7 @@ class Track:
         self.query = self._new_query({"resumeFrom": self._setting.output.resume_from})
 
     def _new_query(self, beginning: Mapping[str, str]) -> QuerySpec:
-        """With a new checkpoint, and another place than the query before for its first offsets."""
+        """A query with a new checkpoint, which stores its first offsets elsewhere than the query before."""
         number = next(self._queries)
         self._checkpoint = self._setting.folder / "checkpoints" / f"{self.name}-{number}"
         kept_in = (

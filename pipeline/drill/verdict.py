@@ -16,7 +16,7 @@ REPLAYING_SHARE_MIN: Final = 0.2
 @dataclass(frozen=True, slots=True)
 class Verdict:
     rounds: int
-    """In which the moment came and the victim was killed."""
+    """How many rounds reached their moment and killed their victim."""
     not_reached: int
     replaying_rounds: int
     replays_skipped: int

@@ -68,7 +68,7 @@ def success_text(directory: Path, progress: Progress) -> str:
 
 
 def _last(directory: Path) -> dict[str, Any] | None:
-    """Of each query only the last batch can be the last of all."""
+    """The newest batch of all queries: it is the last batch of its query."""
     last_of: dict[Path, tuple[int, Path]] = {}
     for folder in _folders(directory):
         last_of[folder.parent] = max(last_of.get(folder.parent, (-1, folder)), (_batch_id(folder), folder))

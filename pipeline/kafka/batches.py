@@ -54,7 +54,7 @@ _CRC_COVERS_FROM: Final = 21
 _MAGIC_POSITION: Final = 16
 _MINIMUM_LENGTH: Final = HEADER_SIZE - _LENGTH_OVERHEAD
 RECORD_BYTES_MIN: Final = 7
-"""Of one without key and value."""
+"""The size of a record without key and value."""
 TOO_MANY_RECORDS: Final = "a batch claims more records than its bytes can hold"
 _TRUSTED_COUNT_MAX: Final = 1 << 20
 

@@ -92,7 +92,7 @@ class Client:
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._deadline_s: float | None = None
         self._patience_ms = settings.api_timeout_ms
-        """Of the call that runs: calls inside of it have no time of their own."""
+        """The time of the call that runs: calls inside of it have no time of their own."""
 
     def __enter__(self) -> Client:
         return self
@@ -138,7 +138,7 @@ class Client:
         found = self._retry(attempt)
         for topic in found.topics.values():
             if topic.error is not None:
-                # The caller has been told. A topic that was deleted must not cost the whole time again.
+                # The caller gets the error. A topic that was deleted must not cost the whole time again.
                 self._topics.pop(topic.name, None)
         return found
 

@@ -27,7 +27,7 @@ _ANSWER_BYTES_MAX: Final = 1 << 30
 _CORRELATION_IDS: Final = 1 << 31
 _LEAST_WAIT_S: Final = 0.001
 _LIFETIME_SHARE: Final = 0.85
-"""Of a session after which a new login begins, as Kafka's client does (KIP-368)."""
+"""The share of a session's life after which a new login begins, as in Kafka's client (KIP-368)."""
 
 UNREACHABLE: Final = (OSError, UnexpectedAnswer)
 """What the methods of a connection raise when the broker, or the way to it, fails; the connection is then closed."""

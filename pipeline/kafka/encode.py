@@ -27,17 +27,17 @@ Int64s = NDArray[np.int64]
 BATCH_BYTES: Final = 512 << 10
 """A broker takes batches of 1 MiB unless max.message.bytes says otherwise; larger ones gain little."""
 _RECORDS_MAX: Final = 1 << 20
-"""Of a batch: their offset deltas take three bytes at most."""
+"""The most records of a batch: their offset deltas take three bytes at most."""
 _OFFSET_DELTA_BYTES_MAX: Final = 3
 _ATTRIBUTE_BYTES: Final = 1
 _JOINED_BYTES_MAX: Final = 1 << 30
-"""Of the records that are joined at once: Arrow counts them in 32 bits."""
+"""The most bytes of records that are joined at once: Arrow counts them in 32 bits."""
 _CRC_COVERS_FROM: Final = 21
 _CRC_POSITION: Final = 17
 _LENGTH_COUNTS_FROM: Final = 12
 _NO_PRODUCER: Final = Producer(NO_PRODUCER_ID, -1)
 _PER_MS: Final = {"s": 1000, "ms": 1, "us": -1000, "ns": -1_000_000}
-"""By the unit of a timestamp: what it is multiplied with, or divided by if negative."""
+"""The factor for each unit of a timestamp; if negative, the divisor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ class BrokerError:
 
     @property
     def name(self) -> str:
-        """As Kafka's documentation writes it, such as NOT_LEADER_OR_FOLLOWER."""
+        """The name in Kafka's documentation, such as NOT_LEADER_OR_FOLLOWER."""
         return self.code.name.upper()
 
     @property

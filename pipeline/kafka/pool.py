@@ -75,7 +75,7 @@ class Pool:
             client.close()
 
     def after_fork(self) -> None:
-        """In a child: its parent goes on with the same sockets, so the child gives its copies of them back."""
+        """Close the child's copies of the sockets, with which its parent goes on."""
         clients = [client for waiting in self._idle.values() for client, _ in waiting]
         self._forget()
         for client in clients:

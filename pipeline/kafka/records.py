@@ -25,12 +25,12 @@ _EQUAL_MAX: Final = 64
 _LOCKSTEP_MIN: Final = 24
 """Batches for which a step of all together costs less than a step for each."""
 _PART_RECORDS: Final = 128
-"""In a part of a batch: more records are more steps, and fewer guesses."""
+"""The records in a part of a batch: more of them are more steps, and fewer guesses."""
 _PARTS_MIN: Final = 16
 """Parts of a batch for which the guesses cost less than they save."""
 _SAMPLED: Final = 3
 _ALIKE_BYTES: Final = 4
-"""By which the widths of numbers make records differ that are else equal."""
+"""How much the widths of numbers make the sizes of records differ that are else equal."""
 _PREFIX_BYTES_MAX: Final = 32
 """More than the fields before the key take."""
 _NULL: Final = -1
@@ -144,7 +144,7 @@ def _prefix(octets: Octets, starts: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _short_varints(octets: Octets, at: Int64s) -> tuple[Int64s, Int64s]:
-    """As `read_varints` reads them, but up to three bytes of each: what is longer is read wrongly."""
+    """Return what `read_varints` does, but of three bytes at most: a longer number is read wrongly."""
     octet, second, third = (octets[at + index].astype(np.int64) for index in range(3))
     two = octet >= 0x80
     three = two & (second >= 0x80)
@@ -194,7 +194,7 @@ def _walk_together(octets: Octets, position: Int64s, count: Int64s, steps: int, 
 
 
 def _strides_of_pairs() -> NDArray[np.int64]:
-    """By the first two bytes of a record, little-endian: the distance to the next; −1 for a longer or bad length."""
+    """The distance to the next record by a record's first two bytes, little-endian; −1 for a longer or bad length."""
     pair = np.arange(1 << 16, dtype=np.int64)
     first, second = pair & 0xFF, pair >> 8
     length = np.where(first < 0x80, first, first & 0x7F | second << 7)

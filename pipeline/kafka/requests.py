@@ -42,7 +42,7 @@ def _error(code: ErrorCode, detail: str | None = None) -> BrokerError | None:
 
 
 def metadata(topics: Collection[str] | None) -> Request[Cluster]:
-    """Of these topics, or of all. Does not create topics."""
+    """Ask for the metadata of these topics, or of all. Does not create topics."""
     fields = {
         "topics": None if topics is None else [{"name": name} for name in sorted(topics)],
         "allow_auto_topic_creation": False,
@@ -180,11 +180,11 @@ def find_coordinator(key: str, kind: int) -> Request[tuple[str, int] | BrokerErr
 
 
 PartitionErrors = dict[TopicPartition, BrokerError]
-"""Of the partitions that failed."""
+"""The errors of the partitions that failed."""
 
 
 def offset_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Request[PartitionErrors]:
-    """By a group without members."""
+    """Commit offsets for a group without members."""
     fields = {
         "group_id": group,
         "generation_id_or_member_epoch": _NO_GENERATION,

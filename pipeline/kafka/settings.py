@@ -62,7 +62,7 @@ _OF_TOKENS: Final = frozenset(
         "sasl.oauthbearer.token.endpoint.url",
     }
 )
-"""Of Kafka and of librdkafka, as the commands take them."""
+"""Properties of Kafka and of librdkafka, as the commands take them."""
 NAMES: Final = frozenset(
     {
         *_NUMBERS,

@@ -92,7 +92,7 @@ class GroupTopics(NamedTuple):
 
     @property
     def retry(self) -> str:
-        """From which the group reads records that are due again."""
+        """The topic from which the group reads records that are due again."""
         return f"{self.topic}.{self.group}{_RETRY}"
 
     @property
@@ -105,7 +105,7 @@ class GroupTopics(NamedTuple):
         return f"{DEAD_LETTER_PREFIX}{self.topic}.{self.group}"
 
     def waiting(self, delay_ms: int) -> str:
-        """In which records of the group wait for so long."""
+        """The topic in which records of the group wait for `delay_ms`."""
         return f"{self.retry}.{delay_text(delay_ms)}"
 
 

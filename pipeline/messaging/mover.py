@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 _MOST: Final = 2000
 """Moves of one transaction."""
 _GO_ON_AT: Final = 0.5
-"""Of what may be held of a partition, when fetching goes on."""
+"""The share of a partition's limit in memory at which fetching resumes."""
 _LONGEST_WAIT_S: Final = 0.25
 _RETRY_S: Final = 0.2
 _TRIM_INTERVAL_S: Final = 60.0

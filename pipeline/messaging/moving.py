@@ -31,7 +31,7 @@ UNDELIVERABLE: Final = GroupTopics("hw.delay", MOVERS).dead
 """The dead letters of the movers."""
 MOST_HELD: Final = 4000
 MOST_HELD_BYTES: Final = 4 << 20
-"""Of a partition, in memory."""
+"""The most bytes of a partition's records in memory."""
 _LONGEST_WAIT_MS: Final = 100 * 366 * 86_400_000
 
 

@@ -17,7 +17,7 @@ class Place(NamedTuple):
     offset: int
 
     def __str__(self) -> str:
-        """As the header hw-origin has it. No topic has a slash in its name."""
+        """The form of the header hw-origin. No topic has a slash in its name."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 

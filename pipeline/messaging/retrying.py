@@ -29,7 +29,7 @@ class Work(NamedTuple):
     attempt: int
     """How often it failed before."""
     lane: bytes | int | None = None
-    """Of a parked record, the queue that it is the head of."""
+    """The queue that a parked record is the head of."""
 
 
 class _Parked(NamedTuple):

@@ -43,7 +43,7 @@ class Topics:
         self._partitions: dict[str, int] = {}
         self._replicas: dict[str, int] = {}
         self._absences: dict[str, str] = {}
-        """The sentence about each topic that was missed since the last look."""
+        """The sentence about each topic that was missed since the last check."""
         self._looked_s = float("-inf")
 
     def all(self) -> dict[str, int]:
@@ -88,7 +88,7 @@ class Topics:
         return self._absences[topic]
 
     def await_topic(self, topic: str) -> int:
-        """As `need`, of a topic that may have been created a moment ago."""
+        """Return what `need` does, for a topic that may have been created a moment ago."""
         deadline_s = time.monotonic() + _NEW_TOPIC_S
         while self.partitions(topic) is None and time.monotonic() < deadline_s:
             time.sleep(_LOOK_AGAIN_S / 4)

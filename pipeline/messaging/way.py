@@ -35,7 +35,7 @@ class Way:
         )
 
     def steps(self, records: Iterable[Record]) -> list[Step]:
-        """In the order of the way: by attempt and time, the origin first."""
+        """The steps in the order of the way: by attempt and time, the origin first."""
         found = {record.place: record for record in records if self.has(record)}
         return [Step(record, what_happened(record)) for record in sorted(found.values(), key=self._order)]
 

@@ -12,7 +12,7 @@ from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.kafka.offsets import Offsets
 
 SCHEMA_VERSION: Final = 1
-"""Of what is stored. A sink refuses the progress of another version."""
+"""The version of what is stored. A sink refuses the progress of another version."""
 
 
 class ProgressError(PipelineError):
@@ -54,7 +54,7 @@ class Progress:
 
 
 def progress_to_json(progress: Progress) -> dict[str, Any]:
-    """As markers and files keep it. Databases have a column for each field."""
+    """The form in which markers and files store it. Databases have a column for each field."""
     return {
         "version": progress.schema_version,
         "query": progress.query_id,

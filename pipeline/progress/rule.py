@@ -100,7 +100,7 @@ def _difference(
     """The first partition whose offsets do not fit, in words; None if all do.
 
     all_of_it: also a partition that is gone, or that is of a new topic with the same name, does not fit. Within one
-    query, the source has said so already, or was told to go on.
+    query, the source has reported it already, or is set to go on.
     """
     if len(mine) != len(stored):
         return f"{len(mine)} sources and not {len(stored)}"

@@ -31,18 +31,18 @@ class Format(Protocol):
 
 @dataclass(frozen=True)
 class ColumnFormat:
-    """Of `key` or `value`. reader: the schema that the column has; None before it is known."""
+    """The format of `key` or `value`. reader: the schema that the column has; None before it is known."""
 
     column: str
     kind: str
     subject: str
     is_null_on_error: bool
     message: str = ""
-    """Of Protobuf: which message of the file; by default the first."""
+    """Which message of a Protobuf file; by default the first."""
     reader: Registered | None = None
 
     def resolved(self, registry: RegistrySettings) -> ColumnFormat:
-        """With the newest schema of the subject. Raises SettingsError, ClientError."""
+        """Return the format with the newest schema of the subject. Raises SettingsError, ClientError."""
         if self.reader is not None:
             return self
         found = latest(registry, self.subject)
@@ -90,7 +90,7 @@ class Formats:
     columns: tuple[ColumnFormat, ...]
 
     def resolved(self) -> Formats:
-        """With the newest schemas. Raises SettingsError, ClientError."""
+        """Return the formats with the newest schemas. Raises SettingsError, ClientError."""
         return replace(self, columns=tuple(each.resolved(self.registry) for each in self.columns))
 
     def schema_of(self, names: Sequence[str]) -> Any:

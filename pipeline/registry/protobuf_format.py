@@ -177,7 +177,7 @@ def _is_map(field: Any) -> bool:
 
 
 def _values(message: Any) -> dict[str, Any]:
-    """Of all fields; null where a field knows that it was not set."""
+    """The values of all fields; null where a field knows that it was not set."""
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)

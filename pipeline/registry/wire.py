@@ -57,7 +57,7 @@ def split(payload: bytes) -> tuple[int, bytes]:
 
 
 def split_message_path(payload: bytes) -> tuple[tuple[int, ...], bytes]:
-    """Of Protobuf: which message of the file it is, as a path of indexes, and the message itself."""
+    """Split Protobuf into the path of indexes of the message in its file, and the message itself."""
     count, at = _varint(payload, 0)
     if count == 0:
         return (0,), payload[at:]

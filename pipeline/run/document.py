@@ -96,7 +96,7 @@ class Part:
         return str(value).lower() if isinstance(value, bool) else str(value)
 
     def text(self, key: str, default: str | None = None) -> str:
-        """With values of the environment for `${NAME}`."""
+        """The text of `key`, with values of the environment for `${NAME}`."""
         if key not in self._value and default is not None:
             return default
         text = self.raw_text(key)

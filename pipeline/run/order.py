@@ -1,4 +1,4 @@
-"""In which order flows begin: one that reads a topic begins after all that fill the topic and end. Pure."""
+"""Orders flows: one that reads a topic begins after all that fill the topic and end. Pure."""
 
 from __future__ import annotations
 

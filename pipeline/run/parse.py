@@ -203,7 +203,7 @@ class _Reader:
         return Sink(format_name, part.origin, options)
 
     def _with_cluster(self, part: Part, options: Mapping[str, str], proper: Mapping[str, str]) -> dict[str, str]:
-        """With the settings of the cluster, and names in their proper spelling: capitals in them mean nothing."""
+        """The options with the cluster's settings, and names in their proper spelling: capitals mean nothing."""
         try:
             return {**spelled(self._cluster, proper), **spelled(options, proper)}
         except SettingsError as error:

@@ -27,7 +27,7 @@ def keeping_its_start(options: Mapping[str, str], place: Path) -> dict[str, str]
 
 
 def read_source_options(options: Mapping[str, str], *, is_stream: bool) -> Options:
-    """Of a source of topics; where a stream began is kept by each flow. Raises SettingsError."""
+    """Read a source of topics; each flow stores where its stream began. Raises SettingsError."""
     return read_options(keeping_its_start(options, Path("unused")) if is_stream else options, is_stream=is_stream)
 
 

@@ -35,7 +35,7 @@ from highwater.pipeline.sink.speculation import refuse_speculation
 from highwater.pipeline.sink.targets import partition_count
 
 TRIES: Final = 3
-"""Of a batch whose task was lost or whose broker could not be reached, before the query fails."""
+"""Tries of a batch whose task was lost or whose broker could not be reached, before the query fails."""
 _SERVERS: Final = "kafka.bootstrap.servers"
 _COLUMNS_TARGET: Final = "the topics of the column topic"
 _UNKNOWN_END: Final = "it is not known whether the transaction was committed"
@@ -87,7 +87,7 @@ class Sink:
         self._client = Client(self._options.settings)
         self._producer: Producer | None = None
         self._before: Producer | None = None
-        """Of this life, before an abort."""
+        """The producer of this life, before an abort."""
         self._sequences: dict[TopicPartition, int] = {}
         self._fenced = ""
 

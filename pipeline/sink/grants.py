@@ -37,7 +37,7 @@ TIMEOUT_S: Final = 30.0
 _LEAST_S: Final = 0.001
 _PAUSE_S: Final = 0.1
 MOST_QUESTIONS: Final = 256
-"""At once; each takes a thread."""
+"""The most questions at once; each takes a thread."""
 _LOG: Final = logging.getLogger(__name__)
 _LOOPBACK: Final = "127.0.0.1"
 COMPUTED_AGAIN: Final = "rows were computed a second time while others of their batch were written"

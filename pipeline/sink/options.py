@@ -66,7 +66,7 @@ class SinkOptions:
     delivery: str = AT_LEAST_ONCE
     transactional_id_prefix: str = ""
     tasks: int = 0
-    """With how many tasks a query writes; 0 if it does not matter."""
+    """How many tasks of a query write; 0 if it does not matter."""
 
 
 def read_sink_options(given: Mapping[str, str]) -> SinkOptions:

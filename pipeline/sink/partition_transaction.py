@@ -53,7 +53,7 @@ class TaskWritten(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of `df.write`: at least once. Rows of a job that fails may be there."""
+    """The writer of `df.write`: at least once. Rows of a job that fails may be there."""
 
     def __init__(self, options: SinkOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -65,7 +65,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Of `df.writeStream`. Spark pickles it into the tasks, and makes another one for each commit."""
+    """The writer of `df.writeStream`. Spark pickles it into the tasks, and makes another one for each commit."""
 
     def __init__(self, options: SinkOptions, columns: tuple[str, ...]) -> None:
         self._options = options
@@ -85,7 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             try:
                 return TaskWritten(task.write(_selected(iterator, self._columns)), query_id)
             except FencedError as error:
-                # Spark does not tell a task whether it starts a second copy of it.
+                # A task cannot learn from Spark whether Spark starts a second copy of it.
                 raise FencedError(f"{error}, and keep spark.speculation off") from None
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -229,7 +229,7 @@ class _Transaction:
 
 
 class _Plan:
-    """With how many tasks a query writes: another number would mix up its markers."""
+    """The number of tasks with which a query writes: another one would mix up its markers."""
 
     def __init__(self, client: Client, options: SinkOptions, query_id: str) -> None:
         self._client = client

@@ -36,7 +36,7 @@ class HighwaterDataSource(DataSource):
         return "highwater"
 
     def schema(self) -> StructType:
-        """Of the columns that the options ask for. Raises SettingsError for options that fit no read."""
+        """The schema of the columns that the options name. Raises SettingsError for options that fit no read."""
         options = self._with_formats(self._options_of_either_kind())
         columns = options.columns
         arrow = schema_of(columns) if options.formats is None else options.formats.schema_of(columns)

@@ -1,7 +1,7 @@
 """Commits the end of each finished batch for a group, in a thread of the process of the source.
 
 Spark asks the source for the next batch when the last one is finished: that is known without any help, but late if the
-trigger waits, and without the ids of query and batch. `source/listener.py` tells both at once, over a socket.
+trigger waits, and without the ids of query and batch. `source/listener.py` sends both at once, over a socket.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMITS: Final = "#commits"
 GRACE_S: Final = 0.4
 """How long a batch waits for its ids."""
 LISTENER_GRACE_S: Final = 5.0
-"""The same, once a listener has told ids of this query: on a busy host its word comes late."""
+"""The same, once a listener has sent ids of this query: on a busy host its report comes late."""
 _TIMEOUT_S: Final = 5.0
 _PAUSE_S: Final = 0.1
 _PEER: Final = struct.Struct("3i")
@@ -42,7 +42,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Finished(NamedTuple):
-    """The end of a batch; its ids are unknown until a listener has told them."""
+    """The end of a batch; its ids are unknown until a listener has sent them."""
 
     end: JsonOffsets
     query_id: str = ""
@@ -147,7 +147,7 @@ class GroupCommits:
                 raise ClientError(f"commitOffsets={self._group}: {partition_name(*of)}: {refusal}")
         return not errors
 
-    # What a listener tells
+    # Reports of a listener
 
     def _listen(self) -> None:
         while True:
@@ -177,7 +177,7 @@ class GroupCommits:
 
 
 def tell(address: Mapping[str, Any], finished: Finished) -> bool:
-    """Tell the process with this `GroupCommits.address`. False if there is none any more."""
+    """Send `finished` to the process with this `GroupCommits.address`. False if it has ended."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_TIMEOUT_S)
         try:

@@ -18,7 +18,7 @@ class OffsetsBehind(NamedTuple):
 
 
 def offsets_behind_latest(source: Mapping[str, Any]) -> OffsetsBehind | None:
-    """Of one element of `query.lastProgress["sources"]`. None if it has no offsets. Raises SettingsError for others."""
+    """Read one element of `query.lastProgress["sources"]`. None without offsets. Raises SettingsError for others."""
     latest, end = (_read(source.get(name)) for name in ("latestOffset", "endOffset"))
     if latest is None or end is None:
         return None

@@ -1,4 +1,4 @@
-"""Tells the source of each finished micro-batch at once, for `commitOffsets`."""
+"""Reports each finished micro-batch to the source at once, for `commitOffsets`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FinishedBatches(StreamingQueryListener):
         """Nothing is new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """The last batch has been told."""
+        """The last batch has been reported."""
 
 
 def _read(offsets: str | None) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class Options:
     starting: Bound
     ending: Bound
     later_than_all_is_latest: bool
-    """Of startingOffsetsByTimestampStrategy: where a stream or a read begins if no record is as late as asked."""
+    """Whether to begin at the latest offsets if no record is as late (startingOffsetsByTimestampStrategy)."""
     columns: tuple[str, ...]
     read_committed: bool
     fail_on_data_loss: bool
@@ -73,7 +73,7 @@ class Options:
     resume_from: str
     """The stored progress of a sink at which a stream without a checkpoint begins; empty for none."""
     formats: Formats | None
-    """Of keys and values that a registry has the schemas of."""
+    """The formats of keys and values whose schemas are in a registry."""
 
 
 _FETCH_SIZES: Final = ("max.partition.fetch.bytes", "fetch.max.bytes")
@@ -287,7 +287,7 @@ def _formats(take: OptionValues) -> Formats | None:
 
 
 def _subject(take: OptionValues, column: str) -> str:
-    """As serialisers name it by default (TopicNameStrategy)."""
+    """The name that serialisers use by default (TopicNameStrategy)."""
     topics = _topics(take)
     names = {*topics.names, *(topic for topic, _ in topics.partitions)}
     if len(names) != 1:

@@ -21,7 +21,7 @@ _SAMPLES_OF_PARTITION: Final = range(2, 17)
 
 
 def sizes_of(client: Client, ranges: Iterable[OffsetRange]) -> dict[TopicPartition, Sizes]:
-    """Of each range that is not empty. Exact for ranges that fit into one sample. Raises ClientError."""
+    """The sizes of each range that is not empty. Exact for ranges that fit into one sample. Raises ClientError."""
     wanted = [each for each in ranges if each.end_offset > each.start_offset]
     count = min(max(_SAMPLES_MAX // max(len(wanted), 1), _SAMPLES_OF_PARTITION[0]), _SAMPLES_OF_PARTITION[-1])
     return {

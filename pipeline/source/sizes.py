@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 
 class Sizes:
-    """Of the offsets of one partition from `start_offset` to `end_offset`.
+    """The sizes of the offsets of one partition from `start_offset` to `end_offset`.
 
     Exact where a sample was taken. Between two samples, offsets have the mean size of both; without samples, no size.
     """
@@ -44,7 +44,7 @@ class Sizes:
         return self._bytes[-1]
 
     def bytes_before(self, offset: int) -> float:
-        """From the start to `offset`."""
+        """The bytes from the start to `offset`."""
         return _interpolated(offset, self._offsets, self._bytes)
 
     def offset_after(self, size_bytes: float) -> int:
@@ -61,7 +61,7 @@ def _interpolated(at: float, known: Sequence[float], values: Sequence[float]) ->
 
 
 def _apart(start_offset: int, end_offset: int, samples: Iterable[Sample]) -> list[Sample]:
-    """In order, without overlaps and within the range; what is cut off takes its share of the bytes along."""
+    """The samples in order, without overlaps and within the range; what is cut off takes its share of the bytes."""
     found: list[Sample] = []
     for each in sorted(samples):
         first = max(each.start_offset, found[-1].end_offset if found else start_offset)
@@ -77,7 +77,7 @@ def _bytes_per_offset(*samples: Sample | None) -> float:
 
 
 def bytes_before(ends: Mapping[TopicPartition, int], sizes: Mapping[TopicPartition, Sizes]) -> float:
-    """From where `sizes` begins, of all partitions that it has."""
+    """The bytes from where `sizes` begins to `ends`, of all partitions that it has."""
     return sum(each.bytes_before(ends[of]) for of, each in sizes.items())
 
 

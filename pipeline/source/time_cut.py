@@ -9,7 +9,7 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.kafka.model import ListedOffset
 
 _ENOUGH: Final = 0.8
-"""Of the limit: to come nearer would cost further requests."""
+"""The share of the limit that is enough: to come nearer would cost further requests."""
 _AIM: Final = 0.9
 _FIRST_SPAN_MS: Final = 1000
 _WIDER: Final = 8

@@ -29,7 +29,7 @@ _USAGE: Final = (ClientError, FilterError, SettingsError)
 
 @contextmanager
 def reporting_all() -> Iterator[None]:
-    """As `reporting`, with the errors of this room too."""
+    """Do what `reporting` does, with the errors of this room too."""
     with reporting():
         try:
             yield
@@ -40,7 +40,7 @@ def reporting_all() -> Iterator[None]:
 
 
 def json_of(record: Record) -> dict[str, Any]:
-    """As `broker consume --json` prints a record."""
+    """A record in the form of `broker consume --json`."""
     return {
         "topic": record.topic,
         "partition": record.partition,
