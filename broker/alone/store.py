@@ -208,8 +208,17 @@ class EmbeddedMetadataStore:
 
     def changing_acls(self, changes: Mapping[Resource, AclChange]) -> Steps[None]:
         """Change the ACLs of these resources together; without entries a resource has none. Raises OSError."""
+        before: dict[Resource, Entries] = {}
+        changed: dict[Resource, Entries] = {}
+        for resource, change in changes.items():
+            before[resource] = self._acls.get(resource, frozenset())
+            changed[resource] = change(before[resource])
+            yield None
         self._settle()
-        changed = {resource: change(self._acls.get(resource, frozenset())) for resource, change in changes.items()}
+        for resource, change in changes.items():
+            present = self._acls.get(resource, frozenset())
+            if present != before[resource]:
+                changed[resource] = change(present)
         after = {resource: entries for resource, entries in (self._acls | changed).items() if entries}
         if after != self._acls:
             yield from self._committing(acls=after)

@@ -116,7 +116,7 @@ def _a_new_session_does_not_read_what_was_missed() -> AbstractContextManager[obj
 
 
 def _what_a_connection_was_allowed_stays_so() -> AbstractContextManager[object]:
-    return patch.object(Permissions, "_forget", lambda self: None)
+    return patch.object(Permissions, "forget", lambda self: None)
 
 
 def _brokers_start_without_acls() -> AbstractContextManager[object]:
