@@ -70,7 +70,7 @@ class LoneNode:
             partitions=partitions,
             cluster=view,
             administration=self.topics,
-            auto_creation=LocalAutoCreation(self.topics),
+            auto_creation=LocalAutoCreation(self.topics, runtime.config),
             groups=groups,
             transactions=transactions,
             producer_ids=producer_ids,

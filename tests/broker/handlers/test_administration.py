@@ -101,10 +101,10 @@ class TestMetadata:
         forbidding = make_node(auto_create_topics_enable="false")
         assert ask("new", True, forbidding).error_code == ErrorCode.unknown_topic_or_partition
 
-    def test_unknown_topics_of_one_request_are_made_in_one_write_up_to_a_limit(
+    def test_more_unknown_topics_of_one_request_are_made_after_the_answer(
         self, make_node: Callable[..., NodeHarness], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        node = make_node(num_partitions="4000")
+        node = make_node(num_partitions="8")
         written: list[int] = []
         putting_topics = node.store.putting_topics
 
@@ -113,17 +113,27 @@ class TestMetadata:
             return putting_topics(records)
 
         monkeypatch.setattr(node.store, "putting_topics", counting)
+
+        def ask() -> list[ErrorCode]:
+            topics = [{"name": name} for name in ("a", "b_", "a", "c", "d", "b.")]
+            answer = node.ask("metadata", 9, topics=topics, allow_auto_topic_creation=True)
+            return [topic.error_code for topic in answer.topics]
+
+        made, coming = ErrorCode.none, ErrorCode.leader_not_available
+        assert ask() == [made, made, coming, coming, coming]
+        node.scheduler.run()
+        assert written == [2, 2]
+        assert ask() == [made, made, made, made, ErrorCode.invalid_topic_exception]
+
+    def test_unknown_topics_of_one_request_are_made_up_to_a_limit(
+        self, make_node: Callable[..., NodeHarness], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        node = make_node(num_partitions="4000")
         monkeypatch.setattr(node.node.partitions, "open_partitions", lambda topic, record, leader_epoch: iter(()))
-        names = ["a", "b", "a", "c", "b_", "b."]
-        answer = node.ask("metadata", 9, topics=[{"name": name} for name in names], allow_auto_topic_creation=True)
-        assert [topic.error_code for topic in answer.topics] == [
-            ErrorCode.none,
-            ErrorCode.none,
-            ErrorCode.policy_violation,
-            ErrorCode.policy_violation,
-            ErrorCode.policy_violation,
-        ]
-        assert written == [2]
+        topics = [{"name": name} for name in "abcd"]
+        node.ask("metadata", 9, topics=topics, allow_auto_topic_creation=True)
+        node.scheduler.run()
+        assert sorted(topic.name for topic in node.node.partitions.topics()) == ["a", "b", "c"]
 
     def test_topics_by_id(self, node: NodeHarness) -> None:
         topic = node.create_topic("t")
