@@ -44,7 +44,7 @@ from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
-from highwater.kafka.pacing import each, needs_turns
+from highwater.kafka.pacing import each, needs_turns, paced, takes_turns
 from highwater.kafka.protocol.apis import PRODUCE
 from highwater.kafka.protocol.frame import Part
 from highwater.kafka.protocol.produce import (
@@ -54,7 +54,7 @@ from highwater.kafka.protocol.produce import (
     decode_request,
     encode_response,
 )
-from highwater.kafka.records.batch import BatchHeader, WritableBuffer, is_zstd, transactional_producer
+from highwater.kafka.records.batch import BatchHeader, WritableBuffer, is_doubtful, is_zstd, transactional_producer
 from highwater.kafka.records.produced import Opening, RefusedRecords
 from highwater.kafka.records.record_times import Allowance
 
@@ -108,7 +108,7 @@ def handle(
     now_ms = node.clock.now_ms()
     transactional_id, acks, timeout_ms, wanted_topics = request
     find: Find = node.partitions.find
-    if _opens_batches(find, request):
+    if _opens_batches(find, request, now_ms):
         needs_turns()
     denied: Mapping[str, ErrorCode] = {}
     if node.acls is not None:
@@ -170,12 +170,14 @@ def handle(
     return encoded
 
 
-def _opens_batches(find: Find, request: ProduceRequest) -> bool:
-    """Whether the settings of some topic ask for it."""
+def _opens_batches(find: Find, request: ProduceRequest, now_ms: int) -> bool:
+    """Whether the settings of some topic ask for it, or the header of a compressed batch may be wrong."""
     for topic, partitions in each(request.topics):
         for wanted in each(partitions):
             partition = find(topic, wanted.partition)
-            if partition is not None and partition.log.config.record_rules is not None:
+            if is_doubtful(wanted.records, now_ms) or (
+                partition is not None and partition.log.config.record_rules is not None
+            ):
                 return True
     return False
 
@@ -197,9 +199,9 @@ def _denied(node: Node, context: RequestContext, request: ProduceRequest) -> Map
         if name is None or not client.allows(*_WRITE_TRANSACTION, name):
             if name is not None:
                 tell_denial(node, context, "Produce", (*_WRITE_TRANSACTION, name))
-            return {topic: TRANSACTION_DENIED for topic, _ in request.topics}
+            return {topic: TRANSACTION_DENIED for topic, _ in each(request.topics)}
     node.counters.authorizations_asked += len(request.topics)
-    for topic in denied:
+    for topic in paced(denied):
         tell_denial(node, context, "Produce", (*_WRITE_TOPIC, topic))
     return denied
 
@@ -306,8 +308,8 @@ def _append(
     records: WritableBuffer | None = wanted.records
     header: BatchHeader | None = None
     appended: Appended | ErrorCode | RefusedRecords | None = None
-    if partition.log.config.record_rules is not None:
-        conformed = partition.conform(records, acks, now_ms, opening)
+    if takes_turns():
+        conformed = partition.conform(records, acks, now_ms, opening, allowance)
         if isinstance(conformed, ErrorCode | RefusedRecords):
             appended = conformed
         elif conformed is not None:

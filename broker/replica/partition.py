@@ -281,7 +281,7 @@ class Partition:
             return error
         if by_coordinator or conformed is not None:
             pass
-        elif not is_credible(header, now_ms) and log.config.message_timestamp_type is TimestampType.CREATE_TIME:
+        elif self._doubts(header, now_ms):
             header = with_true_max_timestamp(records, header, allowance or Allowance())
         try:
             appended = log.append(
@@ -306,20 +306,28 @@ class Partition:
             return ErrorCode.not_enough_replicas
         return ErrorCode.none
 
-    def conform(
-        self, records: WritableBuffer | None, acks: int, now_ms: int, opening: Opening
-    ) -> tuple[WritableBuffer, BatchHeader] | ErrorCode | RefusedRecords | None:
-        """Open a batch as the settings of the topic ask for it, and return what `append` takes; None if they do not.
+    def _doubts(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether a timestamp of the header is to be compared with those of the records."""
+        is_clients = self.log.config.message_timestamp_type is TimestampType.CREATE_TIME
+        return is_clients and not is_credible(header, now_ms)
 
-        A long request gives way meanwhile, so the batch is appended only if `append` finds it fit after that.
+    def conform(
+        self, records: WritableBuffer | None, acks: int, now_ms: int, opening: Opening, allowance: Allowance
+    ) -> tuple[WritableBuffer, BatchHeader] | ErrorCode | RefusedRecords | None:
+        """Open a batch, if the settings of the topic or its header ask for it, and return what `append` takes.
+
+        Returns None if the batch stays closed. A long request gives way meanwhile, so the batch is appended only if
+        `append` finds it fit after that.
         """
-        rules = self.log.config.record_rules
-        if rules is None or records is None or self._refusal(acks):
+        if records is None or self._refusal(acks):
             return None
-        most_bytes = self.log.config.max_message_bytes
+        rules, most_bytes = self.log.config.record_rules, self.log.config.max_message_bytes
         header = validate_produced(records, max_message_bytes=most_bytes)
-        if isinstance(header, ErrorCode) or not rules.concern(header):
+        if isinstance(header, ErrorCode):
             return None
+        if rules is None or not rules.concern(header):
+            is_doubtful = self._doubts(header, now_ms)
+            return (records, with_true_max_timestamp(records, header, allowance)) if is_doubtful else None
         conformed = conform(records, header, rules, now_ms, opening)
         if not isinstance(conformed, RefusedRecords) and conformed[1].size_bytes > most_bytes:
             return ErrorCode.message_too_large

@@ -60,9 +60,19 @@ def used_ns() -> int:
     return running.turn.used_ns
 
 
+def current_owner() -> object:
+    """Return whose turn this is, so that other turns can go on with the same arrays."""
+    return None if running.turn is None else running.turn.owner
+
+
+def takes_turns() -> bool:
+    """Return whether this is a request that gives way."""
+    return running.turn is not None
+
+
 def needs_turns() -> None:
     """Raise LongRequestError unless this request takes turns."""
-    if running.turn is None:
+    if not takes_turns():
         raise LongRequestError
 
 

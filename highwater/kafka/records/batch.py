@@ -67,6 +67,8 @@ _CRC_COVERS_FROM: Final = 21
 _ATTRIBUTES: Final = struct.Struct(">h")
 _ATTRIBUTES_OFFSET: Final = 21
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
+_TIMESTAMPS: Final = struct.Struct(">qq")
+_TIMESTAMPS_OFFSET: Final = 27
 _MAX_TIMESTAMP_OFFSET: Final = 35
 _PRODUCER: Final = struct.Struct(">qh")
 _PRODUCER_OFFSET: Final = 43
@@ -200,6 +202,14 @@ def is_zstd(records: ReadableBuffer | None) -> bool:
     return bool(attributes & CODEC_MASK == Codec.ZSTD)
 
 
+def is_doubtful(records: ReadableBuffer | None, now_ms: int) -> bool:
+    """Whether the first batch is compressed, and its timestamps must be compared with those of its records."""
+    if records is None or len(records) < HEADER_SIZE or not records[_ATTRIBUTES_OFFSET + 1] & CODEC_MASK:
+        return False
+    base_timestamp_ms, max_timestamp_ms = _TIMESTAMPS.unpack_from(records, _TIMESTAMPS_OFFSET)
+    return not _are_credible(base_timestamp_ms, max_timestamp_ms, now_ms)
+
+
 def transactional_producer(records: ReadableBuffer | None) -> tuple[int, int] | None:
     """Return (id, epoch) of the producer if the first batch is transactional, else None."""
     if records is None or len(records) < HEADER_SIZE:
@@ -268,8 +278,11 @@ def _check_trailing_bytes(records: ReadableBuffer, position: int) -> ErrorCode |
 
 def is_credible(header: BatchHeader, now_ms: int) -> bool:
     """Whether the max timestamp of a produced header is near `now_ms`, and not before the first record's."""
-    max_timestamp_ms = header.max_timestamp_ms
-    return header.base_timestamp_ms <= max_timestamp_ms and -CREDIBLE_MS <= max_timestamp_ms - now_ms <= CREDIBLE_MS
+    return _are_credible(header.base_timestamp_ms, header.max_timestamp_ms, now_ms)
+
+
+def _are_credible(base_timestamp_ms: int, max_timestamp_ms: int, now_ms: int) -> bool:
+    return base_timestamp_ms <= max_timestamp_ms and -CREDIBLE_MS <= max_timestamp_ms - now_ms <= CREDIBLE_MS
 
 
 def assign(buffer: WritableBuffer, position: int, base_offset: int, leader_epoch: int) -> None:

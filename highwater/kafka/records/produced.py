@@ -130,7 +130,8 @@ def _rebuilt(
 def with_true_max_timestamp(batch: WritableBuffer, header: BatchHeader, allowance: Allowance) -> BatchHeader:
     """Write the largest timestamp of the records into the header, if it is another; returns the header.
 
-    A batch that cannot be read, or not within the allowance, stays as it is, as all do whose header is credible.
+    A batch that cannot be read, or not within the allowance, stays as it is, as all do whose header is credible. A long
+    request gives way meanwhile.
     """
     body = allowance.open(batch, header)
     try:

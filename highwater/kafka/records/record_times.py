@@ -10,7 +10,7 @@ from typing import Final
 from highwater.kafka.pacing import give_way
 from highwater.kafka.records.batch import BatchHeader, CorruptBatch, ReadableBuffer, TimestampType
 from highwater.kafka.records.compress import Unfolded
-from highwater.kafka.records.record import read_varint, uncompressed_records
+from highwater.kafka.records.record import read_varint, unfolded_records
 
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
@@ -31,13 +31,16 @@ class Allowance:
     def holds(self, header: BatchHeader) -> bool:
         return header.record_count <= self.records and header.size_bytes <= self.bytes
 
-    def open(self, batch: ReadableBuffer, header: BatchHeader) -> bytes | None:
-        """Return the uncompressed records; None if there are too many, or they cannot be decompressed."""
+    def open(self, batch: ReadableBuffer, header: BatchHeader) -> Unfolded | None:
+        """Return the uncompressed records; None if there are too many, or they cannot be decompressed.
+
+        A long request gives way meanwhile.
+        """
         if not self.holds(header):
             return None
         self.records -= header.record_count
         try:
-            body = uncompressed_records(batch, header, limit_bytes=self.bytes)
+            body = unfolded_records(batch, header, limit_bytes=self.bytes)
         except CorruptBatch:
             self.bytes = 0  # It may have been decompressed as far as that.
             return None
@@ -45,7 +48,7 @@ class Allowance:
         return body
 
 
-def largest_timestamp_ms(body: bytes, header: BatchHeader) -> int:
+def largest_timestamp_ms(body: Unfolded, header: BatchHeader) -> int:
     """Return the largest timestamp of the uncompressed records. Raises CorruptBatch if they cannot be read."""
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME or not header.record_count:
         return header.largest_timestamp_ms
