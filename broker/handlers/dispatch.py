@@ -40,7 +40,7 @@ from highwater.kafka.protocol.apis import (
     Api,
 )
 from highwater.kafka.protocol.frame import Part, Parts, RequestHeader, frame_response, read_request_header
-from highwater.kafka.protocol.primitives import Decoder, MalformedRequestError, TooManyItemsError
+from highwater.kafka.protocol.primitives import MAX_BYTES, Decoder, MalformedRequestError, TooManyItemsError
 
 if TYPE_CHECKING:
     from highwater.broker.cluster.metadata import MetadataCache
@@ -209,7 +209,7 @@ class Dispatcher:
 
 def _decoded(handler: _Handler, header: RequestHeader, frame: memoryview, items_max: int) -> Any:
     flexible = handler.api.is_flexible(header.api_version)
-    decoder = Decoder(frame, header.body_position, flexible=flexible, items_max=items_max)
+    decoder = Decoder(frame, header.body_position, flexible=flexible, items_max=items_max, bytes_max=MAX_BYTES)
     decoder.skip_tags()
     return handler.decode(decoder, header.api_version)
 

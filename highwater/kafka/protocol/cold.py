@@ -150,10 +150,10 @@ def _read_int32_array(decoder: Decoder) -> tuple[int, ...]:
 
 
 def _read_bytes(decoder: Decoder) -> bytes:
-    value = decoder.nullable_bytes()
+    value = decoder.copied_bytes()
     if value is None:
         raise MalformedRequestError(f"bytes before byte {decoder.position} are null where they must not be")
-    return bytes(value)
+    return value
 
 
 def _read_long_timedelta(decoder: Decoder) -> datetime.timedelta:

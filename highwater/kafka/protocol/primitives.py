@@ -7,6 +7,7 @@ the bytes that are really there before anything is allocated or sliced.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 from uuid import UUID
@@ -36,6 +37,9 @@ MAX_ITEMS: Final = 200_000
 whose size is allowed could still fill the memory. Kafka's largest clusters have about so many partitions."""
 
 
+MAX_BYTES: Final = 8 << 20
+"""Subscriptions, assignments, tokens and keys in one request, each of which is copied in one step, more than once.
+Kafka stores a group as one record, which has at most 1 MiB by default."""
 LONGEST_STRING: Final = 65_535
 """Kafka refuses more than 32,767 bytes. Below this limit handlers answer with an error that says what is too long."""
 
@@ -51,14 +55,30 @@ class TooManyItemsError(MalformedRequestError):
 class Decoder:
     """Reads one request from a buffer. `flexible` selects the compact encodings and tagged fields of KIP-482."""
 
-    __slots__ = ("_buffer", "_end", "_items_left", "_items_max", "flexible", "position")
+    __slots__ = (
+        "_buffer",
+        "_bytes_left",
+        "_bytes_max",
+        "_end",
+        "_items_left",
+        "_items_max",
+        "flexible",
+        "position",
+    )
 
     def __init__(
-        self, buffer: memoryview, position: int = 0, *, flexible: bool = False, items_max: int = MAX_ITEMS
+        self,
+        buffer: memoryview,
+        position: int = 0,
+        *,
+        flexible: bool = False,
+        items_max: int = MAX_ITEMS,
+        bytes_max: int = sys.maxsize,
     ) -> None:
         self._buffer = buffer
         self._end = len(buffer)
         self._items_left = self._items_max = items_max
+        self._bytes_left = self._bytes_max = bytes_max
         self.position = position
         self.flexible = flexible
 
@@ -185,6 +205,18 @@ class Decoder:
             raise self._overrun(length)
         self.position = end
         return self._buffer[position:end]
+
+    def copied_bytes(self) -> bytes | None:
+        """Nullable bytes that outlive the buffer."""
+        value = self.nullable_bytes()
+        if value is None:
+            return None
+        self._bytes_left -= len(value)
+        if self._bytes_left < 0:
+            raise MalformedRequestError(
+                f"fields of bytes before byte {self.position} have more than {self._bytes_max:,} bytes in all"
+            )
+        return bytes(value)
 
     def array_length(self, least_item_bytes: int = 1) -> int:
         """The item count of an array, -1 for null. A count that cannot fit in what is left is refused here."""
