@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.refusal import refusal
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 
@@ -27,7 +28,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
                 {"partition_index": index, "error_code": _move(node, topic.name, index, directory.path)}
                 for index in topic.partitions
             )
-    return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in results.items()]}
+    return {"results": [{"topic_name": name, "partitions": partitions} for name, partitions in paced(results.items())]}
 
 
 def _move(node: Node, topic: str, index: int, path: str) -> ErrorCode:

@@ -29,7 +29,7 @@ def handle(node: Node, context: RequestContext, request: Any) -> Reply:
         wanted = [(topic, sorted(topic.partitions)) for topic in node.partitions.topics()]
     else:
         wanted = [
-            (topic, [index for index in entry.partitions if node.partitions.find(entry.topic, index) is not None])
+            (topic, [index for index in paced(entry.partitions) if index in topic.partitions])
             for entry in request.topics
             if (topic := node.partitions.topic(entry.topic)) is not None
         ]
@@ -52,14 +52,14 @@ def _describe_directory(node: Node, directory: LogDirectory, wanted: list[tuple[
     if directory not in node.storage.log_directories.live:
         return _failed(str(directory.path))
     here = [
-        (topic, [index for index in indexes if _is_in(node, directory, (topic.name, index))])
+        (topic, [index for index in paced(indexes) if _is_in(node, directory, (topic.name, index))])
         for topic, indexes in paced(wanted)
     ]
     total_bytes, usable_bytes = _volume(directory)
     return {
         "error_code": ErrorCode.none,
         "log_dir": str(directory.path),
-        "topics": [_describe(node, directory, topic, indexes) for topic, indexes in here if indexes],
+        "topics": [_describe(node, directory, topic, indexes) for topic, indexes in paced(here) if indexes],
         "total_bytes": total_bytes,
         "usable_bytes": usable_bytes,
     }
@@ -83,8 +83,11 @@ def _move_to(node: Node, directory: LogDirectory, key: TopicPartition) -> Move |
 
 def _describe(node: Node, directory: LogDirectory, topic: Topic, indexes: list[int]) -> Answer:
     partitions = []
-    for index in indexes:
-        log = topic.partitions[index].log
+    for index in paced(indexes):
+        partition = topic.partitions.get(index)
+        if partition is None:
+            continue  # It was deleted meanwhile.
+        log = partition.log
         move = _move_to(node, directory, (topic.name, index))
         partitions.append(
             {

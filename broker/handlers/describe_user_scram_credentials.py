@@ -14,13 +14,14 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
+from highwater.kafka.pacing import paced
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:
     known = node.store.scram_credentials()
     named = Counter(user.name for user in request.users or ())
     results = []
-    for user in named or dict.fromkeys(sorted(known), 1):
+    for user in paced(named or dict.fromkeys(sorted(known), 1)):
         if named[user] > 1:
             message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
             results.append({"user": user, "error_code": ErrorCode.duplicate_resource, "error_message": message})

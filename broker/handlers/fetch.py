@@ -91,7 +91,7 @@ def handle(node: Node, context: RequestContext, request: FetchRequest) -> Reply:
     if isinstance(session, ErrorCode):
         return _refuse(node, version, session)
     if request.replica_id >= 0 and not _may_follow(node, context):
-        return _answer(node, context, session, [denied(*topic) for topic in session.topics], 0)
+        return _answer(node, context, session, [denied(*topic) for topic in each(session.topics)], 0)
     cold = _none_cold(node)
     fetched, byte_count, must_answer = _read(node, context, request, session, cold)
     missing = 0

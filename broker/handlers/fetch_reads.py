@@ -186,7 +186,9 @@ def missing_bytes(node: Node, request: FetchRequest, session: FetchContext, byte
 
 
 def denied(topic: str | UUID, partitions: Sequence[FetchPartition]) -> tuple[str | UUID, list[PartitionFetched]]:
-    return topic, [PartitionFetched(wanted.partition, TOPIC_DENIED, aborted_transactions=()) for wanted in partitions]
+    return topic, [
+        PartitionFetched(wanted.partition, TOPIC_DENIED, aborted_transactions=()) for wanted in each(partitions)
+    ]
 
 
 def exceeded_throttle(node: Node) -> ReplicationThrottle | None:

@@ -12,6 +12,8 @@ from highwater.broker.node import Node
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.security.audit import Origin
 from highwater.broker.security.authorizer import Permissions
+from highwater.broker.turns import Turns
+from highwater.kafka.pacing import array, current_owner
 from highwater.kafka.protocol.cold import Answer
 
 TOPIC_DENIED: Final = ErrorCode.topic_authorization_failed
@@ -91,23 +93,37 @@ Guard = Callable[[Access, Any, Handle], Reply]
 """Refuses what the client may not do, and gives the rest to the handler."""
 
 
-def after(reply: Reply, change: Callable[[Answer], Answer], *, is_always: bool = False) -> Reply:
-    """The answer with a change, now or when it comes; `is_always`: even if the client has left by then."""
+def after(reply: Reply, change: Callable[[Answer], Answer], *, always: Turns | None = None) -> Reply:
+    """The answer with a change, now or when it comes; `always`: even if the client has left, in one of these turns.
+
+    Loops over the arrays of the answer that `change` gets give way.
+    """
     if not isinstance(reply, Deferred):
-        return change(cast(Answer, reply))
+        return change(_paced(cast(Answer, reply)))
     changed = Deferred()
     changed.holds_line = reply.holds_line
-    if not is_always:
+    owner = current_owner()
+    if always is None:
         changed.on_cancel = reply.cancel
 
     def answered(answer: Answered) -> None:
-        if changed.is_cancelled:
-            change(cast(Answer, answer_of(answer)))
-        else:
-            changed.complete(lambda: change(cast(Answer, answer_of(answer))))
+        def made() -> Answer:
+            return change(_paced(cast(Answer, answer_of(answer))))
+
+        def untold() -> None:
+            made()
+
+        if not changed.is_cancelled:
+            changed.complete(made)
+        elif always is not None:
+            always.run(untold, owner)
 
     reply.on_ready(answered)
     return changed.now_or_later()
+
+
+def _paced(answer: Answer) -> Answer:
+    return {name: array(value) if isinstance(value, list) else value for name, value in answer.items()}
 
 
 def divided(names: Iterable[str], may: Callable[[str], bool]) -> tuple[tuple[str, ...], list[str]]:

@@ -19,6 +19,7 @@ from highwater.broker.handlers.authorization.access import (
 )
 from highwater.broker.handlers.reply import Reply
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _TOPIC: Final = 2
@@ -59,7 +60,7 @@ def moved_logs(request: Any) -> Answer:
             topics.setdefault(topic.name, []).extend(
                 {"partition_index": index, "error_code": CLUSTER_DENIED} for index in topic.partitions
             )
-    return {"results": [{"topic_name": name, "partitions": told} for name, told in topics.items()]}
+    return {"results": [{"topic_name": name, "partitions": told} for name, told in paced(topics.items())]}
 
 
 def elected_leaders(request: Any) -> Answer:
@@ -109,8 +110,8 @@ def altered_quotas(request: Any) -> Answer:
 def altered_users(access: Access, request: Any, handle: Handle) -> Reply:
     if access.to_cluster(Operation.ALTER):
         return handle(request)
-    users = {entry.name for entry in (*request.deletions, *request.upsertions)}
-    return {"results": [{"user": user, "error_code": CLUSTER_DENIED} for user in sorted(users)]}
+    users = dict.fromkeys(entry.name for entry in paced((*request.deletions, *request.upsertions)))
+    return {"results": [{"user": user, "error_code": CLUSTER_DENIED} for user in paced(users)]}
 
 
 def told_partitions(request: Any) -> Answer:

@@ -17,6 +17,7 @@ from highwater.broker.node import Node
 from highwater.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from highwater.broker.security.audit import Audit, Origin
 from highwater.common.secret_names import is_secret_name
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 Outcomes = Iterator[tuple[Answer, ErrorCode | None]]
@@ -68,7 +69,7 @@ def recorded(audit: Audit, api: str, request_name: str, handle: Handle) -> Handl
                         tell_change(audit, origin_of(context, request_name), change, error_code)
             return answer
 
-        return after(reply, tell, is_always=True)
+        return after(reply, tell, always=node.turns)
 
     return recording
 
@@ -224,23 +225,23 @@ def _deleted_records(request: Any, answer: Answer) -> Outcomes:
         name = told["name"]
         ends = {
             each["partition_index"]: max(each["low_watermark"], wanted.get((name, each["partition_index"]), -1))
-            for each in told["partitions"]
+            for each in paced(told["partitions"])
         }
         for numbers, error_code in _by_error(told["partitions"], "partition_index"):
-            before = {str(number): ends[number] for number in numbers}
+            before = {str(number): ends[number] for number in paced(numbers)}
             yield {"topic": name, "action": "delete records", "before_offsets": before}, error_code
 
 
 def _reassigned(request: Any, answer: Answer) -> Outcomes:
     wanted = {topic.name: topic.partitions for topic in request.topics}
     if whole := _error(answer):
-        yield from (({"topic": name, "action": "reassign"}, whole) for name in wanted)
+        yield from (({"topic": name, "action": "reassign"}, whole) for name in paced(wanted))
     for told in answer["responses"]:
         name = told["name"]
         replicas = {each.partition_index: each.replicas for each in wanted.get(name, ())}
         for numbers, error_code in _by_error(told["partitions"], "partition_index"):
             # null: the move was cancelled
-            partitions = {str(number): replicas.get(number) for number in numbers}
+            partitions = {str(number): replicas.get(number) for number in paced(numbers)}
             yield {"topic": name, "action": "reassign", "replicas": partitions}, error_code
 
 
@@ -263,7 +264,7 @@ def _moved_logs(request: Any, answer: Answer) -> Outcomes:
     for told in answer["results"]:
         name = told["topic_name"]
         for numbers, error_code in _by_error(told["partitions"], "partition_index"):
-            directories = {str(number): paths.get((name, number)) for number in numbers}
+            directories = {str(number): paths.get((name, number)) for number in paced(numbers)}
             yield {"topic": name, "action": "move to a log directory", "directories": directories}, error_code
 
 
@@ -284,7 +285,7 @@ def _deleted_offsets(request: Any, answer: Answer) -> Outcomes:
 def _by_error(partitions: Sequence[Answer], number: str) -> Iterator[tuple[list[int], ErrorCode | None]]:
     """Yield the numbers of the partitions by outcome; none for a refusal, which may name any number of them."""
     found: dict[ErrorCode | None, list[int]] = {}
-    for each in partitions:
+    for each in paced(partitions):
         found.setdefault(_error(each) or None, []).append(each[number])
     for error_code, numbers in found.items():
         yield numbers if may_be_made(error_code) else [], error_code

@@ -23,6 +23,7 @@ from highwater.broker.handlers.authorization.topics import each_topic, to_topic
 from highwater.broker.handlers.committed_offsets import outcomes_by_topic
 from highwater.broker.handlers.reply import Reply
 from highwater.broker.security.acl import Operation, ResourceType
+from highwater.kafka.pacing import array, paced
 from highwater.kafka.protocol.cold import Answer
 
 _NOBODY: Final[Answer] = {"generation_id": -1, "protocol_type": None, "leader": "", "member_id": "", "members": []}
@@ -81,16 +82,16 @@ def offset_fetch(access: Access, request: Any, handle: Handle) -> Reply:
     def tell(answer: Answer) -> Answer:
         for (slot, _, refused), group in zip(left, answer["groups"], strict=True):
             told[slot] = _visible(access, group, refused, request.groups[slot].topics is None)
-        return answer | {"groups": [told[slot] for slot in sorted(told)]}
+        return answer | {"groups": [told[slot] for slot in paced(range(len(told)))]}
 
-    return after(handle(replace(request, groups=tuple(group for _, group, _ in left))), tell)
+    return after(handle(replace(request, groups=tuple(group for _, group, _ in paced(left)))), tell)
 
 
 def _described(access: Access, topics: Any) -> tuple[Any, list[Answer]]:
     """The topics that may be asked for, and the answers for the others; None asks for all."""
     if topics is None:
         return None, []
-    allowed = tuple(topic for topic in topics if access.to_topic(Operation.DESCRIBE, topic.name))
+    allowed = array(topic for topic in topics if access.to_topic(Operation.DESCRIBE, topic.name))
     names = {topic.name for topic in allowed}
     return allowed, [_no_offsets(topic, TOPIC_DENIED) for topic in topics if topic.name not in names]
 
@@ -100,7 +101,7 @@ def _visible(access: Access, answer: Answer, refused: list[Answer], is_of_all: b
         return answer
     topics = [
         topic
-        for topic in answer["topics"]
+        for topic in paced(answer["topics"])
         if not is_of_all or access.to_topic(Operation.DESCRIBE, topic["name"], is_told=False)
     ]
     return answer | {"topics": [*topics, *refused]}
@@ -116,7 +117,7 @@ def _no_offsets(topic: Any, error_code: Any) -> Answer:
 
 def describe_groups(access: Access, request: Any, handle: Handle) -> Reply:
     allowed, refused = divided(request.groups, partial(access.to_group, Operation.DESCRIBE))
-    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in refused]
+    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in paced(refused)]
 
     def tell(answer: Answer) -> Answer:
         groups = [
@@ -147,7 +148,7 @@ def list_groups(access: Access, request: Any, handle: Handle) -> Reply:
 
 def delete_groups(access: Access, request: Any, handle: Handle) -> Reply:
     allowed, refused = divided(request.groups_names, partial(access.to_group, Operation.DELETE))
-    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in dict.fromkeys(refused)]
+    told = [{"group_id": name, "error_code": GROUP_DENIED} for name in paced(dict.fromkeys(refused))]
     return after(
         handle(replace(request, groups_names=allowed)),
         lambda answer: answer | {"results": [*answer["results"], *told]},
@@ -172,7 +173,7 @@ def find_coordinator(access: Access, request: Any, handle: Handle) -> Reply:
     if access.version < 4:
         return handle(request) if is_allowed(request.key) else nowhere
     allowed, refused = divided(request.coordinator_keys, is_allowed)
-    told = [{"key": key} | nowhere for key in refused]
+    told = [{"key": key} | nowhere for key in paced(refused)]
     return after(
         handle(replace(request, coordinator_keys=allowed)),
         lambda answer: answer | {"coordinators": [*answer["coordinators"], *told]},

@@ -18,6 +18,7 @@ from highwater.broker.handlers.authorization.access import (
 from highwater.broker.handlers.reply import Reply
 from highwater.broker.security.acl import Operation
 from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _AUTHORIZATION_FAILED: Final = "Authorization failed."
@@ -56,9 +57,9 @@ def each_topic(
                     for each in getattr(topic, partitions)
                 ],
             }
-            for topic in refused
+            for topic in paced(refused)
         ]
-        names = {getattr(topic, name) for topic in refused}
+        names = {getattr(topic, name) for topic in paced(refused)}
         allowed = tuple(topic for topic in request.topics if getattr(topic, name) not in names)
         reply = handle(replace(request, topics=allowed))
         return after(
@@ -108,7 +109,7 @@ def create_topics(access: Access, request: Any, handle: Handle) -> Reply:
     }
     told = [
         {"name": name, "error_code": TOPIC_DENIED, "error_message": _AUTHORIZATION_FAILED, **_NO_SETTINGS}
-        for name in refused
+        for name in paced(refused)
     ]
     allowed = tuple(topic for topic in request.topics if topic.name not in refused)
 
@@ -120,7 +121,7 @@ def create_topics(access: Access, request: Any, handle: Handle) -> Reply:
             else _without_settings(access, topic)
             for topic in answer["topics"]
         ]
-        return answer | {"topics": [*made, *(_without_settings(access, topic) for topic in told)]}
+        return answer | {"topics": [*made, *(_without_settings(access, topic) for topic in paced(told))]}
 
     return after(handle(replace(request, topics=allowed)), tell)
 
@@ -137,11 +138,11 @@ def _without_settings(access: Access, topic: Answer) -> Answer:
 def create_partitions(access: Access, request: Any, handle: Handle) -> Reply:
     if not access.node.administration.is_controller:
         return handle(request)
-    refused = {topic.name for topic in request.topics if not access.to_topic(Operation.ALTER, topic.name)}
+    refused = {topic.name: None for topic in request.topics if not access.to_topic(Operation.ALTER, topic.name)}
     allowed = tuple(topic for topic in request.topics if topic.name not in refused)
     told = [
         {"name": name, "error_code": TOPIC_DENIED, "error_message": "The topic authorization is failed."}
-        for name in sorted(refused)
+        for name in paced(refused)
     ]
     return after(
         handle(replace(request, topics=allowed)), lambda answer: answer | {"results": [*answer["results"], *told]}
@@ -154,9 +155,9 @@ def delete_topics(access: Access, request: Any, handle: Handle) -> Reply:
     if not node.administration.is_controller or not node.config.boolean("delete.topic.enable"):
         return handle(request)
     if access.version < 6:
-        refused = {name for name in request.topic_names if not access.to_topic(Operation.DELETE, name)}
+        refused = {name: None for name in request.topic_names if not access.to_topic(Operation.DELETE, name)}
         allowed = tuple(name for name in request.topic_names if name not in refused)
-        told = [{"name": name, "error_code": TOPIC_DENIED} for name in sorted(refused)]
+        told = [{"name": name, "error_code": TOPIC_DENIED} for name in paced(refused)]
         reply = handle(replace(request, topic_names=allowed))
     else:
         told, left = [], []

@@ -22,6 +22,7 @@ from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all
 from highwater.broker.handlers.reply import Reply
 from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _NO_PRODUCER: Final = {"producer_id": -1, "producer_epoch": -1}
@@ -130,7 +131,7 @@ def txn_offset_commit(access: Access, request: Any, handle: Handle) -> Reply:
 def describe_transactions(access: Access, request: Any, handle: Handle) -> Reply:
     """DESCRIBE on the transactional id; topics that the client may not describe are left out."""
     allowed, refused = divided(request.transactional_ids, partial(access.to_transaction, Operation.DESCRIBE))
-    told = [{"error_code": TRANSACTION_DENIED, "transactional_id": name} for name in refused]
+    told = [{"error_code": TRANSACTION_DENIED, "transactional_id": name} for name in paced(refused)]
 
     def tell(answer: Answer) -> Answer:
         states = [
@@ -138,7 +139,7 @@ def describe_transactions(access: Access, request: Any, handle: Handle) -> Reply
             | {
                 "topics": [
                     topic
-                    for topic in state.get("topics", ())
+                    for topic in paced(state.get("topics", ()))
                     if access.to_topic(Operation.DESCRIBE, topic["topic"], is_told=False)
                 ]
             }

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from highwater.broker import turns
 from highwater.broker.handlers.reply import Client
+from highwater.kafka.pacing import takes_turns
 from highwater.kafka.protocol.apis import ONE_STEP_ITEMS_MAX
-from highwater.kafka.protocol.primitives import MalformedRequestError, TooManyItemsError
+from highwater.kafka.protocol.primitives import MAX_BYTES, MalformedRequestError, TooManyItemsError
+from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.records import record_times
 from highwater.kafka.records.batch import Codec
-from highwater.kafka.records.record import Record, encode_batch
+from highwater.kafka.records.record import Record, encode_batch, unfolded_records
 from tests.broker.handlers.harness import LISTENER, NodeHarness, Pending, request_frame
 
 NAMES = [f"n{number}" for number in range(300)]
@@ -125,3 +130,72 @@ def test_a_malformed_request_is_not_in_memory_until_the_next_collection(node: No
         frame.clear()  # BufferError: something refers to the frame
     finally:
         gc.enable()
+
+
+def test_bytes_that_are_copied_in_one_step_are_limited(node: NodeHarness) -> None:
+    half = b"x" * (MAX_BYTES // 2)
+
+    def ask(*subscriptions: bytes) -> Any:
+        protocols = [{"name": f"p{number}", "metadata": each} for number, each in enumerate(subscriptions)]
+        fields = {"session_timeout": 10_000, "protocol_type": "consumer", "member_id": "unknown"}
+        return node.ask("join_group", 0, group_id="g", protocols=protocols, **fields)
+
+    assert ask(half, half).error_code
+    with pytest.raises(MalformedRequestError, match="more than 8,388,608 bytes in all"):
+        ask(half, half, b"x")
+
+
+def test_a_compressed_batch_with_a_doubtful_header_is_opened_in_turns(
+    node: NodeHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some kilobytes may take a second to decompress, as 50,000 members of gzip do."""
+    node.create_topic("t")
+    batch = bytes(encode_batch([Record(b"v", b"k", 1)], codec=Codec.GZIP))
+    opened: list[bool] = []
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        opened.append(takes_turns())
+        return unfolded_records(*arguments, **options)
+
+    monkeypatch.setattr(record_times, "unfolded_records", noting)
+    assert not node.produce_records("t", batch).error_code
+    assert opened == [True]
+    current = bytes(encode_batch([Record(b"v", b"k", node.clock.now_ms())], codec=Codec.GZIP))
+    assert not node.produce_records("t", current).error_code
+    assert opened == [True]
+
+
+def test_a_refusal_is_audited_in_turns_after_its_client_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeHarness(tmp_path, authorizer_class_name="kafka.security.authorizer.AclAuthorizer", super_users="User:a")
+    node.user = "a"
+    steps: list[int] = []
+    audit = node.node.audit
+    assert audit is not None
+    refused = audit.refused
+
+    def noting(*arguments: Any) -> None:
+        steps.append(step)
+        refused(*arguments)
+
+    monkeypatch.setattr(audit, "refused", noting)
+    monkeypatch.setattr(turns, "SLICE_NS", 0)
+    step = 0
+    waiting: list[Callable[[], None]] = []
+    missing = Problem(ErrorCode.unknown_topic_or_partition, "there is no such topic")
+
+    def later(names: Sequence[str], then: Callable[[list[Problem]], None], **_: Any) -> None:
+        waiting.append(lambda: then([missing] * len(names)))
+
+    monkeypatch.setattr(node.topics, "delete_topics", later)
+    pending = node.ask("delete_topics", 5, topic_names=NAMES, timeout=1000)
+    node.scheduler.run()
+    pending.cancel()
+    waiting[0]()
+    while node.scheduler._soon:
+        step += 1
+        node.scheduler._soon.pop(0)()
+    assert len(steps) == len(NAMES)
+    assert len(set(steps)) > len(NAMES) // 2
+    node.close()
