@@ -4,9 +4,10 @@
     python -m tests.drills.bystander --only metadata --every-version --bound-ms 20
 
 A broker process gets the largest requests that its APIs allow, one at a time: the longest arrays of equal and of
-distinct items, the longest strings, record batches that unfold. Meanwhile another client asks, writes and reads small
-things. The longest time that it waited is reported for each API. The exit status is 1 if that is above the bound for a
-request in each of three tries, or if the broker ended, hung or had a bug.
+distinct items, the longest strings, record batches that unfold. Then another broker gets those of a client that may do
+nothing. Meanwhile another client asks, writes and reads small things. The longest time that it waited is reported for
+each API, without the time in which the event loop could run, but another program had its processor. The exit status
+is 1 if that is above the bound for a request in each of three tries, or if the broker ended, hung or had a bug.
 """
 
 from __future__ import annotations

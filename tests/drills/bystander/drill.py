@@ -47,6 +47,7 @@ class Stall(NamedTuple):
     label: str
     size_bytes: int
     longest_ms: float
+    """Without the time in which another program of the host had the processor of the broker's event loop."""
     answer_s: float
     ended: str
     """answered; closed"""
@@ -88,7 +89,7 @@ class Request(NamedTuple):
 
 
 def requests(wanted: str, *, every_version: bool) -> Iterator[Request]:
-    """All of them whose API and label contain `wanted`."""
+    """All of them whose API and label contain `wanted`, of a client that may do everything."""
     for api in APIS.values():
         served = [version for version in range(api.max_version + 1) if api.serves(version)]
         few = {served[0], served[-1], *(each for each in (api.flexible_from - 1, api.flexible_from) if each in served)}
@@ -101,6 +102,15 @@ def requests(wanted: str, *, every_version: bool) -> Iterator[Request]:
             yield Request(api_of(each.key), each.version, each.label, lambda body=each.body: body)  # type: ignore[misc]
 
 
+def denied_requests(wanted: str) -> Iterator[Request]:
+    """The newest version of each, of a client that may do nothing."""
+    for api in APIS.values():
+        for shape in shapes(api, api.max_version) if api.name not in _NEVER_SENT else ():
+            label = f"{shape.label}, denied"
+            if wanted in f"{api.name} {label}":
+                yield Request(api, api.max_version, label, shape.body)
+
+
 def drill(
     directory: Path,
     *,
@@ -111,24 +121,28 @@ def drill(
 ) -> Result:
     """Send every request. Raises Failed for a broker that ends, hangs or has a bug."""
     result = Result()
-    properties = (
-        "auto.create.topics.enable=false",
-        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
-        "super.users=User:ANONYMOUS",
-    )
-    with running_broker(directory / "log", properties=properties) as broker:
-        _create_topics(broker.port)
-        with _bystander(broker.port) as bystander:
-            bystander.longest_ms()
-            time.sleep(IDLE_S)
-            result.idle_ms = bystander.longest_ms()
-            for request in requests(wanted, every_version=every_version):
-                stall = min((_measured(broker, bystander, request, bound_ms)), key=lambda each: each.longest_ms)
-                result.stalls.append(stall)
-                tell(stall)
-        _look_at_log(broker)
-        if broker.stop() != 0:
-            raise Failed("the broker did not stop cleanly")
+    for super_user, sent in (
+        ("ANONYMOUS", requests(wanted, every_version=every_version)),
+        ("nobody", denied_requests(wanted)),
+    ):
+        properties = (
+            "auto.create.topics.enable=false",
+            "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+            f"super.users=User:{super_user}",
+        )
+        with running_broker(directory / super_user, properties=properties) as broker:
+            _create_topics(broker.port)  # Who may do nothing is denied that too.
+            with _bystander(broker.port, broker.process.pid) as bystander:
+                bystander.longest_ms()
+                time.sleep(IDLE_S)
+                result.idle_ms = max(result.idle_ms, bystander.longest_ms())
+                for request in sent:
+                    stall = min((_measured(broker, bystander, request, bound_ms)), key=lambda each: each.longest_ms)
+                    result.stalls.append(stall)
+                    tell(stall)
+            _look_at_log(broker)
+            if broker.stop() != 0:
+                raise Failed("the broker did not stop cleanly")
     return result
 
 
@@ -231,10 +245,10 @@ class _Bystander:
 
 
 @contextlib.contextmanager
-def _bystander(port: int) -> Iterator[_Bystander]:
+def _bystander(port: int, broker_pid: int) -> Iterator[_Bystander]:
     spawn = multiprocessing.get_context("spawn")
     longest, rounds, ends = spawn.Value("d", 0.0), spawn.Value("l", 0), spawn.Event()
-    process = spawn.Process(target=_stand_by, args=(port, longest, rounds, ends), daemon=True)
+    process = spawn.Process(target=_stand_by, args=(port, broker_pid, longest, rounds, ends), daemon=True)
     process.start()
     try:
         yield _Bystander(longest, rounds)
@@ -244,7 +258,7 @@ def _bystander(port: int) -> Iterator[_Bystander]:
         process.kill()
 
 
-def _stand_by(port: int, longest: Synchronized[float], rounds: Synchronized[int], ends: Event) -> None:
+def _stand_by(port: int, broker_pid: int, longest: Synchronized[float], rounds: Synchronized[int], ends: Event) -> None:
     record = _small_batch()
     produce = b"\xff\xff" + struct.pack(">hii", 1, 1000, 1) + _text(TOPIC) + struct.pack(">iii", 1, 0, len(record))
     fetch = (
@@ -255,13 +269,18 @@ def _stand_by(port: int, longest: Synchronized[float], rounds: Synchronized[int]
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         while not ends.is_set():
             for key, version, body in asked:
-                began_s = time.perf_counter()
+                began_s = time.perf_counter() - _without_processor_s(broker_pid)
                 _ask(connection, key, version, body)
-                waited_s = time.perf_counter() - began_s
+                waited_s = time.perf_counter() - _without_processor_s(broker_pid) - began_s
                 with longest.get_lock():
                     longest.value = max(longest.value, waited_s)
             rounds.value += 1
             time.sleep(_PAUSE_S)
+
+
+def _without_processor_s(pid: int) -> float:
+    """Return for how long the main thread of a process could run, but another had the processor."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_bytes().split()[1]) / 1e9
 
 
 def _text(text: str) -> bytes:

@@ -14,7 +14,7 @@ from kio.static.constants import EntityType
 
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import Api
-from highwater.kafka.protocol.primitives import MAX_ITEMS, unsigned_varint
+from highwater.kafka.protocol.primitives import unsigned_varint
 
 TOPIC: Final = "bystander"
 MOST_BYTES: Final = 99 << 20
@@ -87,7 +87,7 @@ def shapes(api: Api, version: int) -> Iterator[Shape]:
     flexible = api.is_flexible(version)
     for path in _arrays(entity):
         for is_distinct in (True, False):
-            most = MAX_ITEMS // _items_of_one(entity, path) - 100
+            most = (api.items_max - 100) // _items_of_one(entity, path)
             count = _FEW if is_distinct and api.name in _MAKES_TOPICS else most
             widened = _Widened(path, count, is_distinct)
             kind = "distinct" if is_distinct else "equal"
