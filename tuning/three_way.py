@@ -29,7 +29,7 @@ _MODULE_PARAMETER: Final = re.compile(r"/sys/module/[^/]+/parameters/")
 
 @dataclass(frozen=True)
 class ThreeWayResult:
-    """`restored`: the state without Highwater. `separable`: both changes of a drifted resource can be told apart."""
+    """`restored`: the state without Highwater. `separable`: both changes of a drifted resource can be distinguished."""
 
     standing: Standing
     restored: ResourceState

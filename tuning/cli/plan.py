@@ -38,7 +38,7 @@ from .scripts import script_of_plan
 @dataclass(frozen=True)
 class PlanDocument:
     changes: tuple[Change, ...]
-    """In the order in which apply would make them."""
+    """The changes in the order in which `apply` would make them."""
     files: tuple[FileDiff, ...]
     pending: tuple[str, ...]
     warnings: tuple[str, ...]

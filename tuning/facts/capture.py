@@ -265,7 +265,7 @@ def _without_secret(word: str) -> str:
 
 
 def _told_lines(text: str) -> Iterator[str]:
-    """Of a unit file: sections, what limits resources, what a swap unit turns on, and remarks that hold no setting."""
+    """Yield a unit file's sections, resource limits, swap device, and the remarks that hold no setting."""
     for line in re.split(r"(?<=\n)(?<!\\\n)", text):
         key, equals, _ = line.partition("=")
         told = not equals or RESOURCE_SETTING.fullmatch(key.strip()) or key.strip() in ("What", "SourcePath")

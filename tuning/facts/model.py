@@ -110,15 +110,15 @@ class Mount:
     source: str
     device_number: str
     mount_options: tuple[str, ...]
-    """Of this mount alone: other mounts of the same file system have their own."""
+    """Options of this mount alone: other mounts of the same file system have their own."""
     root: str = "/"
     """The part of the file system that is mounted: not / for a bind mount or a btrfs subvolume."""
     superblock_options: tuple[str, ...] = ()
-    """Of the file system, so of all its mounts."""
+    """Options of the file system, and so of all its mounts."""
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of the mount, then of its superblock, each once; `ro` when either is read-only."""
+        """The options of the mount, then of its superblock, each once; `ro` when either is read-only."""
         # "rw" of the superblock does not undo "ro" of the mount.
         of_superblock = (option for option in self.superblock_options if option not in ("ro", "rw"))
         options = dict.fromkeys([*self.mount_options, *of_superblock])
@@ -146,9 +146,9 @@ class BlockDevice:
     """Device number of each partition to its name."""
     kind: BlockDeviceKind = "disk"
     raid_level: str | None = None
-    """Of an md array, as the kernel writes it: raid0, raid1, raid10, raid5…"""
+    """The level of an md array, as the kernel writes it: raid0, raid1, raid10, raid5…"""
     backing_file: str | None = None
-    """Of a loop device."""
+    """The file below a loop device."""
     queue: Mapping[str, str] = field(default_factory=dict)
     """Files of queue/ by name: nomerges, read_ahead_kb, write_cache, … A file that is missing is left out."""
     bdi: Mapping[str, str] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class BlockDevice:
 class Interrupt:
     number: int
     name: str
-    """As in the last column of /proc/interrupts, such as `eth0-TxRx-3` or `virtio2-input.0`."""
+    """The last column of /proc/interrupts, such as `eth0-TxRx-3` or `virtio2-input.0`."""
     affinity: tuple[int, ...] | None
     """CPUs that may take it (smp_affinity_list)."""
     effective_affinity: tuple[int, ...] | None
@@ -200,7 +200,7 @@ class NetworkInterface:
     master: str | None = None
     """The bond or bridge it belongs to."""
     members: tuple[str, ...] = ()
-    """Of a bond, bridge or VLAN: the interfaces below."""
+    """The interfaces below a bond, bridge or VLAN."""
     numa_node: int | None = None
 
     @property
@@ -226,12 +226,12 @@ class ControlGroup:
 
     version: CgroupVersion | None = None
     path: str | None = None
-    """Of the memory controller's hierarchy."""
+    """The path in the hierarchy of the memory controller."""
     memory_max_bytes: int | None = None
     memory_high_bytes: int | None = None
     memory_swap_max_bytes: int | None = None
     cpu_limit: float | None = None
-    """In CPUs: quota by period."""
+    """A number of CPUs: quota by period."""
     cpus: tuple[int, ...] | None = None
     """CPUs that the group may use (cpuset)."""
     pids_max: int | None = None
@@ -280,7 +280,7 @@ class Facts:
     cpus_isolated: tuple[int, ...] = ()
     numa_nodes: tuple[NumaNode, ...] = ()
     cpu_governors: Mapping[str, Choice] = field(default_factory=dict)
-    """Of every frequency policy (`policy0`, `policy1`, …); empty where the hypervisor or the firmware decides."""
+    """Governors by frequency policy (`policy0`, `policy1`, …); empty where the hypervisor or the firmware decides."""
     boost: bool | None = None
     """None where there is no switch for it."""
     smt: bool | None = None
@@ -300,7 +300,7 @@ class Facts:
     tcp_ext: Mapping[str, int] = field(default_factory=dict)
     """Counters since boot: ListenOverflows, ListenDrops, TCPBacklogDrop, …"""
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    """Of this process: nofile, nproc, memlock (bytes)."""
+    """Limits of this process: nofile, nproc, memlock (bytes)."""
     effective_capabilities: int | None = None
     """CapEff of this process, a bit for each of capabilities(7)."""
     bounding_capabilities: int | None = None
@@ -407,7 +407,7 @@ class Facts:
 
     @cached_property
     def _mount_at(self) -> dict[str, Mount]:
-        """In mount order: a later mount on the same point hides the earlier one."""
+        """Mounts by mount point: a later mount on the same point hides the earlier one."""
         return {mount.mount_point: mount for mount in self.mounts}
 
     def _find_mount(self, path: str) -> Mount | None:

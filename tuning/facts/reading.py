@@ -15,7 +15,7 @@ class Reader:
     def __init__(self, files: HostFiles) -> None:
         self.files = files
         self.unknown: dict[str, str] = {}
-        """Fact to the reason why it cannot be told."""
+        """Fact to the reason why it is unknown."""
 
     def required(self, fact: str, path: str) -> str | None:
         """A file whose absence leaves `fact` unknown."""

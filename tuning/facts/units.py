@@ -45,7 +45,7 @@ class Instance:
     main_pid: int
     """The first process of its control group."""
     limits: Mapping[str, Limit]
-    """By name: nofile, nproc, memlock (bytes)."""
+    """Limits by name: nofile, nproc, memlock (bytes)."""
     oom_score_adjust: int | None = None
 
 
@@ -56,7 +56,7 @@ class Unit:
     """The unit file that counts; None when there is none."""
     masked: bool = False
     drop_ins: tuple[str, ...] = ()
-    """In the order in which they are read: later ones win."""
+    """Drop-in files in the order in which systemd reads them: later ones win."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Resource settings of [Service], the last one of each: LimitNOFILE, MemoryHigh, …"""
     instances: tuple[Instance, ...] = ()

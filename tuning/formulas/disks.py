@@ -89,7 +89,7 @@ def largest_request(facts: Facts, _workload: Workload, name: str) -> Target | No
 
 
 def write_cache(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
-    """As the driver found it; never written."""
+    """The write cache as the driver found it; never written."""
     disk = _queueing_disk(facts, name)
     if isinstance(disk, NotApplicable):
         return disk

@@ -125,7 +125,7 @@ def interrupt_affinity(facts: Facts, _workload: Workload, target: str) -> Target
 
 
 def channels(facts: Facts, _workload: Workload, name: str) -> Target | NotApplicable:
-    """As many receive queues as CPUs near the interface."""
+    """One receive queue for each CPU near the interface."""
     interface = facts.network_interfaces.get(name)
     if interface is None or not interface.rx_queues:
         return NotApplicable(f"no queues are known of {name}" if name else "no network interface of its own hardware")

@@ -151,7 +151,7 @@ def as_size(_facts: Facts, text: str) -> Value | None:
 
 
 def as_memory(facts: Facts, text: str) -> Value | None:
-    """As `as_size`, or a percentage of the host's memory."""
+    """A size as `as_size` reads it, or a percentage of the host's memory."""
     percent, total = text.removesuffix("%"), facts.memory.total_bytes
     if text.endswith("%") and percent.isdecimal() and total is not None:
         return int(percent) * total // 100
@@ -159,7 +159,7 @@ def as_memory(facts: Facts, text: str) -> Value | None:
 
 
 def as_tasks(facts: Facts, text: str) -> Value | None:
-    """As `as_size`, or a percentage of the kernel's maximum of processes."""
+    """A size as `as_size` reads it, or a percentage of the kernel's maximum of processes."""
     percent = text.removesuffix("%")
     if text.endswith("%") and percent.isdecimal():
         return int(percent) * _most_tasks(facts) // 100

@@ -60,7 +60,7 @@ class AtLogin:
 
 
 def at_login(files: HostFiles) -> dict[Entry, AtLogin]:
-    """By domain and item, as pam_limits(8) reads: limits.conf, then limits.d by name; a domain's last line wins."""
+    """Limits by domain and item, as pam_limits(8) reads: limits.conf, then limits.d by name; the last line wins."""
     folder = MANAGED_FILE.rpartition("/")[0]
     names = [f"{folder}/{name}" for name in files.names(folder) if name.endswith(".conf")]
     ours = parse_limits(files.read(MANAGED_FILE).text or "")

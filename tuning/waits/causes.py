@@ -178,7 +178,7 @@ CAUSES: Final = (
         ),
     ),
 )
-"""In the order in which they are looked for: the first whose function is on the stack counts."""
+"""Causes in the order in which they are checked: the first whose function is on the stack counts."""
 OTHER: Final = Cause("other", "another reason", ())
 
 _CAUSE_OF: Final = {function: cause for cause in reversed(CAUSES) for function in cause.functions}

@@ -55,7 +55,7 @@ class SleepReader:
                 self._stack.append(function["name"])
             return
         if "sched_switch:" in line:
-            # Most switches concern no such sleep; they are told apart before the costly match.
+            # Most switches concern no such sleep; this check discards them before the costly match.
             if (self._begun or "prev_state=D" in line) and (switch := _SWITCH.match(line)):
                 yield from self._switch(switch)
         elif found := _STACK.match(line):
