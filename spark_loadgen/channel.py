@@ -217,7 +217,7 @@ class ClockReading:
     """The offset of this host's clocks from the driver's (own minus driver's), and its error."""
 
     offset_ns: int
-    """Of CLOCK_MONOTONIC."""
+    """The offset of CLOCK_MONOTONIC."""
     error_ns: int
     wall_offset_ns: int
 

@@ -59,7 +59,7 @@ class Histogram:
 
     @classmethod
     def of_dense(cls, counts: NDArray[np.int64]) -> Histogram:
-        """From an array of COUNTS_LENGTH counts."""
+        """The histogram of an array of COUNTS_LENGTH counts."""
         indices = np.flatnonzero(counts)
         return cls(indices, counts[indices])
 
@@ -152,7 +152,7 @@ class HistogramSeries:
                     self._touched.add(second)
 
     def follow(self) -> None:
-        """From now on remember what `changes` has returned."""
+        """Remember from now on what `changes` has returned."""
         self._told = {}
 
     def changes(self) -> dict[int, Histogram]:

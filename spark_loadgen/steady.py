@@ -33,7 +33,7 @@ class Line:
     """The least-squares line through one window, as ratios of the window's mean."""
 
     change_ratio: float
-    """From the first to the last second of the window; negative when it falls."""
+    """The change from the first to the last second of the window; negative when it falls."""
     change_error_ratio: float
     """Standard error of `change_ratio`."""
     scatter_ratio: float

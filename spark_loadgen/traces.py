@@ -55,7 +55,7 @@ class TracedArrivals:
 
     @property
     def rate_max_per_s(self) -> float:
-        """Of the busiest second of the replay."""
+        """Records per second in the busiest second of the replay."""
         bins = max(1, round(SECOND_NS * self.speed / self.bin_ns))
         starts = np.arange(0, len(self.counts), bins)
         return float(np.add.reduceat(self.counts.astype(np.int64), starts).max()) * self.share

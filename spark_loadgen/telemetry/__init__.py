@@ -1,1 +1,1 @@
-"""What a task tells a control broker once a second: counts and buckets that add up exactly."""
+"""What a task sends to a control broker once a second: counts and buckets that add up exactly."""

@@ -1,4 +1,4 @@
-"""What a task has counted since it was last asked: the difference to all that it told before."""
+"""What a task has counted since its previous message: the difference to all that it has sent."""
 
 from __future__ import annotations
 

@@ -37,12 +37,12 @@ class MalformedMessageError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage:
-    """trial: the trial's name among all that use the topic. number: of this message, from 0 on, without gaps.
+    """trial: the trial's name among all that use the topic. number: this message's, from 0 on, without gaps.
 
     second: the latest whole second since T0 that the message covers. skipped: how many messages the task has left out
-    so far because earlier ones had not been sent; what they would have told is in the next message. last: the load of
-    the task is over. counts: row of Windows -> its values from second `first` on. cpu_ratio: from second `first` on.
-    histograms: (metric, second) -> buckets.
+    so far because earlier ones had not been sent; the next message has their figures. last: the load of the task is
+    over. counts: row of Windows -> its values from second `first` on. cpu_ratio: from second `first` on. histograms:
+    (metric, second) -> buckets.
     """
 
     trial: str

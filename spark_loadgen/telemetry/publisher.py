@@ -26,10 +26,10 @@ WAITING_MAX: Final = 16
 _CONNECT_S: Final = 2
 _FLUSH_S: Final = 5
 _CONFIGURATION: Final[dict[str, Any]] = {
-    "log_level": 0,  # a control broker that is gone is told in the report, not on the terminal
+    "log_level": 0,  # the report names a control broker that is gone, the terminal does not
     "client.id": "highwater-telemetry",
     "enable.idempotence": True,  # a message that is sent again is not in the log twice
-    "message.timeout.ms": 0,  # kept until the end of the load
+    "message.timeout.ms": 0,  # messages wait until the end of the load
     "linger.ms": 20,
     "compression.type": "none",  # the body is compressed
     "socket.keepalive.enable": True,
