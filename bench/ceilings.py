@@ -46,7 +46,7 @@ def _is_same(name: str, one: HostClass, other: HostClass) -> bool:
 
 
 def _host_class(result: RunResult) -> HostClass:
-    """Of the host with the broker: this one, or that of an external cluster."""
+    """The class of the host with the broker: this one, or that of an external cluster."""
     summaries = [trial.summary for trial in result.trials]
     names = {host.name for summary in summaries for host in summary.cluster_hosts}
     if len(names) > 1:
@@ -81,7 +81,7 @@ def _host_class(result: RunResult) -> HostClass:
 
 
 def _tuning_fingerprint(result: RunResult, summaries: Sequence[TrialSummary]) -> Any:
-    """Of the trials, whose host profile may have changed settings; else of the host before them."""
+    """The fingerprint of the trials, whose host profile may have changed settings; else of the host before them."""
     found = {summary.tuning_fingerprint for summary in summaries if summary.tuning_fingerprint is not None}
     if len(found) > 1:
         raise UsageError(
@@ -175,7 +175,7 @@ def _ceiling(
     first_fail: float | None = None,
     limit: str = "",
 ) -> Ceiling:
-    """Of trials of one cell."""
+    """The ceiling that the trials of one cell show."""
     trial = trials[0]
     client = _client(result, trial)
     batch = client.get("batch.size")

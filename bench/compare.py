@@ -223,7 +223,7 @@ def side_of(result: RunResult, cell: str | None, given: str | None = None) -> Co
 
 
 def change_for_the_worse(comparison: MetricComparison) -> float | None:
-    """By how much head is worse than base (0.05: 5 %), negative if it is better; None without a ratio."""
+    """How much worse head is than base (0.05: 5 %), negative if it is better; None without a ratio."""
     if comparison.ratio is None:
         return None
     return (1 / comparison.ratio if comparison.better == "higher" else comparison.ratio) - 1

@@ -1,4 +1,4 @@
-"""The faults a run can meet, told apart by what they mean for the exit code."""
+"""The faults a run can meet, one class for each exit code."""
 
 from __future__ import annotations
 

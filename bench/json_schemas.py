@@ -46,7 +46,7 @@ def _of(model: type[BaseModel], title: str) -> dict[str, Any]:
 
 
 def _workload() -> dict[str, Any]:
-    """Of a file as it is written: with `include`, what it must have may stand in the included one."""
+    """The schema of a file as written: with `include`, the included file may have what is required."""
     schema = _of(Workload, WORKLOAD_SCHEMA)
     files = {"type": "string", "minLength": 1}
     schema["properties"][INCLUDE] = {

@@ -54,7 +54,7 @@ class MetricDefinition:
     title: str = ""
     """What reports call it; empty where they show the name."""
     samples_above: Read = lambda _: None
-    """Of a percentile: how many samples of a trial are above it."""
+    """The number of samples of a trial above a percentile."""
     follows_load: bool = False
     """It is as high as what is offered, while the system keeps up: of two loads, it is a verdict on neither system."""
 
@@ -110,7 +110,7 @@ def _host(
 
 
 def _fate(name: str, title: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
-    """Of records; not known when nobody looked."""
+    """The count of records with one fate; not known if the log was not checked."""
 
     def known(summary: TrialSummary) -> float | None:
         return read(summary.delivery) if summary.delivery.checked else None
@@ -119,7 +119,7 @@ def _fate(name: str, title: str, meaning: str, read: Callable[[Delivery], int]) 
 
 
 def _recovery(name: str, title: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
-    """Of the worst fault of a trial; a trial that did not come back from one of them has no such figure."""
+    """The figure of a trial's worst fault; a trial that did not come back from each of its faults has none."""
 
     def worst(summary: TrialSummary) -> float | None:
         values = [read(fault) for fault in summary.recovery.faults] if summary.recovery else []

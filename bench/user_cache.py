@@ -75,7 +75,7 @@ def pip_install(requirements: Path, directory: Path) -> None:
 
 
 def _telling(lines: Sequence[str]) -> str:
-    """Of what a program printed before it failed, the line that tells why."""
+    """The line with the reason among those that a program printed before it failed."""
     for line, following in pairwise(lines):
         if "DO NOT MATCH THE HASHES" in line:  # pip's words, with the package below them
             return f"another file than is pinned, {following.rstrip(':')}: find out who changed it"

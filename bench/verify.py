@@ -135,7 +135,7 @@ def _latencies(trial: TrialResult) -> Iterator[str]:
 def _counts(trial: TrialResult) -> Iterator[str]:
     summary, delivery = trial.summary, trial.summary.delivery
     if summary.driver in ("rdkafka_performance", "wire_load"):
-        return  # native clients tell totals
+        return  # native clients report totals only
     try:
         windows = trial.windows()
     except ResultDirectoryError as error:
@@ -170,7 +170,7 @@ def _recovery(trial: TrialResult) -> Iterator[str]:
     try:
         windows = trial.windows()
     except ResultDirectoryError:
-        return  # told where counts are added up
+        return  # reported where counts are added up
     closed_loop, consumers = summary.offered_per_s is None, summary.e2e is not None
     found = recoveries(marks, windows, measure, closed_loop=closed_loop, consumers=consumers)
     if found != summary.recovery.faults:
@@ -220,7 +220,7 @@ def _judged(trial: TrialResult, workload: Workload | None) -> Iterator[str]:
     try:
         made = judged_again(summary, trial.windows(), workload)
     except ResultDirectoryError:
-        return  # told where counts are added up
+        return  # reported where counts are added up
     said, found = ((v.state, sorted(reason.check for reason in v.reasons)) for v in (summary.verdict, made))
     if said != found:
         yield f"{summary.trial_id}: verdict: says {_verdict_text(*said)}, and the figures give {_verdict_text(*found)}"
@@ -260,7 +260,7 @@ def _search(result: RunResult) -> Iterator[str]:
     try:
         search = result.search()
     except ResultDirectoryError:
-        return  # told where it is read first
+        return  # reported where it is read first
     verdicts = {trial.summary.trial_id: trial.summary.verdict for trial in result.trials}
     for probe in search.probes if search is not None else []:
         found = verdicts.get(probe.trial_id)
@@ -289,7 +289,7 @@ def _confirmations(result: RunResult) -> Iterator[str]:
     try:
         gate = result.gate()
     except ResultDirectoryError:
-        return  # told where it is read first
+        return  # reported where it is read first
     for done in gate.rounds if gate is not None else []:
         if done.stage == "confirmation" and done.directory is not None:
             if Path(done.directory).name != done.directory or done.directory == "..":

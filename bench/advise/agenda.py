@@ -156,7 +156,7 @@ def costs_of(summary: TrialSummary, metrics: Sequence[str]) -> tuple[float, ...]
 
 
 def excesses_of(summary: TrialSummary, bounds: Mapping[str, Bound]) -> tuple[float, ...]:
-    """By how much each bound is exceeded, as a logarithm; below 0 if it is kept."""
+    """The logarithm of how far each bound is exceeded; below 0 if the bound is met."""
     return tuple(_excess(METRICS[name].read(summary), bound) for name, bound in bounds.items())
 
 

@@ -25,7 +25,7 @@ class Fates:
 
     trials: Sequence[TrialSummary]
     blocks: int
-    """Of the whole run."""
+    """Blocks of the whole run."""
 
     @property
     def usable_blocks(self) -> set[int]:

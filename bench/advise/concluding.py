@@ -1,4 +1,4 @@
-"""From the trials of the confirmation to the answer, with the statistics of every comparison. Pure."""
+"""The answer from the trials of the confirmation, with the statistics of every comparison. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Trials:
     by_variant: Mapping[str, Sequence[TrialSummary]]
     fates: Mapping[str, Fates]
     no_fates: Fates
-    """Of a variant without a finished trial."""
+    """Fates of a variant without a finished trial."""
     values: Mapping[str, Mapping[int, Values]]
     noise: Mapping[str, Sequence[AaPair]]
     seed: int
@@ -262,7 +262,7 @@ def title(metric: str) -> str:
 
 
 def is_open(change: Change | None) -> bool:
-    """Whether more trials could tell the two apart."""
+    """Whether more trials could separate the two."""
     return change is not None and change.verdict in ("undecided", "no_change")
 
 

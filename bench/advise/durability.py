@@ -1,6 +1,6 @@
 """What settings may cost of acknowledged records, so that no durability is traded unasked. Pure.
 
-Two losses are told apart. `kill`: a broker's process dies, and the page cache of its host lives on. `power_loss`: a
+There are two losses. `kill`: a broker's process dies, and the page cache of its host lives on. `power_loss`: a
 host loses what it had not flushed. A question says of each what it demands:
 
     as_in_use   no setting may be weaker than the one in use (the default)
@@ -50,7 +50,7 @@ class _Guard:
 
 
 def _interval(text: str) -> float:
-    """Of a flush interval: longer is weaker, and one that is not set is for ever."""
+    """How weak a flush interval is: longer is weaker, and one that is not set is for ever."""
     amount = amount_of(text)
     return _NEVER if amount is None else amount
 

@@ -92,7 +92,7 @@ def estimate(observations: Sequence[Observation], twin_differences: Sequence[flo
 def _middle_noise(residuals: Floats) -> float:
     """The noise by the median of the residuals, which a few disturbed trials do not move; with the prior."""
     sizes = np.abs(residuals)
-    sizes = sizes[sizes > _EXACT]  # a trial that is alone in telling its candidate has no residual
+    sizes = sizes[sizes > _EXACT]  # the only trial of a candidate has no residual
     if not len(sizes):
         return PRIOR_NOISE
     middle = _MEDIAN_TO_DEVIATION * float(np.median(sizes))

@@ -36,7 +36,7 @@ def propose(
     seed: int,
     allows: Callable[[Candidate], bool],
 ) -> list[Candidate]:
-    """At most `count` candidates of the space that are not in `known`; fewer when all are known.
+    """Up to `count` candidates of the space that are not in `known`; fewer when all are known.
 
     scores: what is known, one number for each aim, lower is better. surrogates: one of each aim; none while too little
     is known, and candidates are then drawn. best: the candidates to change a little. known: candidates that are not
@@ -81,8 +81,8 @@ def propose(
 def _ranked(surrogates: Sequence[Surrogate], pool: Sequence[Candidate], count: int, seed: int) -> list[Candidate]:
     """The candidates of the pool that are most worth a trial, the best first.
 
-    What a trial of one tells of another makes the other one worth less, so that they do not crowd together. With
-    several aims, each pick supposes other weights of them.
+    The more a trial of one predicts of another, the less the other one is worth, so that they do not crowd together.
+    With several aims, each pick supposes other weights of them.
     """
     chance = random.Random(seed)
     predicted = [surrogate.predict(pool) for surrogate in surrogates]

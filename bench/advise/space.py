@@ -12,7 +12,7 @@ from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
 from highwater.common.quantities import SIZE, format_size
 
-# A trial-to-trial noise of some per cent cannot tell more values of one range apart.
+# With a trial-to-trial noise of some per cent, more values of one range cannot be distinguished.
 MOST_VALUES_OF_A_RANGE: Final = 16
 # A range whose ends differ by more than this factor is divided in equal ratios.
 _RATIO_FOR_RATIOS: Final = 8
@@ -118,7 +118,7 @@ def spell(value: Scalar | None) -> str:
 
 
 def _grid(first: int, last: int) -> list[int]:
-    """At most MOST_VALUES_OF_A_RANGE whole numbers from `first` to `last`: in equal ratios if these are far apart."""
+    """Up to MOST_VALUES_OF_A_RANGE whole numbers from `first` to `last`: in equal ratios if these are far apart."""
     if last - first < MOST_VALUES_OF_A_RANGE:
         return list(range(first, last + 1))
     steps = MOST_VALUES_OF_A_RANGE - 1

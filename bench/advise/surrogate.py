@@ -43,7 +43,7 @@ class _Draw:
 
     chosen: _Hyperparameters
     inverse: Floats
-    """Of the Cholesky factor."""
+    """The inverse of the Cholesky factor."""
     solved: Floats
 
 
@@ -74,7 +74,7 @@ class Surrogate:
         return mean + self._centre, np.sqrt(np.maximum(square - mean**2, _JITTER))
 
     def likeness(self, candidate: Candidate, others: Sequence[Candidate]) -> Floats:
-        """How much a trial of a candidate tells of each other one: 1 for the candidate itself."""
+        """How much a trial of a candidate predicts of each other one: 1 for the candidate itself."""
         draw = self._draws[0]
         one, other = _coordinates(self.space, [candidate]), _coordinates(self.space, others)
         kernel = _kernel(_similarities(self.space, one, other), draw.chosen)
@@ -82,7 +82,7 @@ class Surrogate:
 
 
 def expected_improvement(mean: Floats, deviation: Floats, below: float) -> Floats:
-    """By how much each cost is expected to be below a cost; 0 where it is above."""
+    """How far each cost is expected to be below the cost `below`; 0 where it is above."""
     z = (below - mean) / deviation
     expected = deviation * (z * np.vectorize(_STANDARD.cdf)(z) + np.vectorize(_STANDARD.pdf)(z))
     return np.asarray(expected, np.float64)

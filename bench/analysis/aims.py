@@ -37,7 +37,7 @@ class AimOutcome:
     measured: AimMeasured | None
     """None when no block has a usable trial of both with this figure."""
     state: AimState
-    """By the centre of the paired ratios; their interval is in `measured`."""
+    """The state by the centre of the paired ratios; their interval is in `measured`."""
 
     @property
     def decided(self) -> bool:
@@ -47,7 +47,7 @@ class AimOutcome:
 
 
 def outcomes(result: RunResult) -> list[AimOutcome]:
-    """In the order of the workload file; none for a workload without aims."""
+    """Outcomes of the aims in the order of the workload file; none for a workload without aims."""
     factors = {planned.cell: planned.factors for planned in result.manifest.trials}
     aims = [Aim.model_validate(aim) for aim in result.manifest.workload.get("aims", [])]
     values = {cell: values_by_block(usable(t.summary for t in trials)) for cell, trials in result.cells().items()}

@@ -161,7 +161,7 @@ def decided_best(figures: Figures, metric: str, compared: Sequence[str]) -> str 
 def _compared(
     figures: Figures, definition: MetricDefinition, compared: Sequence[str]
 ) -> tuple[list[str], dict[str, Comparison], list[str]]:
-    """The cells from the best median on, the comparisons with the best one, and the cells not told apart from it."""
+    """The cells from the best median on, the comparisons with the best one, and the cells not distinct from it."""
     medians = {cell: median(figures.of(cell, definition.name)) for cell in compared}
     ranking = sorted(compared, key=medians.__getitem__, reverse=definition.better == "higher")
     best, *others = ranking
@@ -225,7 +225,7 @@ def _decided(
 
 
 def _by(comparison: Comparison) -> str:
-    """By how much the base is better than the head: `13 % lower (95 % interval 5 to 20 %)`."""
+    """How much better the base is than the head: `13 % lower (95 % interval 5 to 20 %)`."""
     assert comparison.ci95 is not None
     ratio, low, high = (1 / value for value in (comparison.ratio, comparison.ci95[1], comparison.ci95[0]))
     size, *ends = (change_text(value).lstrip("+−") for value in (ratio, low, high))
@@ -244,7 +244,7 @@ def _span(low: str, high: str) -> str:
 
 
 def _reason(comparison: Comparison | None, comparisons: int, difference: str) -> str:
-    """Why a cell is not told apart from the best one, which is the base. difference: how to name theirs."""
+    """Why a cell is not distinct from the best one, which is the base. difference: how to name theirs."""
     if comparison is None:
         return "no ratio can be taken: no block has usable trials of both, or a value is 0"
     if comparison.ci95 is None:

@@ -151,7 +151,7 @@ def paired_p_value(
 def unpaired_p_value(
     base: Sequence[float], head: Sequence[float], side: Side, delta_ratio: float = 0.0, seed: int = 0
 ) -> float | None:
-    """As `paired_p_value`, for unpaired trials: without a change each trial could be of either side.
+    """The p-value for unpaired trials (see `paired_p_value`): without a change each could be of either side.
 
     Permutation test on the difference of mean logarithms after moving head closer by delta; exact up to 2^14
     rearrangements, sampled above.

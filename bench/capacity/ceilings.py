@@ -51,7 +51,7 @@ class Cell:
     name: str
     trials: tuple[Observation, ...]
     is_closed: bool = False
-    """As fast as the broker took it, so that the broker was hardly ever idle."""
+    """Whether the load was as fast as the broker took it, so that the broker was hardly ever idle."""
 
 
 @dataclass(frozen=True, slots=True)

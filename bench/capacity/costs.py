@@ -5,11 +5,11 @@ second, and most is the CPU time of a broker that is never idle.
 
 Batches are what a request costs: a broker of small batches is busy with requests and not with bytes. A request that
 arrives while the broker works waits for its turn; one that finds it idle must wake it up, and a large one does so with
-each of its pieces, of which the kernel joins more the more there are. So w is told for batches of three sizes, and lies
-along the logarithm of the size between them. 1 − cpu / most is the share of the time in which a broker is idle. Without
-w, trials by the clock say that a batch costs twice as much as it does in a busy broker.
+each of its pieces, of which the kernel joins more the more there are. So w is fitted to batches of three sizes, and
+lies along the logarithm of the size between them. 1 − cpu / most is the share of the time in which a broker is idle.
+Without w, trials by the clock say that a batch costs twice as much as it does in a busy broker.
 
-A fetch of a session looks at all partitions of the session, whether they have records or not.
+A fetch of a session checks all partitions of the session, whether they have records or not.
 
 The costs are the non-negative least squares of relative errors over all trials.
 """
@@ -30,7 +30,7 @@ SYNCED: Final = "synced_batches"
 OF_SOME: Final = (REPLAYED, SYNCED)
 """Fields of Work that only some loads have any of."""
 SIZES: Final = (4096, 16_384, 65_536)
-"""Bytes of the batches that the cost of waking up is told for."""
+"""Bytes of the batches for which the cost of waking up is known."""
 # How many times as large the largest batches must be as the smallest.
 _APART: Final = 2
 # Of one broker. Fewer partitions than this are lost in what a broker costs anyway, and in the memory that it has.
@@ -63,7 +63,7 @@ class Work:
 
     @property
     def amounts(self) -> tuple[float, ...]:
-        """In the order of AMOUNTS."""
+        """The amounts in the order of AMOUNTS."""
         return (
             self.produced_bytes,
             self.produced_batches,
@@ -134,7 +134,7 @@ class Costs:
 
     cpu_s: tuple[float, ...]
     known: frozenset[str]
-    """The AMOUNTS that trials tell a cost of."""
+    """The AMOUNTS whose cost follows from the trials."""
     batch_bytes: dict[str, tuple[int, int]]
     """Kind -> the smallest and the largest batches that it was measured with. A kind that is not here is unknown."""
     waking_s: tuple[float, ...] = (0.0, 0.0, 0.0)
@@ -143,13 +143,13 @@ class Costs:
     """CPU time of a broker that is never idle, in CPU seconds per second."""
 
     def cpu_cores(self, work: Work) -> float:
-        """Of brokers that share the work evenly. Solves cpu = busy + waking · (1 − cpu / most)."""
+        """CPU of brokers that share the work evenly. Solves cpu = busy + waking · (1 − cpu / most)."""
         busy = sum(cost * amount for cost, amount in zip(self.cpu_s, work.amounts, strict=True))
         waking = sum(cost * batches for cost, batches in zip(self.waking_s, work.by_size, strict=True))
         return (busy + waking) / (1 + waking / (max(1.0, work.brokers) * self.most_cores))
 
     def knows(self, work: Work) -> bool:
-        """Whether trials tell what all of it costs. A few partitions are part of what a broker costs."""
+        """Whether the cost of all the work follows from trials. A few partitions are part of what a broker costs."""
         wanted = (*(f"{kind}_batches" for kind in work.kinds()), *(name for name in OF_SOME if getattr(work, name) > 0))
         return set(wanted) <= self.known
 
@@ -171,7 +171,7 @@ def looked_at(batches: float, partitions: float, sessions: float) -> float:
 
 
 def measured_kinds(observations: Iterable[Observation]) -> dict[str, tuple[int, int]]:
-    """Kinds of work with the range of their batches, if these differ enough to tell bytes and batches apart."""
+    """Kinds of work with the range of their batches, if these differ enough to separate bytes from batches."""
     sizes: dict[str, set[int]] = {}
     for seen in observations:
         for kind in seen.work.kinds():
@@ -205,7 +205,7 @@ def fitted(observations: Sequence[Observation], most_cores: float) -> Costs:
 
 
 def _idle_share(seen: Observation, most_cores: float) -> float:
-    """Of the time of the brokers of a trial, as a mean."""
+    """The mean share of time in which the brokers of a trial are idle."""
     return max(0.0, 1 - seen.cpu_cores / (max(1.0, seen.work.brokers) * most_cores))
 
 

@@ -47,7 +47,7 @@ class Demand:
 
     @property
     def use_ratio(self) -> float:
-        """Of what the plan may use; above 1 the load does not fit."""
+        """The share of what the plan may use; above 1 the load does not fit."""
         return self.amount / (self.ceiling * self.limit_ratio) if self.ceiling > 0 else math.inf
 
 
@@ -57,7 +57,7 @@ class BrokerState:
 
     demands: tuple[Demand, ...]
     work: Work
-    """In a second, for its CPU."""
+    """The work in a second, for the broker's CPU."""
     used_bytes: float
     partition_replicas: int
     open_files: int
@@ -226,7 +226,7 @@ def _syncs_per_s(topics: Sequence[Topic], ceilings: Ceilings, array: Array) -> f
 
 
 def _kept_bytes(topic: Topic, partitions: int, factor: float) -> float:
-    """Of one copy of all partitions."""
+    """Stored bytes of one copy of all partitions."""
     retention = topic.retention
     bounds = []
     if retention.time_s is not None:

@@ -22,7 +22,7 @@ class Draw:
 
     ceilings: Ceilings
     factor: float
-    """Of all rates of the load."""
+    """A factor of all rates of the load."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def middle(measured: Measured, disk: DiskSamples) -> Ceilings:
 
 
 def predictions(measured: Measured, costs: Costs) -> list[Prediction]:
-    """Of the held-out cells whose kinds of work are known, and of each closed loop from all other cells.
+    """Predictions of the held-out cells whose kinds of work are known, and of closed loops from all other cells.
 
-    Held-out cells ask little of a broker. Closed loops ask all of it, and a plan comes nearer to them.
+    Held-out cells load a broker little. Closed loops load it fully, and a plan comes nearer to them.
     """
     found = list(_predicted(measured.held_out, costs))
     for closed in (cell for cell in measured.cells if cell.is_closed):

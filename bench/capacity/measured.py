@@ -151,9 +151,9 @@ def _records_of_a_batch(workload: Workload, record_bytes: float) -> int:
 
 
 def _replayed_bytes_per_s(summary: TrialSummary) -> float:
-    """Of the log, in the measured phase: what brokers read from the disk for readers that came late."""
+    """What brokers read of the log from the disk in the measured phase, for readers that came late."""
     cache, measure = summary.cache, next(phase for phase in summary.phases if phase.name == "measure")
-    # Of others, the kernel reads a little too: pages of indexes.
+    # For other readers, the kernel reads a little too: pages of indexes.
     if cache is None or summary.backlog is None or not cache.system_read_bytes or cache.end_s <= cache.start_s:
         return 0.0
     both_s = max(0.0, min(cache.end_s, measure.end_s) - max(cache.start_s, measure.start_s))
@@ -239,7 +239,7 @@ def _heap_bytes(summary: TrialSummary) -> int:
 
 
 def _partition_bytes_per_s(alone: Sequence[Sequence[_Used]], cpus: int) -> tuple[float, ...]:
-    """Of the cell with one partition that took the most."""
+    """Rates of the trials of the cell with one partition that took the most."""
     rates = [
         tuple(one.seen.work.produced_bytes for one in cell if one.had_the_host(cpus))
         for cell in alone

@@ -44,9 +44,9 @@ class DiskChoice:
     medium: str
     emulation: str
     disk_write_bytes_per_s: float
-    """Of one disk that appends to one file."""
+    """The speed of one disk that appends to one file."""
     write_bytes_per_s: float
-    """Of all, with the files of the plan's partitions."""
+    """The speed of all disks, with the files of the plan's partitions."""
     array: Array
     copies: float
     """Bytes on disks for each byte of the topic with the most replicas."""
@@ -72,16 +72,16 @@ class Plan:
     """The smallest number that carries the load; None if no number does."""
     brokers_low: int | None
     brokers_high: int | None
-    """Of 95 of 100 draws; None if the load fits no number of brokers in one of them."""
+    """Low and high: what 95 of 100 draws need; None if the load fits no number of brokers in one of them."""
     asked_brokers: int | None
     """What the question was about; None: how many are needed."""
     factor: float | None
-    """How many times the load the asked brokers carry, with its interval."""
+    """How many times the load the requested brokers carry, with its interval."""
     factor_low: float | None
     factor_high: float | None
     least_brokers: int
     state: BrokerState | None
-    """Of the worst broker among the asked or the needed ones; None if none of them would be up."""
+    """The state of the worst broker among the requested or the needed ones; None if none of them would be up."""
     state_brokers: int
     topics: tuple[TopicPlan, ...]
     disks: tuple[DiskChoice, ...]

@@ -126,7 +126,7 @@ def _workload(load: Load, system: Mapping[str, Any], share: float, variants: dic
 
 
 def _percent(share: float, *, upwards: bool = False) -> str:
-    """As the option takes it, with two digits, rounded to the safe side."""
+    """The share as the option takes it, with two digits, rounded to the safe side."""
     digits = 1 - math.floor(math.log10(100 * share))
     scale = 10**digits
     rounded = (math.ceil if upwards else math.floor)(100 * share * scale) / scale

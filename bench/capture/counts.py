@@ -15,9 +15,9 @@ Int64s = NDArray[np.int64]
 FINE_BIN_MS: Final = 1
 BIN_MS: Final = 10
 FINE_SECONDS_MAX: Final = 1000
-"""Of a trace with bins of FINE_BIN_MS: the arrivals of each second take 4 KiB of memory, and far more in a replay."""
+"""The longest trace with bins of FINE_BIN_MS: a second takes 4 KiB of memory, and far more in a replay."""
 SECONDS_MAX: Final = 400_000
-"""Of one trace, four and a half days: the arrivals of each take 0.4 KiB of memory."""
+"""The longest trace, four and a half days: the arrivals of each second take 0.4 KiB of memory."""
 _FINE_IN_BIN: Final = BIN_MS // FINE_BIN_MS
 _EXACT_BITS: Final = 10
 _NO_TIME_MS: Final = 0

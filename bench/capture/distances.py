@@ -40,7 +40,7 @@ class Distance:
 
 
 def distances(before: Trace, after: Trace, speed: float = 1.0, share: float = 1.0) -> list[Distance]:
-    """From a trace to that of its replay, at `speed` and with `share` of the records.
+    """The distances from a trace to that of its replay, at `speed` and with `share` of the records.
 
     At another speed or share batches are others by nature: they are shown and not judged then.
     """
@@ -108,7 +108,7 @@ def _count(records: Records) -> int:
 
 
 def _top_share(records: Records) -> float:
-    """Of the records with a key."""
+    """The share of the TOP_KEYS most frequent keys in the records with a key."""
     total = sum(count * keys for count, _, _, keys in records.keys.rows)
     left, top = TOP_KEYS, 0
     for count, _, _, keys in records.keys.rows:

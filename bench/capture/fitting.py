@@ -34,7 +34,7 @@ _NOT_MEASURED: Final = 0.5
 _BATCH_HEADER_BYTES: Final = 61
 _LARGEST_BATCH_BYTES_MIN: Final = 16 << 10
 _OVERHEAD_BYTES: Final = 20
-"""Of a record in a batch, about, without its key and value."""
+"""About what a record takes in a batch without its key and value."""
 
 
 def workload_text(trace: Trace, name: str) -> str:
@@ -66,7 +66,7 @@ def workload_text(trace: Trace, name: str) -> str:
 
 
 def producers(trace: Trace) -> int:
-    """As many as had an id; one more for all without; at most what one host can run."""
+    """The number of producers: those with an id, one more for all without; at most what one host can run."""
     found = trace.distributions.producers
     return min(_PRODUCERS_MAX, max(1, found.with_id + bool(found.records_without_id)))
 
@@ -152,7 +152,7 @@ def compress_ratio(trace: Trace) -> float:
 
 
 def _captured_ratio(trace: Trace, codec: str) -> float | None:
-    """As the batches were produced; of samples, where the topic has no compression."""
+    """The ratio of the batches as produced; of samples, where the topic has no compression."""
     produced = trace.distributions.codecs.get(codec)
     if produced is not None and produced.unpacked_bytes:
         return (produced.stored_bytes - _BATCH_HEADER_BYTES * produced.batches) / produced.unpacked_bytes

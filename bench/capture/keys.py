@@ -54,7 +54,7 @@ class KeyCounts:
     dropped: Counter[tuple[int, int]] = field(default_factory=Counter)
     """Records of keys that were dropped, by size of key and partition."""
     dropped_count_max: int = 0
-    """By how much the count of any key can be too low."""
+    """How much too low the count of any key can be."""
     moved: int = 0
     """Records in another partition than the first record of their key."""
 

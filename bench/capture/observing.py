@@ -1,6 +1,6 @@
-"""Counts what the batches of one partition tell: bytes of a log in, statistics out. Pure.
+"""Counts what the batches of one partition hold: bytes of a log in, statistics out. Pure.
 
-Nothing of a record is kept but lengths, counts and times. A key is hashed with the salt of the capture, to be counted.
+Only lengths, counts and times of a record are stored. A key is hashed with the salt of the capture, to be counted.
 Batches belong to a capture as a whole: those that have an offset of its range, and begin in its range of times.
 """
 

@@ -12,7 +12,7 @@ Of = TypeVar("Of")
 
 
 def shares_of_windows(windows: Mapping[Of, Window], count: int) -> list[list[tuple[Of, Window]]]:
-    """At most `count` shares with as many offsets each; together they are the windows, and no batch is in two."""
+    """Up to `count` shares with as many offsets each; together they are the windows, and no batch is in two."""
     total = sum(window.end_offset - window.start_offset for window in windows.values())
     count = min(count, total)
     shares: list[list[tuple[Of, Window]]] = [[] for _ in range(count)]
@@ -33,7 +33,7 @@ def shares_of_windows(windows: Mapping[Of, Window], count: int) -> list[list[tup
 
 
 def shares_by_size(sizes: Mapping[Of, int], count: int) -> list[list[Of]]:
-    """At most `count` shares: the largest first, each to the share that has the least so far."""
+    """Up to `count` shares: the largest first, each to the share that has the least so far."""
     shares: list[list[Of]] = [[] for _ in range(min(count, len(sizes)))]
     taken = [0] * len(shares)
     for of in sorted(sizes, key=lambda each: -sizes[each]):

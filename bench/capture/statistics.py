@@ -39,7 +39,7 @@ class PartitionUse:
 
 @dataclass(slots=True)
 class Statistics:
-    """Of the records of any number of partitions.
+    """Statistics of the records of any number of partitions.
 
     vanished_offsets: offsets in the log without a record and without a marker (compaction, or records that a broker
     deleted). lost_offsets: offsets that retention deleted before the capture reached them. compressibility: codec ->

@@ -1,4 +1,4 @@
-"""From statistics to the parts of a trace: what is kept, and the notes on what it cannot say. Pure."""
+"""The parts of a trace from statistics, and the notes on what the trace does not show. Pure."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Codec(_Model):
 
 
 class Compressed(_Model):
-    """Of sampled batches, without their keys and values: sizes alone."""
+    """Sizes of sampled batches, without their keys and values."""
 
     before_bytes: int
     after_bytes: int

@@ -41,7 +41,7 @@ def agent(
     """Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, tuning and drift.
 
     JSON is at /host, Prometheus' format at /metrics. The agent changes nothing. On an address that other hosts can
-    reach it needs a token and TLS. Run it as root, or it cannot tell what brokers of other users read from disks.
+    reach it needs a token and TLS. Run it as root, or it cannot see what brokers of other users read from disks.
 
     Exit codes: 0 ended by a signal; 2 a mistake in the call.
     """

@@ -266,7 +266,7 @@ def _from_files(
 
 
 def _source_options(bootstrap_servers: str, command_config: Path | None) -> dict[str, str]:
-    """Of the source `highwater`."""
+    """Options of the source `highwater`."""
     from highwater.bench.errors import UsageError
     from highwater.bench.workload.command_config import read_command_config
     from highwater.pipeline.drill.errors import DrillSetupError

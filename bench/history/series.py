@@ -112,7 +112,7 @@ class Series:
             return sorted(reader, key=lambda item: item["time"])
 
     def columns(self) -> list[str]:
-        """Of the metrics."""
+        """The columns of the metrics."""
         rows = self.rows()
         return [name for name in rows[0] if name not in _LEADING] if rows else []
 

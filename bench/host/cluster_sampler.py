@@ -1,6 +1,6 @@
 """Samples the hosts of an external cluster: one connection to the sampler of each.
 
-Whatever goes wrong with a sampler costs its samples and is told; it ends no trial.
+A fault of a sampler costs its samples and is reported; it ends no trial.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class SampledHost:
         return self._readings.samples(t0_monotonic_s - self._clock_offset_s)
 
     def samples_from(self, position: int, t0_monotonic_s: float) -> tuple[list[HostSample], int]:
-        """As `Readings.samples_from`, while it samples, by the offset of the clocks as known now."""
+        """See `Readings.samples_from`; while it samples, by the offset of the clocks as known now."""
         return self._readings.samples_from(position, t0_monotonic_s - self._clock_offset_s)
 
     def system_cpu_s(self) -> float | None:

@@ -81,7 +81,7 @@ class HostSampler:
         return self._readings.samples(t0_monotonic_s)
 
     def samples_from(self, position: int, t0_monotonic_s: float) -> tuple[list[HostSample], int]:
-        """As `Readings.samples_from`, while it samples."""
+        """See `Readings.samples_from`; for use while it samples."""
         return self._readings.samples_from(position, t0_monotonic_s)
 
     def load_begins(self) -> None:
@@ -89,7 +89,7 @@ class HostSampler:
         self._readings.begin(self._reader.read())
 
     def system_cpu_s(self) -> float | None:
-        """Of the system under test from `load_begins`, or `__enter__`, to `__exit__` (`Readings.system_cpu_s`)."""
+        """CPU time of the system under test from `load_begins`, or `__enter__`, to `__exit__` (see `Readings`)."""
         return self._readings.system_cpu_s()
 
     def regroup(self, groups: ProcessGroups) -> None:

@@ -12,7 +12,7 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of all processes together; peak_rss_bytes adds up what each held at its own most."""
+    """CPU and memory of all processes together; peak_rss_bytes adds up the peak of each."""
 
     cpu_s: float
     rss_bytes: int

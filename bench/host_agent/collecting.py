@@ -190,7 +190,7 @@ def _memory() -> Memory:
 
 
 def _dirty_limits() -> tuple[int | None, int | None]:
-    """As the kernel has computed them from its settings and the memory that is free now."""
+    """The limits that the kernel has computed from its settings and the memory that is free now."""
     pages = {}
     for line in _VMSTAT.read_text(encoding="ascii").splitlines():
         name, _, count = line.partition(" ")

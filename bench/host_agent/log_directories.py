@@ -22,7 +22,7 @@ _LARGEST_META_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """From meta.properties."""
+    """The owner of a directory by its meta.properties."""
 
     broker_id: int | None
     cluster_id: str
@@ -30,7 +30,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Residency:
-    """Of the segments of a directory; None is not known."""
+    """What the segments of a directory take; None is not known."""
 
     log_bytes: int | None = None
     resident_bytes: int | None = None
@@ -93,7 +93,7 @@ def residency_of(directory: Path) -> Residency:
             try:
                 state = cachestat(path)
             except OSError as error:
-                # The kernel tells of a file to who may write it, so that nobody can watch others.
+                # The kernel reports a file only to who may write it, so that nobody can watch others.
                 refused = f"what memory holds of {directory} is not known: {error.strerror or error}"
                 continue
             if state is not None:

@@ -85,7 +85,7 @@ def ask_lake(
     memory_bytes: int = MEMORY_BYTES,
 ) -> Answer:
     """Open an engine and ask; once more if a compaction removed files meanwhile. Raises UsageError."""
-    question.values(question.texts(given))  # wrong parameters are told before an engine starts
+    question.values(question.texts(given))  # report wrong parameters before an engine starts
     while True:
         before = manifest.groups()
         try:

@@ -32,7 +32,7 @@ order by twin.metric, twin.run, ratio
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Of one metric. `detectable_ratio`: the smallest change that the planned trials show four times in five."""
+    """What to expect of one metric. `detectable_ratio`: the least change that the trials show four times in five."""
 
     metric: str
     pairs: int
@@ -42,9 +42,9 @@ class Expected:
 
 
 def expected_of(manifest: Manifest, workload: str, trials: int, metrics: Sequence[str]) -> list[Expected]:
-    """From A/A pairs of the workload in the environment of its newest run, those metrics that have three of them.
+    """What to expect of the metrics with three A/A pairs of the workload in the environment of its newest run.
 
-    trials: of each cell. Raises UsageError when the lake cannot be read.
+    trials: the number for each cell. Raises UsageError when the lake cannot be read.
     """
     with opened(manifest) as connection:
         rows: list[dict[str, Any]] = connection.engine.query(asked_sql(_SQL).sql, {"workload": workload}).to_pylist()

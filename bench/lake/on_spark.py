@@ -162,7 +162,7 @@ def _udf(function: Function) -> Any:
         return function.of(*(given.cast(kind) for given, kind in zip(arguments, function.arguments, strict=True)))
 
     with warnings.catch_warnings():
-        # Its kind could be told from annotations, if the number of its arguments were fixed.
+        # The UDF's arguments vary in number, so annotations cannot give its kind.
         warnings.filterwarnings("ignore", "It is preferred to specify type hints", UserWarning)
         return arrow_udf(apply, _sql_type(function.result), ArrowUDFType.SCALAR)
 

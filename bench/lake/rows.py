@@ -1,4 +1,4 @@
-"""From a result directory to the rows of each table of a lake."""
+"""The rows of each table of a lake from a result directory."""
 
 from __future__ import annotations
 

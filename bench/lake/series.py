@@ -46,7 +46,7 @@ class LakeSeries(Series):
         return environment_key.key_of(result_of(self.lake, self.runs[-1])).facts
 
     def noise(self) -> dict[str, float]:
-        """As A/A pairs of the newest run that has some."""
+        """The noise that A/A pairs show, in the newest run that has some."""
         for run in reversed(self.runs):
             analysis = result_of(self.lake, run).analysis()
             noise = (

@@ -150,7 +150,7 @@ class PreparedRequests:
         records_per_s: float = 0.0,
         checkpoint: Checkpoint = _go_on,
     ) -> Load:
-        """At least `records`, in whole requests; as fast as they are answered unless a rate is given.
+        """Send `records` or more, in whole requests; as fast as they are answered unless a rate is given.
 
         Partition p is led at port p modulo their number, and so is the number of connections a multiple of it.
         Raises TrialError when an answer is missing, out of turn or an error. The latencies are those of the last call.

@@ -10,7 +10,7 @@ from highwater.bench.results.storage import StorageTarget
 
 
 class ClusterHostUse(Model):
-    """One host of the cluster that a trial measured. None stands for what nobody told."""
+    """One host of the cluster that a trial measured. None: not reported."""
 
     name: str
     cpu_count: int | None

@@ -10,7 +10,7 @@ from highwater.bench.results.base import Model
 
 
 class Start(Model):
-    """From the start of the system's processes to the load, and the most memory that the processes held.
+    """The time from the start of the system's processes to the load, and the most memory that they held.
 
     CPU and memory are of the brokers' processes and those that they started; None where they run elsewhere.
     """

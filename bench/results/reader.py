@@ -207,7 +207,7 @@ class RunResult:
         return made
 
     def faults(self) -> list[FileFault]:
-        """Of a directory that is salvaged: files that are damaged as far as they were read, missing, or changed."""
+        """Files of a salvaged directory that are damaged as far as they were read, missing, or changed."""
         return self._salvage.faults() if self._salvage is not None else []
 
     def _load_trials(self) -> Iterator[TrialResult]:

@@ -1,4 +1,4 @@
-"""From a plan to a result directory: lock, storage, launcher and signals of a run.
+"""Executes a plan into a result directory: lock, storage, launcher and signals of a run.
 
 Everything created here is removed again, whatever happens, and a run that cannot start leaves no directory.
 """

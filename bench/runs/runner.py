@@ -123,7 +123,7 @@ class Run:
         return self.drive(BlockAgenda(self.plan, finished_cells), self._write_analysis)
 
     def drive(self, agenda: Agenda, conclude: Conclude, exit_code: ExitCode | None = None) -> Manifest:
-        """As `execute`, for trials that `agenda` chooses. `conclude` is called after every block.
+        """Run the trials that `agenda` chooses (see `execute`). `conclude` is called after every block.
 
         exit_code: computes the exit code of a complete run; None: from the verdicts of its trials.
         """

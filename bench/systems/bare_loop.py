@@ -45,12 +45,12 @@ class BareLoopClient(BrokerClient):
         write_atomically(self._directory / "partitions", f"{partitions}\n")
 
     def delete_topic(self, name: str) -> None:
-        """Of all topics: they share their files."""
+        """Empty the logs of all topics, since topics share their files."""
         for path in self._directory.glob("*.log"):
             os.truncate(path, 0)
 
     def records_by_partition(self, name: str, partitions: int) -> list[int]:
-        """By the record batches in the files."""
+        """Count the records by the record batches in the files."""
         return [_records_in(self._directory / f"{partition}.log") for partition in range(partitions)]
 
     def effective_config(self) -> dict[str, str]:

@@ -70,9 +70,9 @@ class BrokerClient:
         self._admin = AdminClient(self._config)
 
     def check_reachable(self) -> None:
-        """Raises UsageError when nobody answers, or this client is not let in: asked before a run starts."""
+        """Raises UsageError when nobody answers, or this client is not let in: a check before a run starts."""
         complaints: dict[int, str] = {}
-        # Why a connection does not come about is told by events alone, and only to a client that polls for them.
+        # Only events give the reason why a connection fails, and only to a client that polls for them.
         heard: dict[str, Any] = {"error_cb": lambda error: complaints.update({error.code(): error.str()})}
         asking = AdminClient(self._config | heard)
         try:
@@ -160,7 +160,7 @@ class BrokerClient:
         return True
 
     def leader_of(self, topic: str, partition: int) -> int:
-        """Its broker's number. Raises TrialError when the cluster tells none."""
+        """The leader's broker number. Raises TrialError if the cluster reports none."""
         try:
             leader: int = self._admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions[partition].leader
         except (KafkaException, KeyError) as error:
@@ -168,7 +168,7 @@ class BrokerClient:
         return leader
 
     def controller(self) -> int:
-        """The number of the broker that is it. Raises TrialError when the cluster tells none."""
+        """The controller's broker number. Raises TrialError if the cluster reports none."""
         try:
             number = active_controller(self._bootstrap_servers)
             if number is None:
@@ -193,7 +193,7 @@ class BrokerClient:
         return sum(self.records_by_partition(name, partitions))
 
     def records_by_partition(self, name: str, partitions: int) -> list[int]:
-        """Of each partition log end offset minus log start offset, as the broker tells them."""
+        """Log end offset minus log start offset of each partition, as the broker reports them."""
         ends = self._offsets(name, partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
         starts = self._offsets(name, partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         return [end - start for start, end in zip(starts, ends, strict=True)]
@@ -213,20 +213,20 @@ class BrokerClient:
             time.sleep(0.1)
 
     def effective_config(self) -> dict[str, str]:
-        """Configuration in force on one broker; empty when the cluster may not tell it or does not know the request."""
+        """Configuration in force on one broker; empty if the cluster denies it or does not know the request."""
         entries = self._configuration(ConfigResource.Type.BROKER, str(self._a_broker()))
         return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
 
     def effective_topic_config(self, topic: str) -> dict[str, str]:
-        """As `effective_config`, of a topic."""
+        """Configuration in force of a topic, as `effective_config` of a broker."""
         entries = self._configuration(ConfigResource.Type.TOPIC, topic)
         return {name: entry.value for name, entry in sorted(entries.items()) if entry.value is not None}
 
     def unknown_properties(self, names: Iterable[str]) -> list[str]:
-        """Those of a broker's configured properties that it does not know, as far as it tells.
+        """Those of a broker's configured properties that it does not know, as far as it reports them.
 
-        Apache Kafka takes a misspelt name without complaint; it then tells the name and, not knowing whether it is a
-        secret, no value.
+        Apache Kafka accepts a misspelt name without complaint; it then reports the name and, not knowing whether it is
+        a secret, no value.
         """
         entries = self._configuration(ConfigResource.Type.BROKER, str(self._a_broker()))
         told = {name: entry for name, entry in entries.items() if name in set(names)}

@@ -1,7 +1,7 @@
 """Who is the active controller of a KRaft cluster.
 
-Its brokers tell clients any live broker as the controller (Metadata), and who it really is when they are asked for the
-state of the quorum (DescribeQuorum, KIP-595).
+Its brokers report any live broker as the controller to clients that ask for Metadata, and the active controller to
+those that ask for the state of the quorum (DescribeQuorum, KIP-595).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From sums to figures: each second joined with its hosts, objectives, and what is held now. Pure.
+"""Figures from sums: each second joined with its hosts, its objectives, and whether they are met. Pure.
 
 Percentiles are those of `latency_of`, so a figure of the measured phase is the one that the summary of the trial will
 have, as soon as all messages are there.
@@ -40,8 +40,8 @@ _OTHERS: Final = ("lag.max", "errors", "generator.cpu_ratio")
 class SecondFigures:
     """One second since T0, of all tasks, and the hosts in it (the known fields of HostSample).
 
-    closed: every task has told it, or it is older than the watermark. A figure of a closed second changes only if
-    records of it are told late. objectives: metric -> its value in this second alone; met: whether that is in bounds.
+    closed: every task has reported it, or it is older than the watermark. A figure of a closed second changes only if
+    records of it are reported late. objectives: metric -> its value in this second; met: whether that is in bounds.
     """
 
     second: int

@@ -1,4 +1,4 @@
-"""What the driver of a load tells the control broker beside its tasks: encode and decode, pure.
+"""What the driver of a load reports to the control broker beside its tasks: encode and decode, pure.
 
 A note is one JSON object with `kind`, `version` and `trial`. Messages of tasks begin with other bytes, so both share
 one topic.

@@ -40,7 +40,7 @@ SCHEMA: Final = pa.schema(
         ("met", pa.map_(pa.string(), pa.bool_())),
     ]
 )
-"""Of rows that describe the same second of a trial, the one of the highest batch counts."""
+"""Columns of the figures by second. Of rows for the same second of a trial, that of the highest batch counts."""
 _MAPS: Final = ("latencies", "hosts", "objectives", "met")
 
 

@@ -64,7 +64,7 @@ class TrialTelemetry:
 
     @property
     def target(self) -> TelemetryTarget:
-        """What the load's tasks are told."""
+        """Where the load's tasks send their messages."""
         control = self._control
         return TelemetryTarget(control.bootstrap_servers, control.topic, self.name, control.connection)
 

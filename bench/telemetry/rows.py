@@ -5,7 +5,7 @@ A row of kind    is about                                    and adds up by
     count        row `name` of Windows, second               sum of amount
     cpu          the busiest task of the second              max of high, in ten-thousandths of a core
     task         task `name`: its messages                   sum of amount, min of low and max of high (their numbers)
-    told         task `name`: the latest second it told      max of high: twice the second, plus 1 if it was the last
+    `told`       task `name`: the latest second it reported  max of high: twice the second, plus 1 if it was the last
     skipped      task `name`: messages it left out           max of high
     note         a note of the driver, in payload            max of payload
     malformed    messages that are none, with the reason     sum of amount
@@ -80,7 +80,7 @@ class _Rows:
         return pa.Table.from_batches(parts).combine_chunks().to_batches()[0] if self._buckets else parts[0]
 
     def _bucket_rows(self) -> pa.RecordBatch:
-        """By column, since these are nearly all rows."""
+        """The rows of buckets, built by column, since these are nearly all rows."""
         histograms = [histogram for (histogram,) in self._buckets.values()]
         repeats = np.repeat(np.arange(len(histograms)), [len(histogram.indices) for histogram in histograms])
 

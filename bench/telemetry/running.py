@@ -1,4 +1,4 @@
-"""From the options of `bench telemetry` to jobs and comparisons."""
+"""Starts jobs and comparisons from the options of `bench telemetry`."""
 
 from __future__ import annotations
 

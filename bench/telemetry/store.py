@@ -59,7 +59,7 @@ _VERDICT_COLUMNS: Final = ", ".join(field.name for field in fields(Verdict))
 class StoredTrial:
     """A trial as the last micro-batch left it.
 
-    behind_s: how long after its end the newest second that all tasks had told was written.
+    behind_s: how long after its end the newest second that all tasks had reported was written.
     """
 
     note: TrialNote | None

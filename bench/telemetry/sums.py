@@ -21,11 +21,11 @@ from highwater.bench.telemetry.rows import KEYS
 from highwater.spark_loadgen.histogram import Histogram
 
 WATERMARK_S: Final = 5
-"""A second is closed at the latest when another task has told a second that is so much later."""
+"""A second is closed at the latest when another task has reported a second that is so much later."""
 
 
 class TaskRow(NamedTuple):
-    """What one task has told. numbers: of its messages, so that gaps and repetitions are known."""
+    """What one task has reported; the numbers of its messages show gaps and repetitions."""
 
     messages: int
     first_number: int
@@ -35,7 +35,7 @@ class TaskRow(NamedTuple):
 
     @property
     def second(self) -> int:
-        """The latest second that it told."""
+        """The latest second that the task reported."""
         return self.told // 2
 
     @property
@@ -50,10 +50,10 @@ class TaskRow(NamedTuple):
 
 @dataclass(slots=True)
 class TrialSums:
-    """Everything that was told about one trial so far.
+    """Everything that was reported about one trial so far.
 
     histograms: metric -> second -> buckets. counts: row of Windows -> second -> count. cpu: second -> busiest task.
-    closed: seconds below this one are closed; late: timed records that were told after their second was closed, and
+    closed: seconds below this one are closed; late: timed records reported after their second was closed, and
     late_seconds: which seconds these were. Late records are in all figures. judged: seconds with verdicts.
     """
 
@@ -93,7 +93,7 @@ class TrialSums:
         return self.end is not None and self.trial is not None and ended >= self.trial.tasks
 
     def told_by_all(self) -> int:
-        """Seconds below this one were told by every task."""
+        """The second below which every task has reported all seconds."""
         if self.trial is None or len(self.tasks) < self.trial.tasks:
             return 0
         running = [row.second for row in self.tasks.values() if not row.has_ended]
@@ -117,7 +117,7 @@ class TrialSums:
         return set()
 
     def close(self) -> None:
-        """Close the seconds that every task has told in full, and those that are older than the watermark.
+        """Close the seconds that every task has reported in full, and those that are older than the watermark.
 
         The records due at the end of a second are acknowledged in the next one, so that message has to be there too.
         """

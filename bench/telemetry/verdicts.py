@@ -1,4 +1,4 @@
-"""Verdicts: was an objective met in a second, told once when the second is closed. Pure."""
+"""Verdicts: whether an objective was met in a second, given once when the second is closed. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from highwater.bench.telemetry.figures import SecondFigures, TrialFigures
 from highwater.bench.telemetry.sums import TrialSums
 
 VERSION: Final = 1
-"""Of the JSON on the topic. A field that is added leaves it as it is."""
+"""The version of the JSON on the topic. A field that is added does not change it."""
 
 
 @dataclass(frozen=True, slots=True)

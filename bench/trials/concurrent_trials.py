@@ -44,7 +44,7 @@ class ConcurrentTrials:
             os.sched_setaffinity(0, before)
 
     def leave(self, trial_id: str) -> None:
-        """From now on no other trial waits for this one, whether it succeeded or failed."""
+        """Let no other trial wait for this one from now on, whether it succeeded or failed."""
         with self._changed:
             self._present.discard(trial_id)
             self._changed.notify_all()

@@ -58,7 +58,7 @@ def evidence_in(summary: TrialSummary, windows: Sequence[Window], workload: Work
 
 
 def judged_again(summary: TrialSummary, windows: Sequence[Window], workload: Workload) -> Verdict:
-    """Of a trial without faults: beside a fault some seconds alone are judged, by histograms of their own."""
+    """The verdict of a trial without faults; beside faults, only some seconds are judged, by histograms of theirs."""
     reasons = summary.verdict.reasons
     beside = Beside(
         host_profile=[reason for reason in reasons if reason.check == "host.profile"],

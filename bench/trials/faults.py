@@ -225,5 +225,5 @@ class FaultInjector:
 
 
 def _since(t0_unix_ns: int, unix_ns: int) -> float:
-    """In seconds, to the millisecond: as it is written down, so that figures can be made again from it."""
+    """Seconds since T0 to the millisecond: as they are written down, so that figures can be made again from them."""
     return round((unix_ns - t0_unix_ns) / 1e9, 3)

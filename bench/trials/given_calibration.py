@@ -19,7 +19,7 @@ from highwater.tuning.facts import Facts
 
 
 def load_calibration(path: Path) -> Calibration:
-    """From the file, or from the directory that `bench calibrate` wrote. Raises UsageError."""
+    """The calibration in a file, or in the directory that `bench calibrate` wrote. Raises UsageError."""
     file = path / CALIBRATION_FILE if path.is_dir() else path
     try:
         return parse(Calibration, file.read_text("utf-8"), file)

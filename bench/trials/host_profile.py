@@ -70,7 +70,7 @@ class AppliedProfile:
 
 @contextmanager
 def applied_profile(host: Host, facts: Facts, data_dirs: Sequence[str] = ()) -> Iterator[AppliedProfile]:
-    """Have a workload's host settings in force for the body; `data_dirs` tell which disks and mounts they are about.
+    """Have a workload's host settings in force for the body; `data_dirs` give the disks and mounts they are about.
 
     Raises UsageError when this host does not let them be applied.
     """

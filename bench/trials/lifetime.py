@@ -90,7 +90,7 @@ def restart(
     """End the only broker of a system and start it again, once the disk has all that was written.
 
     A process that ends while it starts is started again, as a service manager would do: Apache Kafka ends as long as
-    ZooKeeper holds the session of the broker before. take: told of the new process. Raises TrialError when it does not
+    ZooKeeper holds the session of the broker before. take: receives the new process. Raises TrialError when it does not
     serve again.
     """
     (process,) = system.nodes

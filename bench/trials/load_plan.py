@@ -1,4 +1,4 @@
-"""From a cell's workload to the plan that the load generator is given."""
+"""The plan for the load generator from a cell's workload."""
 
 from __future__ import annotations
 

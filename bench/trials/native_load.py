@@ -2,7 +2,7 @@
 
 A warm-up goes into topics of its own, which are gone before the load that counts: what the trial's topic holds is that
 load and nothing else. Its size follows from the rate of the warm-up, so that a trial takes about the same time with a
-fast and a slow system. A native client tells totals, and some tell latencies; nobody knows its seconds.
+fast and a slow system. A native client reports totals, and some report latencies; its seconds are unknown.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from highwater.bench.workload.model import Workload
 from highwater.bench.workload.native import LARGEST_LOAD_BYTES, prepared_of
 from highwater.bench.workload.values import FixedSize
 
-# A warm-up begins with so many records; a load that took less time tells its rate badly, and a larger one follows.
+# A warm-up begins with so many records; the rate of a shorter load is inexact, and a larger one follows.
 _FIRST_RECORDS: Final = 500
 _LEAST_S: Final = 0.5
 _GROWTH: Final = 4
-# Enough to tell a rate, and little enough for the disk to be done with soon.
+# Enough to know a rate, and little enough for the disk to be done with soon.
 _LARGEST_WARM_UP_BYTES: Final = 256 << 20
 _LEAST_RECORDS: Final = 1000
-# The controller tells one broker after another of a new topic, and until then it refuses what is sent without asking.
+# The controller announces a new topic to one broker after another; until then they refuse what is sent unasked.
 _TOLD_WITHIN_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class NativeResult:
-    """What came of it. Seconds count from the start of the warm-up, T0.
+    """The outcome of a native load. Seconds count from the start of the warm-up, T0.
 
     measured_s: from where to where the load that is measured ran: the producers', or the consumer's where there is one.
     system_cpu_s: of the system in that time. cold_read_bytes_per_s: of values, read from the log's files by nobody's

@@ -1,8 +1,8 @@
 """One trial whose load is a native client's: load, log, count, figures of totals, verdict, files.
 
 A native client knows its totals, and wire_load its latencies. What it does not know is absent from the summary: there
-are no seconds, no lateness of sends, no fate of single records. What is held against it is the count: all that was sent
-was acknowledged (or the trial fails), and the broker's end offsets tell exactly as many (or the verdict is invalid).
+are no seconds, no lateness of sends, no fate of single records. The count is checked: all that was sent was
+acknowledged (or the trial fails), and the broker's end offsets give the same number (or the verdict is invalid).
 """
 
 from __future__ import annotations

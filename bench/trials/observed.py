@@ -26,7 +26,7 @@ def process_groups(system: System, others: tuple[int, ...] = ()) -> ProcessGroup
 def system_facts(
     system: System, client: BrokerClient, topic: str, copies: int, connection: Mapping[str, str]
 ) -> SystemFacts:
-    """connection: what clients were told of TLS and SASL, secrets left out."""
+    """connection: the clients' settings of TLS and SASL, secrets left out."""
     return SystemFacts(
         kind=system.kind,
         version=system.version,

@@ -20,7 +20,7 @@ class StepClock:
         self._current: tuple[str, float] | None = None
 
     def begin(self, name: str, text: str | None = None) -> None:
-        """Ends the step before. `text`: what a person is told is being done."""
+        """End the step before and begin this one. `text`: what a person reads of it."""
         self.end()
         self._current = (name, self._now_s())
         if text is not None and self._tell is not None:

@@ -1,4 +1,4 @@
-"""From the result of the load to summary, windows and histograms of a trial.
+"""Summary, windows and histograms of a trial from the result of the load.
 
 Counts belong to the second in which a thing happened, latencies to the second in which the record was due. Percentiles
 of a summary are read back from the histogram log on disk, so the two cannot disagree.
@@ -73,9 +73,9 @@ class TrialRecord:
     windows: Sequence[Window]
     host_samples: Sequence[HostSample]
     system_cpu_s: float | None
-    """From before the load until after its drain; None where the host does not report."""
+    """CPU time from before the load until after its drain; None where the host does not report it."""
     in_log_by_partition: Sequence[int]
-    """As many as `result.partitions`, in their order."""
+    """Records in the log of each partition, in the order of `result.partitions`."""
     storage: StorageTarget
     log: LogState | None
     cache_drop: CacheDrop
@@ -356,7 +356,7 @@ def partition_lines(record: TrialRecord) -> list[PartitionLine]:
 
 
 def event_lines(result: LoadResult, phases: Sequence[Phase], faults: Sequence[EventLine] = ()) -> list[EventLine]:
-    """What the load told, where its phases began, and what was done to the system; in order of time."""
+    """What the load reported, where its phases began, and what was done to the system; in order of time."""
     began = [EventLine(at_s=phase.start_s, kind="phase", text=phase.name) for phase in phases]
     during = [EventLine.of_report(event) for event in result.events]
     return sorted([*began, *during, *faults], key=lambda event: event.at_s)

@@ -37,7 +37,7 @@ class TimeLeft:
         self._number, self._started_s, self._running = number, now_s, True
 
     def trial_ended(self, number: int, now_s: float, *, whole: bool = True) -> None:
-        """How long a trial took tells of the others, if it ran as a whole."""
+        """Record the end of a trial; if it ran as a whole, its time corrects what the others are expected to take."""
         took_s = now_s - self._started_s
         if whole and self.expected_s[number - 1]:
             self._surpluses_s.append(took_s - self.expected_s[number - 1])

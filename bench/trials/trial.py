@@ -107,7 +107,7 @@ class TrialRunner:
         doubts: Sequence[Reason] = (),
         concurrent: ConcurrentTrials | None = None,
     ) -> TrialSummary:
-        """Run one trial and write its files. `steps` is told what it spends its time on; `doubts` go to its verdict.
+        """Run one trial and write its files. `steps` records what it spends its time on; `doubts` go to its verdict.
 
         concurrent: the trials that run at the same time in other threads; None when there are none.
 

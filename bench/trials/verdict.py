@@ -47,7 +47,7 @@ class Evidence:
     """None in a closed loop."""
     achieved_per_s: float
     consumed_per_s: float
-    """Of all groups together, in the measured phase or while they caught up, whichever was faster."""
+    """The rate of all groups together, in the measured phase or while they caught up, whichever was faster."""
     delivery: Delivery
     produce: Produce
     e2e: EndToEnd | None
@@ -55,7 +55,7 @@ class Evidence:
     host_cpu_ratio: float | None
     """All CPUs of the host, measured phase; None when the system under test runs on another host."""
     produce_p50_ns_by_second: Sequence[int | None]
-    """Of the measured phase; None for a second without samples."""
+    """The median in each second of the measured phase; None for a second without samples."""
     client_errors: Sequence[str]
     host_profile: Sequence[Reason] = ()
     """What was wrong with the host profile that the trial is said to have run under."""
@@ -127,7 +127,7 @@ def _delivery(evidence: Evidence) -> list[Reason]:
             f"{delivery.lost} records were lost; acks 0 allows that, figures do not",
         )
     else:
-        # The ends of transactions take offsets of their own, and where nobody reads, nobody tells what a producer that
+        # The ends of transactions take offsets of their own, and without a reader it is unknown what a producer that
         # is not idempotent sent again: such a log only has a lower bound.
         promised = delivery.acked + delivery.duplicated_in_log
         at_least = evidence.transactional or _may_repeat_unseen(evidence)
@@ -259,7 +259,7 @@ def _oversubscribed(evidence: Evidence) -> list[Reason]:
 
 
 def _ceilings(evidence: Evidence, limits: Validity) -> list[Reason]:
-    """Of the load generator's tasks, where they were calibrated."""
+    """Reasons by the ceilings of the load generator's tasks, where they were calibrated."""
     generator = evidence.generator
     return [
         *_ceiling(

@@ -1,8 +1,7 @@
-"""From a workload file to cells: reads it, applies options, expands the matrix.
+"""Makes cells from a workload file: reads it, applies options, expands the matrix.
 
 An error is one line: the place (`file:line`, or the option), the key, what is wrong and what was expected. An axis
-value
-is checked in the base workload, so that an axis can be any scalar key, and the error for a bad value names its axis.
+value is checked in the base workload, so that an axis can be any scalar key; an error of a value names its axis.
 """
 
 from __future__ import annotations
@@ -255,7 +254,7 @@ def _check_axis(axis: str, location: Location, values: list[Scalar], document: D
 
 
 def _axis_location(axis: str, document: Document) -> Location:
-    """As `location_of_key`. Raises UsageError for what is no axis."""
+    """The location of an axis (see `location_of_key`). Raises UsageError for what is no axis."""
     location = location_of_key(axis)
     if location is None:
         raise UsageError(f"{document.origin(('matrix', axis))}: matrix: {axis} is not an axis; {hint_of_key(axis)}")

@@ -199,7 +199,7 @@ def _fits_kind(value: Any) -> Any:
 
 
 def _any_of(schema: dict[str, Any]) -> None:
-    """In a file with `include`, `kind` may stand in the other file, so that several kinds match."""
+    """Let several kinds match: in a file with `include`, `kind` may stand in the other file."""
     schema["anyOf"] = schema.pop("oneOf")
 
 

@@ -51,7 +51,7 @@ class _TraceLoad(Part):
 
     @property
     def lasts_s(self) -> float:
-        """Of the replay."""
+        """The duration of the replay."""
         return (self.lasts_ns or 0) / 1e9 / self.speed
 
 
