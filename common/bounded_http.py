@@ -88,7 +88,7 @@ def address_problem(address: str) -> str:
 
 
 def source_problem(address: str) -> str:
-    """As `address_problem`, of an address that may also be `file:///PATH`."""
+    """The `address_problem` of an address that may also be `file:///PATH`."""
     if not address.startswith("file:"):
         return address_problem(address)
     parts = _parts(address)

@@ -42,7 +42,7 @@ class Ceiling:
     resource: str
     """One of RESOURCES."""
     bytes_per_s: float
-    """Of one broker, or of one disk. Of produce and consume: bytes as the log has them, compressed where it is."""
+    """The rate of one broker or one disk. Produce and consume count bytes as the log has them, compressed or not."""
     is_at_least: bool
     """No higher rate was tried, or the load generator gave up first: the true ceiling may be higher."""
     first_fail_bytes_per_s: float | None = None

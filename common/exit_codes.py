@@ -16,7 +16,7 @@ EXIT_INVALID: Final = 4
 EXIT_ENVIRONMENT: Final = 5
 """The two results were not measured under the same conditions."""
 EXIT_STEP_FAILED: Final = 5
-"""Of `highwater pipeline`: a step, a broker or a sink failed. What was committed is kept, and a restart goes on there.
+"""A step, a broker or a sink of `highwater pipeline` failed. A restart goes on from what was committed.
 
 The only number with two meanings: gates skip on the one, supervisors of pipelines retry on the other.
 """

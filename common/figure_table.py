@@ -23,11 +23,11 @@ _FIGURE: Final = re.compile(r"[-+−≥~(]*\d[\d.,:/×+T−–-]*[A-Za-z%]{0,3}\
 
 
 class _Need(NamedTuple):
-    """Of a column, in cells of the terminal."""
+    """The width that a column needs, in cells of the terminal."""
 
     longest: int
     narrow: int
-    """Where it is still easy to read."""
+    """The least width that is still easy to read."""
     least: int
 
 

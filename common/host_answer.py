@@ -1,7 +1,7 @@
-"""What the agent of a host says of it, as frozen values and as JSON: the schema host.agent/1.
+"""What the agent of a host reports, as frozen values and as JSON: the schema host.agent/1.
 
 Counters are cumulative, so that who reads them twice has a rate, however long it is in between. None is what the host
-does not tell; `problems` says why. Nothing in it is a secret: no environment, no command line, no content of a file.
+does not report; `problems` says why. It holds no secret: no environment, no command line, no content of a file.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """From /proc/meminfo and /proc/vmstat."""
+    """Figures of /proc/meminfo and /proc/vmstat."""
 
     total_bytes: int
     available_bytes: int
     cached_bytes: int
     """Page cache, with shared memory."""
     shared_bytes: int
-    """Of the cached bytes, what is no file on a disk (Shmem)."""
+    """Cached bytes that are no file on a disk (Shmem)."""
     dirty_bytes: int
     writeback_bytes: int
     dirty_background_bytes: int | None = None
-    """From here on the kernel writes back (nr_dirty_background_threshold)."""
+    """The kernel writes back above this (nr_dirty_background_threshold)."""
     dirty_limit_bytes: int | None = None
-    """From here on who writes has to wait (nr_dirty_threshold)."""
+    """Writers have to wait above this (nr_dirty_threshold)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Disk:
     reads: int
     writes: int
     busy_ms: int
-    """In which it had something to do."""
+    """Time in which the disk had something to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class LogDirectory:
 
     path: str
     broker_id: int | None
-    """From its meta.properties."""
+    """The broker's number in its meta.properties."""
     cluster_id: str = ""
     devices: tuple[str, ...] = ()
     """Names of disks."""
@@ -89,11 +89,11 @@ class LogDirectory:
     free_bytes: int | None = None
     """For users without special rights."""
     log_bytes: int | None = None
-    """Of its segments, seconds ago."""
+    """Bytes of its segments, seconds ago."""
     resident_bytes: int | None = None
-    """Of those, in the page cache (cachestat)."""
+    """Bytes of the segments in the page cache (cachestat)."""
     unwritten_bytes: int | None = None
-    """Of those, not on the disk yet."""
+    """Bytes of the segments that are not on the disk yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +107,14 @@ class BrokerProcess:
     started_ms: int | None = None
     """Unix time."""
     cpu_s: float | None = None
-    """With its children."""
+    """CPU time of the process with its children."""
     rss_bytes: int | None = None
     read_bytes: int | None = None
     """What its reads took from disks since its start; the rest of what it sent came from memory."""
     written_bytes: int | None = None
     """What it made dirty since its start."""
     metrics: Mapping[str, float] | None = None
-    """Samples without labels of the broker's own page; None if the agent was not told where it is."""
+    """Samples without labels of the broker's own page; None if the agent does not know the address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class HostAnswer:
     """For rates."""
     kernel: str
     version: str
-    """Of Highwater."""
+    """The version of Highwater."""
     cpu: Cpu
     memory: Memory
     network: Network

@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 WINDOW_MS: Final = 60_000
 MOST_LINES: Final = 30
-"""In a window: a scanner comes with many reasons, and perhaps from many addresses."""
+"""The limit in a window: a scanner comes with many reasons, and perhaps from many addresses."""
 _LONGEST_REASON: Final = 300
 MOST_FILES: Final = 512
 LEAST_RESERVE: Final = 64

@@ -38,7 +38,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def _quiet_ports() -> list[int]:
-    """None where the kernel's range is not told."""
+    """Ports outside the kernel's ephemeral range; empty if that range is unknown."""
     try:
         first, last = map(int, _EPHEMERAL.read_text("ascii").split())
     except (OSError, ValueError):

@@ -20,7 +20,7 @@ class Family:
     kind: str
     help: str
     _samples: list[str] = field(default_factory=list)
-    """As lines, which are smaller than labels and values; a page may have a hundred thousand."""
+    """Samples as lines, which are smaller than labels and values; a page may have a hundred thousand."""
 
     def add(self, value: float | None, **labels: object) -> None:
         """What is not known has no sample: 0 would be a lie, and NaN breaks sums."""

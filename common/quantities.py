@@ -74,13 +74,13 @@ _RATES: Final = {f"{unit}/s": size for unit, size in _COUNTS.items()}
 
 COUNT: Final = Quantity(_COUNTS, "a count, for example 100, 50k or 2M")
 PERCENT: Final = Quantity({"%": Decimal("0.01")}, "a percentage, for example 0.5%")
-"""In parts of 1."""
+"""A ratio: parts of 1."""
 DURATION: Final = Quantity(
     _DURATIONS,
     "a duration with its unit (us, ms, s, m or min, h, d), for example 500ms, 15s, 5min or 3d",
     " of nanoseconds",
 )
-"""In nanoseconds."""
+"""A number of nanoseconds."""
 SIZE: Final = Quantity(_BYTES, "a size with its unit (B, KiB, MiB, GiB or kB, MB, GB), for example 64KiB", " of bytes")
 RATE: Final = Quantity(_RATES, "records per second, for example 500/s, 20k/s or 1.5M/s", " of records per second")
 BYTE_RATE: Final = Quantity(
@@ -89,7 +89,7 @@ BYTE_RATE: Final = Quantity(
     " of bytes per second",
 )
 LINK_SPEED: Final = Quantity(BITS_PER_S, "the speed of a link, for example 10Gbit/s or 500Mbit/s")
-"""In bits per second."""
+"""A number of bits per second."""
 
 
 def parse_duration_s(text: object) -> int:

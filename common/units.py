@@ -33,7 +33,7 @@ _MIXED_UNITS: Final = (("d", 86_400, "h", 3600), ("h", 3600, "min", 60), ("min",
 
 
 def significant(value: float, digits: int = _SIGNIFICANT_DIGITS) -> str:
-    """At most `digits` significant digits, never in exponents, whole numbers never cut: 0.0123, 12.3, 12,345.
+    """The value with `digits` significant digits or fewer; no exponent, whole numbers uncut: 0.0123, 12.3, 12,345.
 
     More `digits` than usual are for a figure beside a limit that it nearly reaches, such as 99.97 of 100.
     """

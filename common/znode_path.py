@@ -29,6 +29,6 @@ def path_problem(path: str) -> str:
 
 
 def _is_allowed(character: str) -> bool:
-    """As ZooKeeper's PathUtils decides."""
+    """Whether ZooKeeper's PathUtils allows the character."""
     code = ord(character)
     return not (code <= 0x1F or 0x7F <= code <= 0x9F or 0xD800 <= code <= 0xF8FF or 0xFFF0 <= code <= 0xFFFF)
