@@ -9,9 +9,9 @@ from typing import Any, Final, Literal
 
 from ..common.units import size_text
 from .binding import binding_text
+from .capabilities import capability
 from .catalogue import KNOBS
 from .facts import Facts
-from .facts.capabilities import capability
 from .facts.reading import parse_whole, value_of
 from .formulas.targets import targets_of
 from .hostfiles import Reading

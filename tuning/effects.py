@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from . import probes
+from .capabilities import why_not_given
 from .check import CANNOT_BE_CHANGED, KnobReport, evaluate
 from .facts import Facts
-from .facts.capabilities import why_not_given
 from .model import Knob, NotApplicable
 from .persistence import limits_d, systemd, tmpfiles, tuned, udev
 from .persistence.precedence import simulate_boot

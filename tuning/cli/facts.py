@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 import typer
 
 from ...common.units import size_text
+from ..capture import save
 from ..facts import Facts
-from ..facts.capture import save
 from ..facts.model import BlockDevice, NetworkInterface
 from ..quantities import format_bit_rate
 from .documents import print_document

@@ -16,7 +16,7 @@ _PROGRAM: Final = """
 import ctypes, json, os, sys
 from highwater.tuning.catalogue import find_knob
 from highwater.tuning.facts import collect
-from highwater.tuning.facts.capabilities import capability
+from highwater.tuning.capabilities import capability
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 if "mapped" in sys.argv:

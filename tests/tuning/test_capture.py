@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.capture import is_captured, save
 from highwater.tuning.catalogue import KNOBS
 from highwater.tuning.check import evaluate
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import collect
-from highwater.tuning.facts.capture import is_captured, save
 from highwater.tuning.facts.captured import MARKER
 from highwater.tuning.planning import make_plan
 from highwater.tuning.workload import Workload

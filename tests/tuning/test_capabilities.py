@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.tuning.capabilities import capability
 from highwater.tuning.catalogue import KNOBS, find_knob
 from highwater.tuning.facts import Facts, collect
-from highwater.tuning.facts.capabilities import capability
 from highwater.tuning.formulas.targets import targets_of
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import make_host, snapshot, write

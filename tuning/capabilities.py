@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from ..model import Knob
-from .model import Facts
+from .facts import Facts
+from .model import Knob
 
 _CAP_SYS_ADMIN: Final = 21
 _WRITE_BITS: Final = 0o222

@@ -17,21 +17,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ..catalogue import KNOBS
-from ..check import sysctl_path
-from ..effects import verify
-from ..errors import TuningError
-from ..fingerprint import fingerprint
-from ..formulas.targets import targets_of
-from ..hostfiles import Attributes, HostFiles, Reading
-from ..planning import make_plan
-from ..proofs import read_proofs
-from ..runner import CapturedTreeRunner
-from ..sizing import size_host
-from ..workload import Workload
-from . import Facts, collect_from
-from .captured import MARKER, SCHEMA, CapturedFiles, files_of, is_captured
-from .units import RESOURCE_SETTING
+from .catalogue import KNOBS
+from .check import sysctl_path
+from .effects import verify
+from .errors import TuningError
+from .facts import Facts, collect_from
+from .facts.captured import MARKER, SCHEMA, CapturedFiles, files_of, is_captured
+from .facts.units import RESOURCE_SETTING
+from .fingerprint import fingerprint
+from .formulas.targets import targets_of
+from .hostfiles import Attributes, HostFiles, Reading
+from .planning import make_plan
+from .proofs import read_proofs
+from .runner import CapturedTreeRunner
+from .sizing import size_host
+from .workload import Workload
 
 __all__ = ["MARKER", "CapturedFiles", "files_of", "is_captured", "save"]
 
