@@ -44,7 +44,8 @@ def spark_session(
     from pyspark.errors import PySparkException, PySparkRuntimeError
     from pyspark.sql import SparkSession
 
-    from highwater.pipeline.source.session import is_in_one_process, register
+    from highwater.common.spark_master import is_in_one_process
+    from highwater.pipeline.source.session import register
 
     if fault := master_fault(master):
         raise UsageError(fault)

@@ -13,6 +13,11 @@ _STANDALONE: Final = "spark://"
 _CONNECT_TIMEOUT_S: Final = 5
 
 
+def is_in_one_process(master: str) -> bool:
+    """Whether the executor is the driver, so that nothing has to be sent to it."""
+    return master == "local" or master.startswith("local[")
+
+
 def standalone_addresses(master: str) -> list[str]:
     """HOST:PORT of each standalone master that it names; none for another kind of master."""
     return master.removeprefix(_STANDALONE).split(",") if master.startswith(_STANDALONE) else []

@@ -14,7 +14,7 @@ from highwater.spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPa
 from highwater.spark_loadgen.schedule import OpenSchedule, Schedule
 from highwater.spark_loadgen.traces import TracedArrivals
 from highwater.spark_loadgen.windows import SECOND_NS
-from highwater.spark_loadgen.wire.settings import WireSettings, check_wire
+from highwater.spark_loadgen.wire_settings import WireSettings, check_wire
 
 __all__ = [
     "BacklogReport",

@@ -15,10 +15,10 @@ from highwater.bench.capture.replay import records_of, sizes_of
 from highwater.bench.capture.trace import Trace
 from highwater.common.quantities import format_duration_s, format_size
 from highwater.spark_loadgen import GeneratedPayload
+from highwater.spark_loadgen.compression import CODECS, Codec, compression_of
 from highwater.spark_loadgen.keys import traced_keys
 from highwater.spark_loadgen.payload import body_pool
 from highwater.spark_loadgen.stamp import STAMP_BYTES, encode_stamps
-from highwater.spark_loadgen.wire.compression import CODECS, Codec, compression_of
 
 _PRODUCERS_MAX: Final = 64
 _LINGER_MS_MAX: Final = 10_000

@@ -12,7 +12,7 @@ from highwater.bench.capture.pacing import ReadLimit
 from highwater.bench.capture.statistics import Statistics
 from highwater.bench.errors import UsageError
 from highwater.pipeline.kafka.batches import Partition
-from highwater.spark_loadgen.wire.compression import Compression
+from highwater.spark_loadgen.compression import Compression
 
 _FOLDER: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _SEGMENT: Final = re.compile(r"\d{20}\.log")

@@ -26,7 +26,7 @@ from highwater.pipeline.kafka.records import (
     read_headers,
 )
 from highwater.pipeline.kafka.unpack import Unpacked, unpack
-from highwater.spark_loadgen.wire.compression import CODECS, Compression
+from highwater.spark_loadgen.compression import CODECS, Compression
 
 OFFSET_MAX: Final = 2**63 - 1
 _SAMPLED_SHARE: Final = 4

@@ -20,8 +20,8 @@ from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
+from highwater.spark_loadgen.compression import compressions
 from highwater.spark_loadgen.spark_errors import reason_of
-from highwater.spark_loadgen.wire.compression import compressions
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -24,7 +24,7 @@ from highwater.pipeline.kafka.model import (
     Fetch,
     OutOfRange,
 )
-from highwater.spark_loadgen.wire.compression import Compression
+from highwater.spark_loadgen.compression import Compression
 
 _FETCH_BYTES: Final = 1 << 20
 _IDLE_S: Final = 0.2

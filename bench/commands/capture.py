@@ -252,7 +252,7 @@ def _from_files(
 ) -> Statistics:
     from highwater.bench.capture.log_files import partition_folders, read_folders
     from highwater.bench.capture.observing import OFFSET_MAX, Window
-    from highwater.spark_loadgen.wire.compression import compressions
+    from highwater.spark_loadgen.compression import compressions
 
     name, folders = partition_folders(sources, topic)
     window = Window(limits.start_offset or 0, limits.end_offset or OFFSET_MAX, limits.start_ms, limits.end_ms)
@@ -293,7 +293,7 @@ def _from_topic(
         return topic_on_spark(start_spark, options, wanted, settings), None
     from highwater.pipeline.kafka.client import Client
     from highwater.pipeline.kafka.settings import settings_of
-    from highwater.spark_loadgen.wire.compression import compressions
+    from highwater.spark_loadgen.compression import compressions
 
     with Client(settings_of(options)) as client:
         reader = TopicReader(client, wanted, settings.statistics(), compressions(), settings.limit_of_one(1))

@@ -26,7 +26,7 @@ from highwater.bench.workload.system import SystemUnderTest
 from highwater.bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
 from highwater.common import quantities
 from highwater.spark_loadgen import LoadSetupError
-from highwater.spark_loadgen.wire.settings import WireSettings
+from highwater.spark_loadgen.wire_settings import WireSettings
 
 # librdkafka's default, and what it adds to the size of a value without key and headers (headers of batch and record).
 DEFAULT_MESSAGE_MAX_BYTES: Final = 1_000_000

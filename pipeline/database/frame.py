@@ -9,10 +9,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import CharType, DecimalType, StructType, VarcharType
 
+from highwater.common.spark_master import is_in_one_process
 from highwater.pipeline.database.columns import STRING, Column
 from highwater.pipeline.sink.errors import TaskLostError, errors_of_job
 from highwater.pipeline.sink.grants import CHOICE, COMPUTED_AGAIN, GrantAddress, Grants, hosts_of
-from highwater.pipeline.source.session import is_in_one_process
 
 _SCHEMA = "piece binary"
 

@@ -14,7 +14,7 @@ from highwater.common.yaml_nodes import Document
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.settings import PREFIX
 from highwater.pipeline.option_values import spelled
-from highwater.pipeline.progress.resume import PARQUET
+from highwater.pipeline.resume import PARQUET
 from highwater.pipeline.run.document import Part
 from highwater.pipeline.run.model import (
     AVAILABLE_NOW,

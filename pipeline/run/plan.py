@@ -11,7 +11,7 @@ from highwater.common.units import count_text, plural
 from highwater.pipeline.errors import PipelineError, SettingsError
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.pool import POOL
-from highwater.pipeline.progress.resume import resume_offsets
+from highwater.pipeline.resume import resume_offsets
 from highwater.pipeline.run.model import TOPIC_FORMAT, Flow, Named, Pipeline, PythonFunction, Query, Source, Sql
 from highwater.pipeline.run.sink_formats import FORMATS, target_of
 from highwater.pipeline.run.storage import Storage, read_source_options

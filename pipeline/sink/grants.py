@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 
 from highwater.common.listener_rules import Limits, ListenerRules, RefusalLog
+from highwater.common.spark_master import is_in_one_process
 from highwater.pipeline.errors import ClientError, SettingsError
-from highwater.pipeline.source.session import is_in_one_process
 
 _TOKEN_BYTES: Final = 16
 _TASK: Final = struct.Struct(">i")

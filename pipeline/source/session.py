@@ -18,6 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from highwater.common.package_archive import write_archive
+from highwater.common.spark_master import is_in_one_process
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.source.data_source import FilteringDataSource
 from highwater.pipeline.source.listener import FinishedBatches
@@ -77,11 +78,6 @@ def register(spark: SparkSession, imports: Sequence[str] = (), folders: Sequence
     if spark not in _listened_to:
         spark.streams.addListener(FinishedBatches())
         _listened_to.add(spark)
-
-
-def is_in_one_process(master: str) -> bool:
-    """Whether the executor is the driver, so that nothing has to be sent to it."""
-    return master == "local" or master.startswith("local[")
 
 
 def _check_python(python: str, imports: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ from highwater.pipeline.errors import DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import EARLIEST, LATEST
 from highwater.pipeline.kafka.offsets import Offsets
-from highwater.pipeline.progress.resume import resume_offsets, shown
+from highwater.pipeline.resume import resume_offsets, shown
 from highwater.pipeline.source import first_offsets
 from highwater.pipeline.source.group_commits import GroupCommits
 from highwater.pipeline.source.limits import Delay, at_most, new_offsets

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from highwater.spark_loadgen.compression import Compression
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.stamp import STAMP, STAMP_BYTES
-from highwater.spark_loadgen.wire.compression import Compression
 
 HEADER_BYTES: Final = 61
 # base offset, length, leader epoch, magic, CRC | attributes, last offset delta, base and max timestamp, producer id,

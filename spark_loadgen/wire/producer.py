@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from highwater.spark_loadgen.assignment import assigned_partitions
 from highwater.spark_loadgen.channel import TaskChannel
+from highwater.spark_loadgen.compression import compression_of
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.model import LoadPlan
@@ -39,7 +40,6 @@ from highwater.spark_loadgen.wire.batch import (
     encode_headers,
 )
 from highwater.spark_loadgen.wire.batching import BatchSchedule, ClosedLoopBatches, DueRecords, OpenLoopBatches
-from highwater.spark_loadgen.wire.compression import compression_of
 from highwater.spark_loadgen.wire.connection import Connection, addresses_of, fetch_cluster, fetch_producer_id
 from highwater.spark_loadgen.wire.partition_state import Batch, PartitionState
 from highwater.spark_loadgen.wire.protocol import (
@@ -53,7 +53,7 @@ from highwater.spark_loadgen.wire.protocol import (
     correlation_of,
     parse_produce,
 )
-from highwater.spark_loadgen.wire.settings import WireSettings
+from highwater.spark_loadgen.wire_settings import WireSettings
 
 _TOTALS_NS: Final = 5_000_000
 _IDLE_NS_MAX: Final = 20_000_000

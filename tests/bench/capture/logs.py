@@ -13,7 +13,7 @@ from highwater.bench.capture.summing import parts_of
 from highwater.bench.capture.trace import Trace, read_trace, write_trace
 from highwater.kafka.records.record import Record, encode_batch
 from highwater.pipeline.kafka.batches import Partition
-from highwater.spark_loadgen.wire.compression import Compression, compressions
+from highwater.spark_loadgen.compression import Compression, compressions
 
 EVERYTHING: Final = Window()
 START_MS: Final = 1_790_000_000_000

@@ -13,7 +13,7 @@ from highwater.pipeline.database.sink import Sink
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
-from highwater.pipeline.progress.resume import resume_offsets
+from highwater.pipeline.resume import resume_offsets
 from tests.pipeline.database.tables import Database
 from tests.pipeline.queries import forget_last_commit, orders, run
 from tests.pipeline.source.topics import Topics

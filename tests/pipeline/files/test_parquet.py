@@ -17,7 +17,7 @@ from highwater.pipeline.files.parquet import Sink
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.settings import settings_of
 from highwater.pipeline.progress.batch import ProgressError
-from highwater.pipeline.progress.resume import resume_offsets
+from highwater.pipeline.resume import resume_offsets
 from tests.pipeline.queries import forget_last_commit, orders, run
 from tests.pipeline.source.topics import Topics
 

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.partitioner import partition_of_key
 from highwater.pipeline.kafka.settings import settings_of
-from highwater.pipeline.progress.resume import resume_offsets
+from highwater.pipeline.resume import resume_offsets
 from highwater.pipeline.sink import batch_transaction
 from highwater.pipeline.sink.batch_transaction import Sink
 from tests.pipeline.source.topics import Topics

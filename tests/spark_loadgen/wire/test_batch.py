@@ -9,9 +9,9 @@ import pytest
 from crc32c import crc32c
 from kafka.record.default_records import DefaultRecordBatch
 
+from highwater.spark_loadgen.compression import CODECS, Codec, compression_of
 from highwater.spark_loadgen.stamp import decode_stamps
 from highwater.spark_loadgen.wire.batch import HEADER_BYTES, BatchBuffer, BodyPool, ProducerSequence, encode_headers
-from highwater.spark_loadgen.wire.compression import CODECS, Codec, compression_of
 
 WORKER, MAGIC = 3, 77
 BODIES = [f"body-{number:04}-{'x' * 67}".encode() for number in range(1000)]

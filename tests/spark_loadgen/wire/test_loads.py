@@ -16,7 +16,7 @@ from highwater.spark_loadgen import (
     RoundRobinKeys,
     UniformSizes,
 )
-from highwater.spark_loadgen.wire.compression import CODECS
+from highwater.spark_loadgen.compression import CODECS
 from tests.spark_loadgen.conftest import PlanMaker
 from tests.spark_loadgen.mock_broker import MockBroker
 from tests.spark_loadgen.running import run_load, setup_error

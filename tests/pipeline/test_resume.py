@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
+from highwater.pipeline import resume
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.kafka.settings import settings_of
-from highwater.pipeline.progress import resume
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import to_marker
-from highwater.pipeline.progress.resume import merged, resume_offsets, shown
+from highwater.pipeline.resume import merged, resume_offsets, shown
 from tests.broker.running import running_broker
 from tests.pipeline.source.topics import Topics
 

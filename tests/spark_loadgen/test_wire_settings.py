@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.spark_loadgen import LoadSetupError
-from highwater.spark_loadgen.wire.settings import WireSettings
+from highwater.spark_loadgen.wire_settings import WireSettings
 
 
 def test_properties_are_read_under_librdkafkas_names() -> None:

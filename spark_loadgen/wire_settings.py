@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from highwater.spark_loadgen.compression import CODECS, DEFAULT_LEVEL, Codec
 from highwater.spark_loadgen.errors import LoadSetupError
 from highwater.spark_loadgen.records import FixedSize, Keys, Sizes
-from highwater.spark_loadgen.wire.compression import CODECS, DEFAULT_LEVEL, Codec
 
 _ACKS: Final = {"0": 0, "1": 1, "-1": -1, "all": -1}
 _BATCH_BYTES_MAX: Final = 1 << 30
