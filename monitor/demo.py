@@ -14,14 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from highwater.common.child_process import HIGHWATER, stop
 from highwater.monitor.config import MonitorConfig, with_options
 from highwater.monitor.errors import MonitorError
 from highwater.monitor.serve_command import serve
 from highwater.monitor.web_server import bound
 
 _TICK_S: Final = 5.0
-_HIGHWATER: Final = (sys.executable, "-P", "-m", "highwater")
-_LOAD: Final = (sys.executable, "-P", "-m", "highwater.monitor.demo_load")
+_END_WITHIN_S: Final = 10.0
+_LOAD: Final = (*HIGHWATER[:-1], "highwater.monitor.demo_load")
 
 
 def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
@@ -33,7 +34,7 @@ def run(brokers: int, listen: str, *, opens_browser: bool) -> None:
         bound(config.web.listen, "--listen").close()
         bootstrap, zookeeper = _cluster(folder / "cluster", brokers, stack)
         load = subprocess.Popen([*_LOAD, bootstrap], stdin=subprocess.DEVNULL, start_new_session=True)
-        stack.callback(_end, load)
+        stack.callback(stop, load, _END_WITHIN_S)
         config = with_options(replace(config, bootstrap_servers=bootstrap), zookeeper=zookeeper)
         serve(config, os.environ, _open if opens_browser else None)
         sys.stdout.write("ending the load and the cluster …\n")
@@ -56,17 +57,7 @@ def _cluster(folder: Path, brokers: int, stack: ExitStack) -> tuple[str, str | N
 
 def _command(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     # In a session of its own: a Ctrl-C at the terminal is for the demo, which then stops the cluster.
-    return subprocess.run(
-        [*_HIGHWATER, *arguments], capture_output=True, text=True, check=False, start_new_session=True
-    )
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(timeout=10)
-    process.kill()
-    process.wait()
+    return subprocess.run([*HIGHWATER, *arguments], capture_output=True, text=True, check=False, start_new_session=True)
 
 
 def _open(address: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.workload.layers import merged, read_with_includes
+from highwater.common.child_process import HIGHWATER
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.common.quantities import parse_count
 from highwater.reports import markdown
@@ -142,7 +142,7 @@ def _measure(
             over["purpose"] = purpose_beside(data["purpose"], neighbour.wanted_share)
         file = results / f"{name}.yaml"
         file.write_text(yaml.safe_dump({"include": str(_FOLDER / f"{name}.yaml"), **over}), encoding="utf-8")
-        command = [sys.executable, "-P", "-m", "highwater", "bench", "run", str(file), "--out", str(results / name)]
+        command = [*HIGHWATER, "bench", "run", str(file), "--out", str(results / name)]
         share_taken = None if neighbour is None else neighbour.measure()
         done = subprocess.run([*command, "--launcher", "process"], check=False).returncode
         if done in (EXIT_USAGE, EXIT_INTERRUPTED):

@@ -19,6 +19,7 @@ from highwater.bench.commands.common import parsed
 from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult
 from highwater.common.atomic_files import write_atomically
+from highwater.common.child_process import HIGHWATER
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import parse_percent
 from highwater.common.units import significant
@@ -50,7 +51,7 @@ def rehearsed(
     for line in table((f"rehearsal at {share}", "brokers", "predicted"), rows):
         typer.echo(line, err=True)
     result = out / RESULT_DIRECTORY
-    command = [sys.executable, "-P", "-m", "highwater", "bench", "run", str(file), "--out", str(result)]
+    command = [*HIGHWATER, "bench", "run", str(file), "--out", str(result)]
     targets = [word for each in storage for word in ("--storage", each)]
     done = subprocess.run([*command, "--launcher", "process", "--quiet", *targets], check=False, stdout=sys.stderr)
     if done.returncode == EXIT_INTERRUPTED:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from highwater.bench.systems.running import StartedSystem, await_members
 from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeeper_command
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
+from highwater.common import child_process
 from highwater.common.ports import free_ports
 from highwater.common.units import plural
 
@@ -50,8 +50,7 @@ def start_highwater(
     version, environment = metadata.version("highwater"), {}
     if source is not None:
         version, environment = _version_of(source), {"PYTHONPATH": str(source)}
-    # -P: a folder named like one of our packages in the current directory must not be taken for it.
-    command = [sys.executable, "-P", "-m", "highwater", "broker", "start"]
+    command = [*child_process.HIGHWATER, "broker", "start"]
     with ExitStack() as stack:
         attendants = []
         settings: dict[str, Scalar] = dict(config)

@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -18,9 +17,9 @@ import psutil
 
 from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.systems import tether
+from highwater.common.child_process import READY, last_words_in, start, stop
 
 STOPPED_WITHIN_S: Final = 30.0
-_READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
 _USAGE_EXIT_CODE: Final = 2
 # A Java program that refuses its configuration says so in an exception and ends with exit code 1.
 _REFUSED_CONFIGURATION: Final = re.compile(r"ConfigException: (.+)|(requirement failed: .+)")
@@ -32,8 +31,8 @@ AddressWhenReady = Callable[[str], str | None]
 
 def ready_line(printed: str) -> str | None:
     """The address in the line that our broker prints when it accepts connections."""
-    match = _READY_LINE.search(printed)
-    return match[1] if match else None
+    match = READY.search(printed)
+    return match["address"] if match else None
 
 
 def listening(port: int) -> AddressWhenReady:
@@ -50,13 +49,6 @@ def refused_configuration(printed: str) -> str | None:
     """What a Java program that ended has against its configuration; None when it ended of something else."""
     refused = _REFUSED_CONFIGURATION.search(printed)
     return (refused[1] or refused[2]) if refused else None
-
-
-def last_words(lines: Iterable[str]) -> str:
-    """The last line that says something: the places in a Java stack trace do not."""
-    said = (line.strip() for line in lines)
-    kept = deque((line for line in said if line and not line.startswith("at ")), maxlen=1)
-    return kept[0] if kept else "it printed nothing"
 
 
 class SystemProcess:
@@ -90,16 +82,7 @@ class SystemProcess:
         self._process = self._launch(command)
 
     def _launch(self, command: list[str]) -> subprocess.Popen[bytes]:
-        with self.log_file.open("ab") as log:
-            # A session of its own: Ctrl-C at the terminal must reach the run, which stops the broker in its turn.
-            return subprocess.Popen(
-                tether.command(command, guard=self._guard),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self._environment,
-                start_new_session=True,
-            )
+        return start(tether.command(command, guard=self._guard), self.log_file, self._environment)
 
     def await_ready(
         self, address_when_ready: AddressWhenReady, checkpoint: Callable[[], None], within_s: float
@@ -135,7 +118,7 @@ class SystemProcess:
         if code is None:
             return None
         ended = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return f"{self.name} {ended}: {self._last_words()} (its output: {self.log_file})"
+        return f"{self.name} {ended}: {last_words_in(self.log_file)} (its output: {self.log_file})"
 
     def kill(self) -> None:
         """End it as a crash would, with SIGKILL."""
@@ -198,23 +181,15 @@ class SystemProcess:
     def stop(self) -> None:
         """Ask, then insist. Never leaves the process behind."""
         if self._process.poll() is None:
-            self._process.terminate()
             if self._paused:
                 self.resume()  # one that is paused cannot even end
-            try:
-                self._process.wait(STOPPED_WITHIN_S)
-            except subprocess.TimeoutExpired:
-                self.kill()
+            stop(self._process, STOPPED_WITHIN_S, self.kill)
         self._process.wait()
 
     def _end_before_ready(self, printed: str) -> UsageError | TrialError:
         if (refused := refused_configuration(printed)) is not None:
             return UsageError(f"{self.name} refuses to start: {refused}")
         if self._process.returncode == _USAGE_EXIT_CODE:
-            said = self._last_words().removeprefix("error: ")
+            said = last_words_in(self.log_file)
             return UsageError(f"{self.name} refuses to start: {said}")
         return TrialError(str(self.problem()))
-
-    def _last_words(self) -> str:
-        with self.log_file.open(encoding="utf-8", errors="replace") as log:
-            return last_words(log)

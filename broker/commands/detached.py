@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any, Final
 import typer
 
 from highwater.broker.commands.terminal import CommandError
+from highwater.common import child_process
 
 _POLL_S: Final = 0.05
 _QUIET_S: Final = 2.0
@@ -64,13 +64,10 @@ class Detached:
 
 def start(name: str, command: Sequence[str], log: Path) -> Detached:
     """Start a process in its own session; its output is appended to `log`."""
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+    process = child_process.start(command, log)
     started = _start_of(process.pid)
     if started is None:
-        raise CommandError(f"{name} ended at once: {last_line(log)}")
+        raise CommandError(f"{name} ended at once: {child_process.last_words_in(log)}")
     return Detached(name, process.pid, started, log)
 
 
@@ -87,12 +84,6 @@ def wait_until(is_so: Callable[[], bool], within_s: float, what: str) -> bool:
             typer.echo(f"waiting until {what} ({now_s - began_s:.0f} s)", err=True)
         time.sleep(_POLL_S)
     return True
-
-
-def last_line(log: Path) -> str:
-    """Return the last line of a process's output, which usually gives the reason for its end."""
-    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else f"{log} is empty"
 
 
 def _start_of(pid: int) -> str | None:

@@ -10,8 +10,8 @@ from typing import Final
 from highwater.broker.server.listeners import endpoints_of
 from highwater.broker.server.peer_security import PeerSecurity, inter_broker_listener
 from highwater.broker.settings.config import BrokerConfig
+from highwater.common.child_process import READY
 
-READY_LINE: Final = re.compile(r"^ready: listening on (\S+:\d+)", re.MULTILINE)
 UNREACHABLE_LINE: Final = re.compile(r"broker (\d+) cannot be reached at (\S+):(\d+) \(listener (\w+)\)")
 """Of broker/controller/channels.py."""
 LOGIN_REFUSED_LINE: Final = re.compile(r"cannot log in to .+")
@@ -45,7 +45,7 @@ def inside_address(config: BrokerConfig, log: str) -> str | None:
     """
     name, _ = inter_broker_listener(config)
     endpoints, advertised = endpoints_of(config)
-    ready = READY_LINE.findall(log)
+    ready = [found["address"] for found in READY.finditer(log)]
     if endpoints[0].name == name:
         return ready[-1] if ready else None
     (endpoint,) = (each for each in endpoints if each.name == name)

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import socket
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -22,10 +21,9 @@ from typing import Any, Final
 
 from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.client import why_unreachable
-from highwater.broker.commands.detached import Detached, last_line, start, wait_until
+from highwater.broker.commands.detached import Detached, start, wait_until
 from highwater.broker.commands.inside import (
     LOGIN_REFUSED_LINE,
-    READY_LINE,
     UNREACHABLE_LINE,
     Inside,
     inside_address,
@@ -34,6 +32,7 @@ from highwater.broker.commands.inside import (
 from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting, read_properties_file
 from highwater.common.atomic_files import write_atomically
+from highwater.common.child_process import HIGHWATER, READY, last_words_in
 from highwater.common.ports import free_ports
 
 STATE_FILE: Final = "cluster.json"
@@ -80,8 +79,8 @@ class LocalCluster:
 
     def address(self, broker_id: int) -> str | None:
         """Return the address that the broker printed when it was last ready."""
-        found = READY_LINE.findall(self._log_text(broker_id))
-        return found[-1] if found else None
+        found = list(READY.finditer(self._log_text(broker_id)))
+        return found[-1]["address"] if found else None
 
     @property
     def addresses(self) -> dict[str, str | None]:
@@ -148,9 +147,7 @@ class LocalCluster:
             directory.mkdir(exist_ok=True)
             properties, log = directory / _PROPERTIES, directory / _LOG
             write_atomically(properties, texts[broker_id], mode=_OWNER_ALONE)
-            # -P: Python must not import a folder of the current directory that has the name of a package.
-            command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--config", str(properties)]
-            self._keep(start(f"broker-{broker_id}", command, log))
+            self._keep(start(f"broker-{broker_id}", [*HIGHWATER, "broker", "start", "--config", str(properties)], log))
 
         for broker_id in missing:
             self._wait(f"broker-{broker_id}", partial(self.is_ready, broker_id, said_before))
@@ -162,7 +159,7 @@ class LocalCluster:
         Raises CommandError when the controller among these brokers does not reach it, or when one of them is refused
         by another."""
         said = {n: self._log_text(n)[offset:] for n, offset in said_before.items()}
-        if READY_LINE.search(said[broker_id]):
+        if READY.search(said[broker_id]):
             return True
         for asking_id, text in said.items():
             if (refused := LOGIN_REFUSED_LINE.search(text)) is not None:
@@ -207,7 +204,7 @@ class LocalCluster:
         if not came:
             raise CommandError(
                 f"{name} is not ready after {_START_WITHIN_S:.0f} s; the last line of its log {process.log} is: "
-                f"{last_line(process.log)}"
+                f"{last_words_in(process.log)}"
             )
         if not is_ready():
             self.require_running(name)
@@ -216,7 +213,7 @@ class LocalCluster:
         """Raises CommandError with the last words of a process that ended."""
         process = self.processes[name]
         if not process.is_running():
-            raise CommandError(f"{name} ended: {last_line(process.log)} (its whole output is in {process.log})")
+            raise CommandError(f"{name} ended: {last_words_in(process.log)} (its whole output is in {process.log})")
 
     def _broker_directory(self, broker_id: int) -> Path:
         return self.directory / f"broker-{broker_id}"

@@ -53,6 +53,7 @@ from highwater.broker.server.unpacking import Unpacking
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
+from highwater.common.child_process import ready_line
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 from highwater.common.http_endpoint import HttpEndpoint, Page
 
@@ -332,10 +333,8 @@ class _Broker:
         partition_count = sum(1 for _ in self._node.partitions.live())
         duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
-        sys.stdout.write(
-            f"ready: listening on {host}:{listener.port} "
-            f"(cluster {self._opened.store.cluster_id}, {partition_count} partitions, {duration_ms} ms)\n"
-        )
+        cluster_id = self._opened.store.cluster_id
+        sys.stdout.write(f"{ready_line(listener.host, listener.port, cluster_id, partition_count, duration_ms)}\n")
         sys.stdout.flush()
         notify(READY, status(f"{partition_count} partitions, listening on {host}:{listener.port}"))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -15,16 +14,16 @@ from highwater.broker.server import broker
 from highwater.broker.server.listeners import BoundListener
 from highwater.broker.server.start_check import SETUP_ERRORS
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.common.child_process import ends_with_parent
 from highwater.common.exit_codes import EXIT_USAGE
 from highwater.common.log_lines import log_to_standard_error
 
-_PR_SET_PDEATHSIG: Final = 1
 REFUSED: Final = "refused: "
 """What standard output begins with when the process cannot start; the reason follows, in one line."""
 
 
 def main() -> int:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ends_with_parent(signal.SIGKILL)()
     order = json.load(sys.stdin)
     if os.getppid() != order["parent"]:
         return EXIT_USAGE  # it died before the kernel was asked to tell

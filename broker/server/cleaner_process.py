@@ -7,7 +7,6 @@ carry its process id, and ends when its broker does: at the end of its input, or
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -22,9 +21,9 @@ from highwater.broker.log.errors import CorruptIndex
 from highwater.broker.log.files import RealFiles
 from highwater.broker.log.looking import Look, look
 from highwater.broker.log.segment_names import CLEANED_SUFFIX
+from highwater.common.child_process import ends_with_parent
 from highwater.kafka.records.batch import CorruptBatch
 
-_PR_SET_PDEATHSIG: Final = 1
 _NICENESS: Final = 10
 _LOOK_AROUND_BYTES: Final = 1 << 20
 
@@ -52,7 +51,7 @@ class Throttle:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    ends_with_parent(signal.SIGKILL)()
     os.nice(_NICENESS)
     files = RealFiles()
     for line in iter(sys.stdin.readline, ""):

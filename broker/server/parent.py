@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import os
-import re
 import signal
 import socket
 import sys
@@ -35,13 +34,13 @@ from highwater.broker.server.systemd import READY, more_time, notify, status
 from highwater.broker.server.tree_server import TreeServer
 from highwater.broker.settings.config import BrokerConfig, Setting
 from highwater.broker.settings.store import MetadataError
+from highwater.common import child_process
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
 from highwater.common.http_endpoint import HttpEndpoint, Page
 
 _logger = logging.getLogger(__name__)
 
 _PACKAGES: Final = str(Path(__file__).parents[3])
-_READY_LINE: Final = re.compile(r"ready: listening on (\S+) \(cluster (\S+), (\d+) partitions, \d+ ms\)")
 _LEAST_PAUSE_S: Final = 0.2
 _MOST_PAUSE_S: Final = 10.0
 _HEALTHY_S: Final = 60.0
@@ -217,9 +216,10 @@ class _Parent:
     def _on_line(self, child: _Child, line: str) -> None:
         if line.startswith(REFUSED):
             child.refusal = line.removeprefix(REFUSED)
-        elif (ready := _READY_LINE.fullmatch(line)) is not None:
-            _logger.info("process %d is ready at %s", child.index, ready[1])
-            child.is_ready, child.cluster_id, child.partition_count = True, ready[2], int(ready[3])
+        elif (ready := child_process.READY.fullmatch(line)) is not None:
+            _logger.info("process %d is ready at %s", child.index, ready["address"])
+            child.is_ready, child.cluster_id = True, ready["cluster_id"]
+            child.partition_count = int(ready["partitions"])
             if not self._is_ready and all(each.is_ready for each in self._children):
                 self._tell_ready()
 
@@ -230,10 +230,9 @@ class _Parent:
         partition_count = sum(child.partition_count for child in self._children)
         duration_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         _logger.info("%d processes are ready", len(self._children))
-        sys.stdout.write(
-            f"ready: listening on {host}:{listener.port} "
-            f"(cluster {self._children[0].cluster_id}, {partition_count} partitions, {duration_ms} ms)\n"
-        )
+        cluster_id = self._children[0].cluster_id
+        line = child_process.ready_line(listener.host, listener.port, cluster_id, partition_count, duration_ms)
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
         notify(READY, status(f"{len(self._children)} processes, {partition_count} partitions, {host}:{listener.port}"))
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from highwater.pipeline.broker_process import HIGHWATER, BrokerProcess
+from highwater.common.child_process import HIGHWATER
+from highwater.pipeline.broker_process import BrokerProcess
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.run.model import SampleTopic
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import selectors
 import signal
 import subprocess
@@ -14,10 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-READY: Final = re.compile(
-    r"ready: listening on (?P<address>\S+) "
-    r"\(cluster (?P<cluster_id>\S+), (?P<partitions>\d+) partitions, (?P<duration_ms>\d+) ms\)"
-)
+from highwater.common.child_process import READY
+
 START_DEADLINE_S: Final = 60.0
 STOP_DEADLINE_S: Final = 60.0
 COMMAND: Final = (sys.executable, "-m", "highwater", "broker", "start")

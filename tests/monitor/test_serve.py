@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import ssl
 import subprocess
-import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -32,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from prometheus_client.parser import text_string_to_metric_families
 
+from highwater.common.child_process import HIGHWATER
 from highwater.common.exit_codes import EXIT_USAGE
 from highwater.common.ports import free_ports
 from tests.broker.running import RunningBroker, running_broker
@@ -66,7 +66,7 @@ class Browser:
 
 
 def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-P", "-m", "highwater", *map(str, arguments)]
+    return [*HIGHWATER, *map(str, arguments)]
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import psutil
 
 from highwater.bench.systems.apache_kafka import Distribution, start_apache_kafka
 from highwater.bench.systems.process import SystemProcess, ready_line
+from highwater.common.child_process import HIGHWATER
 from tests.broker.running_processes import free_ports_in_a_row
 
 _READY_WITHIN_S: Final = 120.0
@@ -53,7 +53,7 @@ Start = Callable[[Path, int], AbstractContextManager[Serving]]
 def highwater(folder: Path, processes: int) -> Iterator[Serving]:
     """`highwater broker start --processes N`: a parent and N brokers."""
     port = free_ports_in_a_row(processes + 1)
-    command = [sys.executable, "-P", "-m", "highwater", "broker", "start", "--log-dir", str(folder / "data")]
+    command = [*HIGHWATER, "broker", "start", "--log-dir", str(folder / "data")]
     options = ["--port", str(port), "--processes", str(processes)]
     parent = SystemProcess("the broker", [*command, *options], folder / "broker.log")
     try:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.commands.detached import Detached, last_line, start, wait_until
+from highwater.broker.commands.detached import Detached, start, wait_until
+from highwater.common.child_process import last_words_in
 
 _SLEEP = [sys.executable, "-c", "import time; print('sleeping', flush=True); time.sleep(600)"]
 _STUBBORN = [
@@ -50,7 +51,7 @@ def test_one_that_ended_is_seen_to_have_and_why(tmp_path: Path) -> None:
     process = start("sleeper", [sys.executable, "-c", waits, str(go)], tmp_path / "log")
     go.touch()
     assert wait_until(lambda: not process.is_running(), 30, "it has ended")
-    assert last_line(process.log).startswith("EOFError")
+    assert last_words_in(process.log).startswith("EOFError")
 
 
 def test_a_long_wait_is_told_of(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

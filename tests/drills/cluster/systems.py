@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from kazoo.handlers.threading import KazooTimeoutError as KazooTimeout
 
 from highwater.broker.commands import zookeeper_process
 from highwater.broker.commands.zookeeper_process import ZooKeeperNode
+from highwater.common.child_process import HIGHWATER
 from tests.compat.apache_kafka.tools import jars_3_9
 from tests.drills.cluster.network import Network
 from tests.waiting import wait_until
@@ -56,7 +56,7 @@ CommandOf = Callable[[Path], list[str]]
 
 
 def highwater(properties: Path) -> list[str]:
-    return [sys.executable, "-P", "-m", "highwater", "broker", "start", "--config", str(properties)]
+    return [*HIGHWATER, "broker", "start", "--config", str(properties)]
 
 
 def kafka(properties: Path) -> list[str]:

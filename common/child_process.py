@@ -1,0 +1,83 @@
+"""Child processes of a command: started, known to be ready, stopped, and their last words."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+HIGHWATER: Final = (sys.executable, "-P", "-m", "highwater")
+"""-P: Python must not import a folder of the current directory that has the name of a package."""
+READY: Final = re.compile(
+    r"^ready: listening on (?P<address>\S+:\d+)"
+    r"(?: \(cluster (?P<cluster_id>\S+), (?P<partitions>\d+) partitions, (?P<duration_ms>\d+) ms\))?",
+    re.MULTILINE,
+)
+"""The line that a broker prints on standard output when it accepts connections."""
+_PR_SET_PDEATHSIG: Final = 1
+
+
+def ready_line(host: str, port: int, cluster_id: str, partitions: int, duration_ms: int) -> str:
+    """The line that READY matches."""
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"ready: listening on {address} (cluster {cluster_id}, {partitions} partitions, {duration_ms} ms)"
+
+
+def start(
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    before_exec: Callable[[], None] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a process whose output is appended to `log`.
+
+    It has a session of its own: a Ctrl-C at the terminal is for the command, which still needs the process to end.
+    """
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+            preexec_fn=before_exec,
+        )
+
+
+def stop(process: subprocess.Popen[bytes], within_s: float, kill: Callable[[], None] | None = None) -> None:
+    """Stop it with SIGTERM, and with `kill` (by default SIGKILL) if it has not ended after `within_s`."""
+    process.terminate()
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        (kill or process.kill)()
+    process.wait()
+
+
+def ends_with_parent(by: signal.Signals) -> Callable[[], None]:
+    """Returns a function that has the kernel send `by` to its process when the thread that has started it ends."""
+    # Loaded here: between fork and exec, a child of a process with threads may do little.
+    libc = ctypes.CDLL(None)
+    return lambda: libc.prctl(_PR_SET_PDEATHSIG, by)
+
+
+def last_words(lines: Iterable[str]) -> str:
+    """The last line with text, which usually gives the reason of an end; places in a Java stack trace do not."""
+    said = "it printed nothing"
+    for line in lines:
+        text = line.strip()
+        if text and not text.startswith("at "):
+            said = text
+    return said.removeprefix("error: ")
+
+
+def last_words_in(log: Path) -> str:
+    """The last words of a process whose output is in `log`."""
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        return last_words(lines)
