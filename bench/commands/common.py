@@ -18,23 +18,11 @@ if TYPE_CHECKING:
     from highwater.bench.workload.specification import Specification
 
 Value = TypeVar("Value")
-WorkloadFile = Annotated[
-    Path | None,
-    typer.Argument(metavar="[FILE]", help="Workload file (YAML, schema bench.workload/1), unless --rate gives a load."),
-]
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell; overrides the file.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Seed for order and payload; overrides the file.")]
-PayloadFile = Annotated[Path | None, typer.Option(metavar="FILE", help="Send the lines of this text file.")]
 StorageOption = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=PATH", help="A storage target; used unless the matrix chooses another one."),
-]
-BootstrapServers = Annotated[
-    str | None, typer.Option(metavar="HOST:PORT,…", help="Measure this running cluster and start no broker.")
-]
-CommandConfig = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="TLS and SASL properties of the cluster's clients, by librdkafka's names."),
 ]
 CalibrationFile = Annotated[
     Path | None, typer.Option("--calibration", metavar="FILE", help="Output of bench calibrate on this host.")

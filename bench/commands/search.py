@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from highwater.bench.commands import load_options
-from highwater.bench.commands.common import (
-    AsJson,
-    BootstrapServers,
-    CalibrationFile,
-    CommandConfig,
-    Launcher,
-    PayloadFile,
-    Quiet,
-    Seed,
-    SparkConf,
-    SparkMaster,
-    StorageOption,
-    WorkloadFile,
-    calibration_of,
-    one_line_errors,
-    pairs_of,
-    specification_of,
-)
+from highwater.bench.commands.common import AsJson, Quiet, calibration_of, one_line_errors
+from highwater.bench.commands.load_options import LoadOptions
 from highwater.bench.commands.planning import Asked, show, tell_workload
 from highwater.bench.commands.run import observer_of
-from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
+from highwater.bench.commands.run_options import WorkloadOptions
+from highwater.common.command_options import with_options
 
 if TYPE_CHECKING:
     from highwater.bench.runs.search import SearchRange
 
 
+@with_options
 def search(
-    context: typer.Context,
-    file: WorkloadFile = None,
+    *,
     slo: Annotated[
         list[str] | None, typer.Option(metavar="METRIC<VALUE", help="Objective, such as 'e2e.p99<20ms'; repeatable.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Result directory; new or empty.")] = None,
-    resume: Annotated[Path | None, typer.Option(metavar="DIR", help="Continue an interrupted search.")] = None,
     cell: Annotated[str | None, typer.Option(metavar="NAME", help="Cell of a matrix, as bench plan names it.")] = None,
     lowest: Annotated[str | None, typer.Option("--min", metavar="RATE", help="First rate; default: load.rate.")] = None,
     highest: Annotated[
@@ -50,30 +31,11 @@ def search(
     ] = None,
     precision: Annotated[str, typer.Option(metavar="PERCENT", help="Final width of the bracket.")] = "3%",
     confirm: Annotated[int, typer.Option(min=0, max=100, help="Fresh trials that the answer must pass.")] = 3,
-    launcher: Launcher = LauncherKind.SPARK,
-    master: SparkMaster = None,
-    spark_conf: SparkConf = None,
-    seed: Seed = None,
-    payload_file: PayloadFile = None,
-    storage: StorageOption = None,
-    bootstrap_servers: BootstrapServers = None,
-    command_config: CommandConfig = None,
-    calibration: CalibrationFile = None,
+    options: WorkloadOptions,
+    load: LoadOptions,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show an estimate of what would run and stop.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
-    rate: load_options.Rate = None,
-    size: load_options.Size = None,
-    measure: load_options.Measure = None,
-    warmup: load_options.Warmup = None,
-    acks: load_options.Acks = None,
-    compression: load_options.Compression = None,
-    batch_size: load_options.BatchSize = None,
-    linger: load_options.Linger = None,
-    partitions: load_options.Partitions = None,
-    producers: load_options.Producers = None,
-    consumers: load_options.Consumers = None,
-    system: load_options.System = None,
 ) -> None:
     """Find the highest rate that the system sustains without errors, within objectives, and without growing lag."""
     with one_line_errors():
@@ -85,26 +47,17 @@ def search(
         from highwater.bench.runs.runner import Run
         from highwater.bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
 
-        given = specification_of(
-            file,
-            1,
-            payload_file,
-            storage,
-            bootstrap_servers,
-            command_config,
-            _objectives(slo),
-            load=load_options.load_in_one_line(context),
-            resume=resume,
-        )
-        specification = searchable(given, cell)
+        specification = searchable(options.specification(load, 1, _objectives(slo)), cell)
         first_rate = specification.workload.load.rate_per_s or 1
         wanted = _range(lowest, highest, precision, confirm, first_rate)
+        seed, resume = options.seed, options.resume
         if resume is not None:
             seed = seed_of(resume, seed)
             check_same_range(resume, wanted)
         plan = search_plan(specification, wanted, seed)
-        choice = LauncherChoice(launcher, master, pairs_of(spark_conf, "--spark-conf"))
-        asked = Asked(plan, choice, out, resume, calibration=calibration_of(calibration), rates_known=False)
+        choice = options.launcher_choice()
+        calibration = calibration_of(options.calibration)
+        asked = Asked(plan, choice, options.out, resume, calibration=calibration, rates_known=False)
         if dry_run:
             estimate = "A search chooses its rates as it goes; about this much, all at the highest rate:"
             show(asked, as_json=as_json, first_line=estimate)

@@ -8,6 +8,7 @@ from typing import Literal
 
 import typer
 
+from ...common.command_options import with_options
 from ...common.exit_codes import EXIT_USAGE
 from .. import engine
 from ..errors import TuningError
@@ -19,20 +20,9 @@ from .changes import count_text, print_notes, print_plan
 from .documents import print_document, print_verbatim
 from .options import (
     THIS_HOST,
-    AcceptRiskOption,
-    BrokerConfigOption,
-    DataDirOption,
+    ChangeOptions,
     JsonOption,
-    KeepSwapOption,
-    LoginOption,
-    NowOnlyOption,
-    OnlyOption,
-    ProfileOption,
-    RootOption,
     ScriptOption,
-    SkipOption,
-    UnitOption,
-    WorkloadOption,
     YesOption,
     errors_in_one_line,
     refuse_what_cannot_change,
@@ -54,20 +44,11 @@ class ApplyDocument:
     schema: Literal["tuning.apply/1"] = "tuning.apply/1"
 
 
+@with_options
 def apply(
+    *,
     yes: YesOption = False,
-    profile: ProfileOption = "recommended",
-    only: OnlyOption = None,
-    skip: SkipOption = None,
-    accept_risk: AcceptRiskOption = None,
-    now_only: NowOnlyOption = False,
-    keep_swap: KeepSwapOption = False,
-    login: LoginOption = None,
-    root: RootOption = THIS_HOST,
-    data_dir: DataDirOption = None,
-    workload: WorkloadOption = None,
-    broker_config: BrokerConfigOption = None,
-    unit: UnitOption = None,
+    options: ChangeOptions,
     script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -77,24 +58,11 @@ def apply(
     part-way, highwater tune rollback restores what was there before; 130 interrupted.
     """
     with errors_in_one_line():
-        wanted = tuning_request(
-            root=root,
-            profile=profile,
-            only=only,
-            skip=skip,
-            accept_risk=accept_risk,
-            data_dir=data_dir,
-            workload=workload,
-            broker_config=broker_config,
-            unit=unit,
-            login=login,
-            keep_swap=keep_swap,
-            now_only=now_only,
-        )
+        wanted = tuning_request(options)
         if script:
             print_verbatim(script_of_plan(wanted.facts, wanted.plan()))
             return
-        refuse_what_cannot_change(root)
+        refuse_what_cannot_change(options.root)
         if not yes and (as_json or not someone_can_answer()):
             raise TuningError("apply asks before it changes anything, and nobody can answer here; add --yes")
         _apply(wanted, ask=not yes, as_json=as_json)

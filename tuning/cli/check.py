@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ...common.command_options import with_options
 from ...common.exit_codes import EXIT_NO
 from ..check import Fate, KnobReport, evaluate
 from ..facts import Facts
@@ -17,17 +18,9 @@ from ..profiles import find_profile, knobs_of
 from ..trades import durability_trades
 from .documents import print_document
 from .options import (
-    THIS_HOST,
-    AcceptRiskOption,
-    BrokerConfigOption,
-    DataDirOption,
+    HostOptions,
     JsonOption,
-    OnlyOption,
     ProfileOption,
-    RootOption,
-    SkipOption,
-    UnitOption,
-    WorkloadOption,
     accepted_risks,
     chosen_knobs,
     errors_in_one_line,
@@ -63,19 +56,14 @@ class CheckDocument:
     schema: Literal["tuning.check/1"] = "tuning.check/1"
 
 
+@with_options
 def check(
+    *,
     profile: ProfileOption = "recommended",
-    only: OnlyOption = None,
-    skip: SkipOption = None,
-    accept_risk: AcceptRiskOption = None,
     every: Annotated[
         bool, typer.Option("--all", help="Show every knob with its reason, also those that are ok.")
     ] = False,
-    root: RootOption = THIS_HOST,
-    data_dir: DataDirOption = None,
-    workload: WorkloadOption = None,
-    broker_config: BrokerConfigOption = None,
-    unit: UnitOption = None,
+    options: HostOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Compare this host with the recommendations; changes nothing.
@@ -84,10 +72,10 @@ def check(
     plain apply never changes (advice, limits of logins) are shown, but do not count.
     """
     with errors_in_one_line():
-        inputs = workload_of(data_dir, workload, broker_config, unit)
-        knobs = knobs_of(find_profile(profile), chosen_knobs(only, skip))
-        named = accepted_risks(accept_risk)
-        facts = facts_of(root)
+        inputs = workload_of(options.data_dir, options.workload, options.broker_config, options.unit)
+        knobs = knobs_of(find_profile(profile), chosen_knobs(options.only, options.skip))
+        named = accepted_risks(options.accept_risk)
+        facts = facts_of(options.root)
         reports = evaluate(facts, inputs, knobs, named=named)
     trades = tuple(str(trade) for trade in durability_trades(facts, inputs.data_dirs))
     if as_json:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -106,6 +107,30 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for program
 ScriptOption = Annotated[
     bool, typer.Option("--script", help="Print a shell script that would do the same; change nothing.")
 ]
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """A host with its load, and the knobs to look at."""
+
+    only: OnlyOption = None
+    skip: SkipOption = None
+    accept_risk: AcceptRiskOption = None
+    root: RootOption = THIS_HOST
+    data_dir: DataDirOption = None
+    workload: WorkloadOption = None
+    broker_config: BrokerConfigOption = None
+    unit: UnitOption = None
+
+
+@dataclass(frozen=True)
+class ChangeOptions(HostOptions):
+    """And how its settings are to be."""
+
+    profile: ProfileOption = "recommended"
+    now_only: NowOnlyOption = False
+    keep_swap: KeepSwapOption = False
+    login: LoginOption = None
 
 
 def errors_in_one_line() -> AbstractContextManager[None]:

@@ -7,27 +7,16 @@ from typing import Literal
 
 import typer
 
+from ...common.command_options import with_options
 from ...common.exit_codes import EXIT_NO
 from ..check import limited
 from ..steps import TuningPlan
 from .changes import Change, FileDiff, changes_of, count_text, diffs_of, print_notes, print_plan
 from .documents import print_document, print_verbatim
 from .options import (
-    THIS_HOST,
-    AcceptRiskOption,
-    BrokerConfigOption,
-    DataDirOption,
+    ChangeOptions,
     JsonOption,
-    KeepSwapOption,
-    LoginOption,
-    NowOnlyOption,
-    OnlyOption,
-    ProfileOption,
-    RootOption,
     ScriptOption,
-    SkipOption,
-    UnitOption,
-    WorkloadOption,
     errors_in_one_line,
 )
 from .printing import console, describe_host, fate_texts
@@ -47,19 +36,10 @@ class PlanDocument:
     schema: Literal["tuning.plan/1"] = "tuning.plan/1"
 
 
+@with_options
 def plan(
-    profile: ProfileOption = "recommended",
-    only: OnlyOption = None,
-    skip: SkipOption = None,
-    accept_risk: AcceptRiskOption = None,
-    now_only: NowOnlyOption = False,
-    keep_swap: KeepSwapOption = False,
-    login: LoginOption = None,
-    root: RootOption = THIS_HOST,
-    data_dir: DataDirOption = None,
-    workload: WorkloadOption = None,
-    broker_config: BrokerConfigOption = None,
-    unit: UnitOption = None,
+    *,
+    options: ChangeOptions,
     script: ScriptOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -68,20 +48,7 @@ def plan(
     Exit codes: 0 nothing would change, 1 something would, 2 a mistake in the call.
     """
     with errors_in_one_line():
-        wanted = tuning_request(
-            root=root,
-            profile=profile,
-            only=only,
-            skip=skip,
-            accept_risk=accept_risk,
-            data_dir=data_dir,
-            workload=workload,
-            broker_config=broker_config,
-            unit=unit,
-            login=login,
-            keep_swap=keep_swap,
-            now_only=now_only,
-        )
+        wanted = tuning_request(options)
         made = wanted.plan()
         text = script_of_plan(wanted.facts, made) if script else ""
     if script:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..change_status import original_texts
 from ..errors import TuningError
@@ -15,7 +14,7 @@ from ..planning import PlanOptions, make_plan
 from ..profiles import find_profile, knobs_of
 from ..steps import TuningPlan
 from ..workload import Workload
-from .options import THIS_HOST, accepted_risks, chosen_knobs, facts_of, workload_of
+from .options import THIS_HOST, ChangeOptions, accepted_risks, chosen_knobs, facts_of, workload_of
 
 
 @dataclass(frozen=True)
@@ -33,52 +32,38 @@ class TuningRequest:
         return make_plan(self.facts, self.workload, self.knobs, self.options)
 
 
-def tuning_request(
-    *,
-    root: Path,
-    profile: str,
-    only: list[str] | None,
-    skip: list[str] | None,
-    accept_risk: list[str] | None,
-    data_dir: list[str] | None,
-    workload: list[str] | None,
-    broker_config: Path | None,
-    unit: list[str] | None,
-    login: list[str] | None = None,
-    keep_swap: bool = False,
-    now_only: bool = False,
-) -> TuningRequest:
+def tuning_request(given: ChangeOptions) -> TuningRequest:
     """Raises TuningError for an invalid option, and for a damaged journal."""
-    inputs = workload_of(data_dir, workload, broker_config, unit)
-    chosen = chosen_knobs(only, skip)
-    accepted = accepted_risks(accept_risk)
-    knobs = knobs_of(find_profile(profile), chosen)
+    inputs = workload_of(given.data_dir, given.workload, given.broker_config, given.unit)
+    chosen = chosen_knobs(given.only, given.skip)
+    accepted = accepted_risks(given.accept_risk)
+    knobs = knobs_of(find_profile(given.profile), chosen)
     if not knobs:
         ids = ", ".join(knob.id for knob in chosen)
-        raise TuningError(f"profile {profile} does not set {ids}; name another profile or another knob")
-    facts = facts_of(root)
+        raise TuningError(f"profile {given.profile} does not set {ids}; name another profile or another knob")
+    facts = facts_of(given.root)
     options = PlanOptions(
-        named=frozenset(only or ()),
+        named=frozenset(given.only or ()),
         accepted=accepted,
-        persist=not now_only,
-        login_domains=tuple(login or ()),
-        keep_swap=keep_swap,
+        persist=not given.now_only,
+        login_domains=tuple(given.login or ()),
+        keep_swap=given.keep_swap,
         original_texts=original_texts(facts.files),
     )
     arguments = _arguments(
         {
-            "--profile": None if profile == "recommended" else [profile],
-            "--only": only,
-            "--skip": skip,
-            "--accept-risk": accept_risk,
-            "--data-dir": data_dir,
-            "--workload": workload,
-            "--broker-config": None if broker_config is None else [str(broker_config)],
-            "--unit": unit,
-            "--login": login,
-            "--keep-swap": keep_swap,
-            "--now-only": now_only,
-            "--root": None if root == THIS_HOST else [str(root)],
+            "--profile": None if given.profile == "recommended" else [given.profile],
+            "--only": given.only,
+            "--skip": given.skip,
+            "--accept-risk": given.accept_risk,
+            "--data-dir": given.data_dir,
+            "--workload": given.workload,
+            "--broker-config": None if given.broker_config is None else [str(given.broker_config)],
+            "--unit": given.unit,
+            "--login": given.login,
+            "--keep-swap": given.keep_swap,
+            "--now-only": given.now_only,
+            "--root": None if given.root == THIS_HOST else [str(given.root)],
         }
     )
     return TuningRequest(facts, inputs, knobs, options, arguments)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from ...common.command_options import with_options
 from ...common.exit_codes import EXIT_NO
 from .. import change_status, effects, in_force
 from ..effects import Effect
@@ -19,15 +20,9 @@ from ..trades import durability_trades
 from .documents import print_document
 from .options import (
     THIS_HOST,
-    AcceptRiskOption,
-    BrokerConfigOption,
-    DataDirOption,
+    ChangeOptions,
+    HostOptions,
     JsonOption,
-    OnlyOption,
-    RootOption,
-    SkipOption,
-    UnitOption,
-    WorkloadOption,
     chosen_knobs,
     errors_in_one_line,
     facts_of,
@@ -58,7 +53,9 @@ class VerifyDocument:
     schema: Literal["tuning.verify/1"] = "tuning.verify/1"
 
 
+@with_options
 def verify(
+    *,
     profile: Annotated[
         str | None,
         typer.Option(
@@ -68,15 +65,8 @@ def verify(
     recommended: Annotated[
         bool, typer.Option("--recommended", help="Verify the recommended values instead of the applied ones.")
     ] = False,
-    only: OnlyOption = None,
-    skip: SkipOption = None,
-    accept_risk: AcceptRiskOption = None,
     failed_only: Annotated[bool, typer.Option("--failed", help="Show only settings that are not in effect.")] = False,
-    root: RootOption = THIS_HOST,
-    data_dir: DataDirOption = None,
-    workload: WorkloadOption = None,
-    broker_config: BrokerConfigOption = None,
-    unit: UnitOption = None,
+    options: HostOptions,
     as_json: JsonOption = False,
 ) -> None:
     """Verify that what was applied is in effect, and not only in files: in processes, in the kernel, at the next boot.
@@ -88,34 +78,23 @@ def verify(
     Exit codes: 0 everything that can be verified is in effect, or nothing is applied; 1 something is not; 2 a mistake
     in the call.
     """
-    is_recommended = recommended or any(
-        option is not None for option in (profile, accept_risk, data_dir, workload, broker_config, unit)
-    )
+    of_recommendation = (options.data_dir, options.workload, options.broker_config, options.unit, options.accept_risk)
+    is_recommended = recommended or any(option is not None for option in (profile, *of_recommendation))
     interrupted = ""
     with errors_in_one_line():
         if is_recommended:
-            wanted = tuning_request(
-                root=root,
-                profile=profile or "recommended",
-                only=only,
-                skip=skip,
-                accept_risk=accept_risk,
-                data_dir=data_dir,
-                workload=workload,
-                broker_config=broker_config,
-                unit=unit,
-            )
+            wanted = tuning_request(ChangeOptions(**vars(options), profile=profile or "recommended"))
             facts, data_dirs = wanted.facts, wanted.workload.data_dirs
             found = effects.verify(
-                facts, wanted.workload, wanted.knobs, runner_for(root), accepted=wanted.options.accepted
+                facts, wanted.workload, wanted.knobs, runner_for(options.root), accepted=wanted.options.accepted
             )
         else:
-            chosen = {knob.id for knob in chosen_knobs(only, skip)}
-            facts, data_dirs = facts_of(root), workload_of(None, None).data_dirs
+            chosen = {knob.id for knob in chosen_knobs(options.only, options.skip)}
+            facts, data_dirs = facts_of(options.root), workload_of(None, None).data_dirs
             interrupted = change_status.interrupted(facts.files)
-            rows = in_force.verify_applied(facts, runner_for(root))
+            rows = in_force.verify_applied(facts, runner_for(options.root))
             # Files hold several knobs: they are left out when knobs are named.
-            found = [row for row in rows if row.parameter in chosen or not (only or skip)]
+            found = [row for row in rows if row.parameter in chosen or not (options.only or options.skip)]
         trades = tuple(str(trade) for trade in durability_trades(facts, data_dirs))
     if as_json:
         subject: Subject = "recommended" if is_recommended else "applied"
@@ -127,7 +106,7 @@ def verify(
         print_lines(out, "Interrupted", [interrupted] if interrupted else [], "red")
         print_lines(out, "Durability that this host trades away", trades, "red")
         if not is_recommended and not found:
-            there = "" if root == THIS_HOST else f" --root {shlex.quote(str(root))}"
+            there = "" if options.root == THIS_HOST else f" --root {shlex.quote(str(options.root))}"
             out.print(f"To verify recommended values: highwater tune verify --recommended{there}", soft_wrap=True)
         out.print(_outcome(found, is_recommended))
     if interrupted or any(row.state == "failed" for row in found):
