@@ -25,12 +25,12 @@ class Family:
     def add(self, value: float | None, **labels: object) -> None:
         """What is not known has no sample: 0 would be a lie, and NaN breaks sums."""
         if value is not None:
-            self._samples.append(f"{self.name}{labels_text(labels)} {_number(value)}\n")
+            self._samples.append(sample(self.name, labels, value))
 
     @property
     def text(self) -> str:
         """Empty without samples."""
-        return f"{_head(self)}{''.join(self._samples)}" if self._samples else ""
+        return f"{head(self.name, self.kind, self.help)}{''.join(self._samples)}" if self._samples else ""
 
     def pieces(self) -> Iterator[str]:
         if text := self.text:
@@ -49,11 +49,11 @@ class LargeFamily:
 
     def pieces(self) -> Iterator[str]:
         """Its text in pieces of some ten kilobytes; none without samples."""
-        lines = [_head(self)]
+        lines = [head(self.name, self.kind, self.help)]
         is_empty = True
         for value, labels in self.samples:
             if value is not None:
-                lines.append(f"{self.name}{labels_text(labels)} {_number(value)}\n")
+                lines.append(sample(self.name, labels, value))
                 is_empty = False
                 if len(lines) >= _LINES_OF_A_PIECE:
                     yield "".join(lines)
@@ -74,9 +74,16 @@ def labels_text(labels: Labels) -> str:
     return "{" + ",".join(f'{name}="{str(value).translate(_ESCAPES)}"' for name, value in labels.items()) + "}"
 
 
-def _head(family: Family | LargeFamily) -> str:
-    return f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind}\n"
+def head(name: str, kind: str, help_text: str) -> str:
+    """The lines before the samples of a family."""
+    return f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
 
 
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))
+def sample(name: str, labels: Labels, value: float) -> str:
+    """The line of a sample."""
+    return f"{name}{labels_text(labels)} {number_text(value)}\n"
+
+
+def number_text(value: float) -> str:
+    """Whole numbers in full, others with 15 digits, all of which are right (0.3, and not 0.30000000000000004)."""
+    return str(int(value)) if value % 1 == 0 else f"{value:.15g}"
