@@ -46,7 +46,7 @@ class Node(Runtime):
     partitions: Partitions
     """The topics and partitions that are on this broker."""
     cluster: ClusterView
-    """What clients are told of all brokers and partitions."""
+    """What clients learn about all brokers and partitions."""
     administration: Administration
     auto_creation: AutoCreation
     groups: GroupCoordinator

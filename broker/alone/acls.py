@@ -50,7 +50,7 @@ class StoredAcls:
             problem = Problem(ErrorCode.kafka_storage_error, f"The broker could not write: {error.strerror}")
             then(dict.fromkeys(changes, problem))
             return
-        # Another change of the same resource may have been written since, and have been told here already.
+        # Another change of the same resource may have been written since, and be known here already.
         known = self._store.acls
         after = {resource: known.get(resource, frozenset()) for resource in changes}
         for resource, entries in after.items():

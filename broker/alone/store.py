@@ -44,7 +44,7 @@ V = TypeVar("V", bound=Mapping[Any, Any])
 
 FILE_NAME: Final = "embedded-metadata.json"
 _NO_REAL_EPOCH: Final = 2**30
-"""Nothing starts so often: a log that tells of such a leader epoch is damaged."""
+"""Nothing starts so often: a log with such a leader epoch is damaged."""
 
 
 class EmbeddedMetadataStore:
@@ -60,7 +60,7 @@ class EmbeddedMetadataStore:
         self._path = directory / FILE_NAME
         self._topics: dict[str, TopicRecord] = {}
         self._lines: dict[str, tuple[TopicRecord, str]] = {}
-        """By topic, what the file says of it: thousands of partitions, of which most changes of the file touch none."""
+        """What the file has of each topic: thousands of partitions, of which most changes of the file touch none."""
         self._marked: set[str] = set()
         self._broker_configs: dict[str, Mapping[str, str]] = {}
         self._client_quotas: dict[Entity, Mapping[str, float]] = {}
@@ -134,8 +134,8 @@ class EmbeddedMetadataStore:
     def begin_epoch(self, latest_leader_epoch: int = -1) -> None:
         """Become the controller once more; the first write of a run. Raises MetadataError when it fails.
 
-        `latest_leader_epoch` is the latest that the logs tell of, and this run's is above it, though the file was put
-        back from a copy, or made for the logs of another broker: clients and transactions never go back to an epoch.
+        `latest_leader_epoch` is the latest in the logs, and this run's is above it, though the file was restored from a
+        copy, or made for the logs of another broker: clients and transactions never go back to an epoch.
         """
         last_epoch = self.controller_epoch
         if last_epoch <= latest_leader_epoch < _NO_REAL_EPOCH:
@@ -313,7 +313,7 @@ class EmbeddedMetadataStore:
         acls: dict[Resource, Entries] | None = None,
         producer_id_block: ProducerIdBlock | None = None,
     ) -> Steps[None]:
-        """As `_commit`; nothing else is written between its steps, as every write begins with `_settle`."""
+        """Do what `_commit` does; nothing else is written between its steps, as every write begins with `_settle`."""
         controller_epoch = self.controller_epoch if controller_epoch is None else controller_epoch
         topics = self._topics if topics is None else topics
         marked = self._marked if marked is None else marked

@@ -1,7 +1,7 @@
-"""Leaders that have just closed their connections: whether they are gone is known in a moment.
+"""Remembers leaders that have just closed their connections, until it is known if they are gone.
 
 A client whose leader died asks another broker at once who leads now, and the controller needs some tens of ms to elect
-a leader. A client that is told of the dead one asks again only after a second or two (librdkafka). So Metadata waits a
+a leader. A client whose answer names the dead one asks again after a second or two (librdkafka). So Metadata waits a
 moment for the election. That a leader closed a connection is no proof of its death: nothing is concluded from it.
 """
 
@@ -21,7 +21,7 @@ class ClosedLeaders:
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
         self._closed: dict[int, Timer] = {}
-        """By broker id: when it counts as a leader again."""
+        """When each broker counts as a leader again, by its id."""
         self._when_settled: list[Callable[[], None]] = []
 
     def __bool__(self) -> bool:

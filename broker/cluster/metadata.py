@@ -32,10 +32,10 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = NO_BROKER
         self.is_complete = False
-        """Clients that are told of less than there is forget what they know: librdkafka, from 2.10 on, drops brokers
+        """Whether all is known: after a partial answer clients forget the rest. librdkafka 2.10 and later drops brokers
         that Metadata does not name, with their connections."""
         self.when_deleted: list[Callable[[list[TopicPartition]], None]] = []
-        """Called with the partitions that an update took away, before it is told that the view changed."""
+        """Called with the partitions that an update removed, before the change of the view is reported."""
         self._keys = itertools.count()
         self._when_changed: dict[int, Callable[[], None]] = {}
         self._brokers: dict[int, BrokerInfo] = {}
@@ -133,7 +133,7 @@ class MetadataCache:
                     self._topics_by_id.pop(topic.topic_id, None)
             return
         if topic is None or (topic_id is not None and topic.topic_id != topic_id):
-            # Another id: it was deleted and made anew, and the deletion was not told here.
+            # Another id: it was deleted and made anew, and no update reported the deletion.
             if topic is not None:
                 self._topics_by_id.pop(topic.topic_id, None)
             partitions: dict[int, PartitionView] = {}

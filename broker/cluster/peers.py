@@ -12,7 +12,7 @@ from highwater.kafka.protocol.frame import Parts
 from highwater.kafka.protocol.primitives import Decoder
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-"""By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+"""The names, each at its number (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
 
 class Endpoint(NamedTuple):
@@ -30,7 +30,7 @@ class PeerFailure(Enum):
     REFUSED = "nobody listens there, or a firewall rejects"
     """No proof of a death: firewalls and wrong addresses refuse in the same way."""
     CLOSED = "the other end closed the connection"
-    """In order (FIN), as the kernel does for a process that ends. A firewall resets connections and closes none."""
+    """An orderly end (FIN), made by the kernel when a process ends. Firewalls reset connections, and close none."""
     DISCONNECTED = "the connection broke or could not be made"
     TIMED_OUT = "no answer in time"
 

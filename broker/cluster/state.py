@@ -11,7 +11,7 @@ from highwater.broker.cluster.peers import Endpoint
 NO_LEADER: Final = -1
 NO_BROKER: Final = -1
 NO_LEADER_EPOCH: Final = -1
-"""Of a replica that was told of none yet, and in StopReplica of a controller that tells none."""
+"""The leader epoch of a replica that knows none yet, and of a StopReplica that has none."""
 EPOCH_DURING_DELETE: Final = -2
 """The leader epoch in StopReplica for a topic that is to go: it goes for every epoch, as a deletion begins none
 (LeaderAndIsr.EpochDuringDelete, KIP-570)."""

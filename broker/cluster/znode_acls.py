@@ -23,7 +23,7 @@ class ZnodeAcl(Enum):
 
 
 def znode_acl(path: str) -> ZnodeAcl:
-    """Of a path without the chroot."""
+    """The ACL of a path, which is without the chroot."""
     if path == _OPEN:
         return ZnodeAcl.OPEN
     return ZnodeAcl.CLOSED if path.startswith(_SENSITIVE) else ZnodeAcl.READABLE

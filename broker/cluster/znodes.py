@@ -226,7 +226,7 @@ def parse_partition_state(value: object, partition_epoch: int) -> LeaderAndIsr:
 
 
 def partitions_value(partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    """Of a notification of changed in-sync replicas, and of a wish for preferred leaders."""
+    """The value of a notification of changed in-sync replicas, or of a request for preferred leaders."""
     return {
         "version": 1,
         "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions],

@@ -36,9 +36,9 @@ class Stat(NamedTuple):
     ephemeral_owner: int
     """The session that owns the ephemeral node; 0 for none."""
     created_ms: int = 0
-    """By ZooKeeper's clock; 0 where nobody told."""
+    """The time of its creation by ZooKeeper's clock; 0 if unknown."""
     mzxid: int = 0
-    """The transaction that wrote it last; 0 where nobody told."""
+    """The transaction that wrote it last; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ class Created(NamedTuple):
     """The result of Create."""
 
     path: str
-    """With the number that ZooKeeper gave it, if it is sequential."""
+    """The path with the number that ZooKeeper gave it, if it is sequential."""
     stat: Stat
-    """In a transaction only the version is sure to be told."""
+    """The stat of the node; in a transaction only its version is certain."""
 
 
 Result = Node | Stat | list[str] | Created | None | ZooKeeperError | list[Any]

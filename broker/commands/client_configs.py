@@ -23,7 +23,7 @@ MECHANISMS: Final = {
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
 _MECHANISM_NAMES: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
-"""By the numbers of the protocol."""
+"""The mechanisms by their numbers in the protocol."""
 ITERATIONS: Final = 8192
 _SALT_BYTES: Final = 20
 _EXACT, _DEFAULT, _ANY = range(3)

@@ -141,7 +141,7 @@ class ClusterHealth:
 
     @property
     def _hosts_counted(self) -> str:
-        """In front of a number of processes."""
+        """The words before a number of processes."""
         if self.hosts is not None:
             return f"{self.hosts.host_count} {_plural(self.hosts.host_count, 'host')}, "
         return "" if self.processes is None else "1 host, "
@@ -179,7 +179,7 @@ class ClusterHealth:
         return parts
 
     def _named(self, broker_ids: Iterable[int]) -> list[tuple[str, list[str]]]:
-        """Nouns, each with what is told after it of the brokers that it stands for."""
+        """Each noun with the numbers of the processes or brokers that follow it."""
         processes, brokers = [], []
         for broker_id in broker_ids:
             process = self.process_of(broker_id)

@@ -53,7 +53,7 @@ _DEFAULT_INTERVAL_S: Final = 2.0
 _MOST_TOPICS: Final = 20
 _FEWEST_TOPICS: Final = 3
 _LEFT_OUT: Final = ("Metrics", "Process", "Host", "Replicas")
-"""Of the brokers on a narrow screen, in this order."""
+"""Columns of brokers that a narrow screen leaves out, in this order."""
 _METRICS: Final = "metrics.listener"
 _METRICS_LISTENER: Final = re.compile(r"HTTP://(.+):(\d+)", re.IGNORECASE)
 

@@ -155,7 +155,7 @@ def _states(cluster: Cluster) -> dict[str, str]:
 
 
 def _state_name(state: ConsumerGroupState | None) -> str:
-    """As Kafka spells it; librdkafka's PREPARING_REBALANCING is Kafka's PreparingRebalance."""
+    """Kafka's name of a state; librdkafka's PREPARING_REBALANCING is Kafka's PreparingRebalance."""
     if state is None:
         return "Unknown"
     return "".join(word.capitalize() for word in state.name.split("_")).replace("Rebalancing", "Rebalance")
@@ -393,7 +393,7 @@ def _delete(cluster: Cluster, names: list[str], as_json: bool) -> None:
 
 
 def _delete_offsets(cluster: Cluster, names: list[str], partitions: list[Partition], as_json: bool) -> None:
-    """By OffsetDelete (KIP-496), which confluent-kafka cannot ask for."""
+    """Delete offsets with OffsetDelete (KIP-496), which confluent-kafka lacks."""
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:
         topics.setdefault(topic, []).append(index)

@@ -13,9 +13,9 @@ from highwater.broker.settings.config import BrokerConfig
 from highwater.common.child_process import READY
 
 UNREACHABLE_LINE: Final = re.compile(r"broker (\d+) cannot be reached at (\S+):(\d+) \(listener (\w+)\)")
-"""Of broker/controller/channels.py."""
+"""The message of broker/controller/channels.py."""
 LOGIN_REFUSED_LINE: Final = re.compile(r"cannot log in to .+")
-"""Of broker/server/peer_refusals.py."""
+"""The message of broker/server/peer_refusals.py."""
 _LISTENER_LINE: Final = re.compile(r"listener (\w+) at port (\d+)")
 
 

@@ -57,11 +57,11 @@ class LocalCluster:
     zookeeper_ports: list[int]
     """Three for each ZooKeeper server that this cluster starts."""
     broker_ports: dict[int, int]
-    """By broker id."""
+    """The port of each broker, by its id."""
     settings: dict[str, str]
     """The properties that the user gave; {id}, {port} and {metrics_port} become each broker's own."""
     metrics_ports: dict[int, int] = field(default_factory=dict)
-    """By broker id; empty for a cluster that an older version made, whose brokers keep their settings."""
+    """Metrics ports by broker id; empty for a cluster of an older version, whose brokers keep their settings."""
     processes: dict[str, Detached] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
     """The names of the processes that `start` of this object began."""

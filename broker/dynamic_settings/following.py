@@ -27,7 +27,7 @@ def usable_topic_settings(topic: str, overrides: Mapping[str, str]) -> Mapping[s
 
 
 def take_up_broker_settings(config: BrokerConfig, broker_id: int, store: SettingsStore) -> None:
-    """At the start: what was set of this broker, and of all, before."""
+    """Use at the start what was set before for this broker, and for all."""
     for broker, overrides in store.broker_configs().items():
         if broker in ("", str(broker_id)):
             config.set_dynamic(broker, _usable_of_broker(broker, overrides))
@@ -42,7 +42,7 @@ def follow(
     *,
     enable_unclean_election: Callable[[str | None], None],
 ) -> None:
-    """From now on, have what changes in the store take effect in the other parts.
+    """Apply all later changes of the store to the other parts.
 
     `enable_unclean_election` is called with the topic whose settings allow unclean elections from now on, None for all
     topics.

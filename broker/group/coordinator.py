@@ -106,7 +106,7 @@ class GroupCoordinator:
         )
         self._groups: dict[str, Group] = {}
         self._undecided: dict[int, set[str]] = {}
-        """By producer id: the groups with offsets in its open transaction."""
+        """The groups with offsets in the open transaction of each producer id."""
         self._settings = GroupSettings(
             config.integer("group.initial.rebalance.delay.ms"), config.integer("group.max.size"), lambda: str(uuid4())
         )

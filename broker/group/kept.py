@@ -25,7 +25,7 @@ class KeptGroups(NamedTuple):
     members: dict[str, StoredGroup]
     committed: dict[str, dict[TopicPartition, CommittedOffset]]
     undecided: dict[str, list[UndecidedOffset]]
-    """In log order."""
+    """The undecided offsets, in log order."""
     unknown_count: int
     """The number of records of kinds that this broker does not support."""
 

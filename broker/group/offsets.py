@@ -52,7 +52,7 @@ class GroupOffsets:
         self._committed: dict[TopicPartition, CommittedOffset] = {}
         self._pending: Counter[TopicPartition] = Counter()
         self._undecided: dict[int, dict[TopicPartition, _Undecided]] = {}
-        """By producer id."""
+        """The offsets in the open transaction of each producer id."""
         self._order = 0
 
     def __len__(self) -> int:

@@ -23,7 +23,7 @@ class SettledRecords:
         self.latest: dict[bytes, bytes] = {}
         """The last value of every key."""
         self.undecided: dict[int, dict[bytes, Record]] = {}
-        """By producer id: the records of its open transaction."""
+        """The records of the open transaction of each producer id."""
 
     def take(self, header: BatchHeader, batch: memoryview) -> None:
         """Raises CorruptBatch."""

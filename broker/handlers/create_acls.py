@@ -2,7 +2,7 @@
 
 Behaviour: each ACL by itself, when it is durable; one that is there already is no error. What cannot be an ACL:
 INVALID_REQUEST. Without an authorizer SECURITY_DISABLED for each. It counts on this broker at once, on others as soon
-as they are told.
+as they are notified.
 
 Versions: v1 brings prefixed names; v0 creates literal ones.
 """

@@ -1,7 +1,7 @@
 """DeleteAcls: v0-v3 (key 31)
 
 Behaviour: deletes what each filter matches, and returns it; what two filters match is in the answer of the first. A
-resource that a filter names is read from where ACLs are kept, also if this broker was not told of it yet. Without an
+resource that a filter names is read from where ACLs are stored, also if this broker does not know it yet. Without an
 authorizer SECURITY_DISABLED for each; a filter with a code that nobody knows: INVALID_REQUEST.
 
 Versions: v1 brings prefixed names; v0 deletes from literal ones.

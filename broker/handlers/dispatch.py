@@ -160,7 +160,7 @@ class Dispatcher:
     def _take_bare_token(self, frame: memoryview, client: Client) -> list[Part] | PendingResponse:
         outcome = take_token(self._node, client, bytes(frame))
         if outcome.error_code:
-            # There is no way to tell the client why, but it waits for that as others do.
+            # There is no way to send the client the reason, but it waits for that as others do.
             assert client.authentication is not None
             delay_ms = client.authentication.settings.failure_delay_ms
             reason = outcome.error_message or outcome.error_code.name

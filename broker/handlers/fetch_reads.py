@@ -63,7 +63,7 @@ def read(
         may_read = context.client.permissions(node.acls.authorizer).answers(_READ_TOPIC)
         node.counters.authorizations_asked += len(topics)
     for topic, partitions in each(topics):
-        # A topic that is not known is told as such: its name is not known here.
+        # A topic that is not known is reported as such: its name is not known here.
         if may_read is not None and (name := _name_of(node, topic)) is not None and not may_read[name]:
             tell_denial(node, context, "Fetch", (*_READ_TOPIC, name))
             answers.append(denied(topic, partitions))

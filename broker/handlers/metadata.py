@@ -12,7 +12,7 @@ Behaviour:
 * A stopped broker stays in the answer for zookeeper.session.timeout.ms, like a killed broker of Kafka. Otherwise
   transactional producers of librdkafka from 2.10 on wait for a coordinator that they have dropped (its issue 5511):
   they notice by a failed connection that the broker is gone.
-* A topic whose leader has just closed its connection to this broker: the answer waits until the controller tells of an
+* A topic whose leader has just closed its connection to this broker: the answer waits until the controller reports an
   election, the leader answers again, or 500 ms have passed (broker/cluster/closed_leaders.py). Kafka 3.9 does not wait.
 * Who asks on a connection that is older than a second may ask because of a death that this broker has not noticed yet,
   as the kernel closes connections of a process that ends one by one. An answer that names other leaders waits 20 ms.
@@ -69,7 +69,7 @@ TOPIC_OPERATIONS: Final = all_operations(ResourceType.TOPIC)
 FRESH_NS: Final = 1_000_000_000
 """How long a connection is new."""
 NOTICED_WITHIN_MS: Final = 20
-"""By when this broker has noticed a death that its client has noticed. Other answers on the connection wait as long."""
+"""How long after its client this broker may notice a death. Other answers on the connection wait as long."""
 
 
 def handle(node: Node, context: RequestContext, request: MetadataRequest) -> Reply:
@@ -194,7 +194,7 @@ def _may_describe(access: Access | None, topic: str) -> bool:
 
 
 def _may_see(access: Access | None, topic: str) -> bool:
-    """As `_may_describe`; a topic that nobody named is left out without a word."""
+    """Return what `_may_describe` does; a topic that nobody named is left out, and that is no denial."""
     return access is None or access.to_topic(Operation.DESCRIBE, topic, is_told=False)
 
 

@@ -14,7 +14,7 @@ from highwater.kafka.protocol.frame import Parts
 
 
 class Listener(NamedTuple):
-    """An address that clients are told to connect to."""
+    """An address that is advertised to clients."""
 
     name: str
     host: str

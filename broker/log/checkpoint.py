@@ -28,7 +28,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 
 _VERSION: Final = "0"
 _MOST_DIGITS: Final = 19
-"""Of a number of 64 bits. Python refuses to read numbers of thousands."""
+"""The digits of a number of 64 bits. Python refuses to read a number with thousands of digits."""
 
 
 class MalformedFile(Exception):  # noqa: N818 - it names the thing found

@@ -29,7 +29,7 @@ TEMPORARY_SUFFIX: Final = ".tmp"
 _LOOK_EVERY_BYTES: Final = 256 * 1024
 """`is_cached` looks at one byte in so many. A smaller hole in the page cache is not seen, and costs one wait."""
 _LOOK_FROM_BYTES: Final = 64 * 1024
-"""From this size on a look and a plain read cost less than the zeros that `preadv` needs a buffer of."""
+"""The size from which `is_cached` and a plain read cost less than `preadv`, whose buffer has to be zeroed."""
 # struct flock: type, whence, start, length (0: to the end), pid.
 _WHOLE_FILE_WRITE_LOCK: Final = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 _ONE_BYTE: Final = (bytearray(1),)
@@ -162,7 +162,7 @@ class RealFiles:
         return whole if len(whole) == size else None
 
     def is_cached(self, descriptor: int, size: int, position: int) -> bool:
-        # A read of one byte tells whether the page is there and whole. cachestat(2) also counts pages that the disk is
+        # A read of one byte shows whether the page is there and whole. cachestat(2) also counts pages that the disk is
         # still reading, and mincore(2) needs a mapping of the file, which costs more than these reads.
         if self._without_nowait and os.fstat(descriptor).st_dev in self._without_nowait:
             return True

@@ -56,7 +56,7 @@ MOVED: Final = ".moved"
 """A file in the folder of a log that moved here; the folder in the other directory may still be there."""
 _FOREIGN_BUT_HARMLESS: Final = ("lost+found",)
 _LOG_DIRS: Final = "log.dirs"
-"""In meta.properties, of a broker with several: all of them. Kafka passes over this key."""
+"""The key of meta.properties that names all directories of a broker with several. Kafka ignores this key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from highwater.broker.log.segment_names import CLEANED_SUFFIX, DELETED_SUFFIX, L
 from highwater.common.topic_partition import TopicPartition
 
 ROUND_BYTES: Final = 16 * 1024 * 1024
-"""At most so much is copied in one round, because others use the thread too."""
+"""The most that is copied in one round, because others use the thread too."""
 LAST_BYTES: Final = 256 * 1024
-"""At most so much is left for the event loop to copy."""
+"""The most that is left for the event loop to copy."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _NOT_MOVED: Final = (LOG_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX, MOVED)

@@ -45,7 +45,7 @@ class RemoteMarkers:
         connections: Connections,
         topic_is_gone: Callable[[str, Callable[[bool], None]], None],
     ) -> None:
-        """`topic_is_gone` finds out, and calls back: False also if that cannot be told now."""
+        """`topic_is_gone` finds out, and calls back: False also if that cannot be known now."""
         self._broker_id = runtime.broker_id
         self._scheduler = runtime.scheduler
         self._cluster = cluster
@@ -68,7 +68,7 @@ class RemoteMarkers:
             wanted = _Wanted(marker, key, marked, is_still_wanted)
             view = cluster.partition(*key)
             if view is None:
-                # Not to have been told of it is not enough: without its marker a transaction would never end there.
+                # That it is unknown here is not enough: without its marker a transaction would never end there.
                 self._topic_is_gone(key[0], partial(_tell_gone, wanted))
             elif view.leader == self._broker_id:
                 self._write_here(wanted)

@@ -53,7 +53,7 @@ ANNOUNCEMENT_LIFETIME_MS: Final = 15 * 60 * 1000
 _ATTEMPTS: Final = 100
 """The most attempts to change an ACL that others change at the same time: one that fails is another's success."""
 _NOBODY: Final = frozenset((Entry(EVERYBODY, WILDCARD, Operation.ALL, Permission.DENY),))
-"""Of a resource whose ACL cannot be understood: only super users may use it."""
+"""The ACL of a resource whose own cannot be understood: only super users may use it."""
 _HOPELESS: Final = (ZooKeeperError.SESSION_EXPIRED, ZooKeeperError.REFUSED, ZooKeeperError.MALFORMED)
 
 _Outcome = Mapping[Resource, "Entries | Problem"]
@@ -203,7 +203,7 @@ def _announced(parent: str, data: bytes) -> Resource:
 
 
 def _entries_of(node: Node | ZooKeeperError) -> Entries:
-    """Of a node, or of none. Raises ValueError for data that is no ACL."""
+    """The entries in a node, or in none. Raises ValueError for data that is no ACL."""
     return znodes.read(node.data, acl_tree.parse_acl) if isinstance(node, Node) and node.data else frozenset()
 
 
@@ -233,7 +233,7 @@ def _written(changes: Mapping[Resource, AclChange], take_up: Callable[[Resource,
                 outcome[resource] = after
                 take_up(resource, after)
             else:
-                # After a try whose answer was lost nothing may be left to write, but maybe nobody was told.
+                # After a try whose answer was lost nothing may be left to write, but maybe nobody was notified.
                 writes[resource] = _write(resource, node, before, after), after
         results = (yield [transaction for transaction, _ in writes.values()]) if writes else []
         waiting = []
@@ -255,7 +255,7 @@ def _written(changes: Mapping[Resource, AclChange], take_up: Callable[[Resource,
 
 
 def _results_of(result: ZooKeeperError | list[Any]) -> list[Any]:
-    """Of the requests of a transaction, which may fail as a whole."""
+    """The results of the requests of a transaction, which may fail as a whole."""
     return [result] if isinstance(result, ZooKeeperError) else result
 
 

@@ -1,6 +1,6 @@
 """The settings of a cluster: in ZooKeeper below /config, and a copy in memory.
 
-A change writes the settings and then a notification below /config/changes, which tells every broker which
+A change writes the settings and then a notification below /config/changes, which names to every broker the
 settings to read again (kafka.server.ZkConfigManager). A new session reads all: changes before it may have been missed.
 """
 

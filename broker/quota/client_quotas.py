@@ -56,7 +56,7 @@ class _Meter:
 
 
 _NS_OF_A_PERCENT: Final = 10_000_000
-"""Of a second."""
+"""The nanoseconds in one percent of a second."""
 
 
 class ClientQuotas:

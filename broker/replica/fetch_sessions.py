@@ -64,7 +64,7 @@ class FetchContext(Protocol):
     def has_partitions(self) -> bool: ...
 
     def due(self, replica_id: int, find: FindPartition, now_ms: int) -> Sequence[FetchTopic]:
-        """Of a follower's fetch: note it in the partitions that are settled, and return the others."""
+        """Note a follower's fetch in the partitions that are settled, and return the others."""
 
     def settle(self, key: PartitionKey) -> None:
         """The follower has all of a partition, and its log does not diverge, until a request names it again."""
@@ -243,7 +243,7 @@ class FetchSession:
         return _by_topic(self._partitions.items())
 
     def due(self, replica_id: int, find: FindPartition, now_ms: int) -> list[FetchTopic]:
-        """The partitions that may have something to tell; of the others the fetch is noted."""
+        """The partitions that may have news for the follower; in the others the fetch is noted."""
         return _by_topic(
             (key, followed)
             for key, followed in self._partitions.items()

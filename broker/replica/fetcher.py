@@ -53,7 +53,7 @@ FIRST_BACKOFF_MS: Final = 20
 BREAK_OFF_AFTER_MS: Final = 10
 """A leader that has records to send answers in less time."""
 _BROKEN: Final = (PeerFailure.CLOSED, PeerFailure.DISCONNECTED)
-"""As a process ends, its kernel closes a connection, or resets it if the process had not read all that it received."""
+"""How a connection ends with its process: the kernel closes it, or resets it if received bytes were not read."""
 THROTTLED_MS: Final = 100
 """How long a throttled partition is left out of the requests."""
 

@@ -63,7 +63,7 @@ class Throttle(Protocol):
 
 
 class Leaders(Protocol):
-    """Who is told of leaders that close connections (`broker.cluster.closed_leaders`)."""
+    """What learns of leaders that close connections (`broker.cluster.closed_leaders`)."""
 
     def closed(self, broker_id: int) -> None: ...
 

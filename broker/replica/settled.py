@@ -1,4 +1,4 @@
-"""Tells the partitions of a follower's fetch session with nothing to say to it, by a few comparisons.
+"""Finds the partitions of a follower's fetch session that have no news for it, by a few comparisons.
 
 A session names all partitions that a follower has of a leader, hundreds of them, and a fetch is mostly about one. If
 the follower had the whole log at its last fetch, and knows the high watermark and the start of the log, an answer
@@ -26,11 +26,11 @@ class SessionPartition(Protocol):
 def fetched_again(
     partition: SessionPartition, replica_id: int, offset: int, high_watermark: int, log_start_offset: int, now_ms: int
 ) -> bool:
-    """A follower fetches from `offset` once more: note it, and return whether there is nothing to tell the follower.
+    """A follower fetches from `offset` once more: note it, and return whether there is no news for the follower.
 
-    high_watermark, log_start_offset: the last that it was told. The follower's own records did not diverge when it
-    first fetched from `offset`. If there is something to tell, nothing is noted: the partition must be looked at. A
-    leader of a later epoch knows nothing of its followers at first, so the epoch is the same.
+    high_watermark, log_start_offset: the last that it was sent. The follower's own records did not diverge when it
+    first fetched from `offset`. If there is news, nothing is noted: the partition must be checked. A leader of a later
+    epoch knows nothing of its followers at first, so the epoch is the same.
     """
     leader, log = partition.role, partition.log
     if (

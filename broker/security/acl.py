@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Self
 from highwater.common.znode_path import path_problem
 
 WILDCARD: Final = "*"
-"""As the name of a literal resource: each resource of its type. As a host: each host."""
+"""Stands for each resource of its type as the name of a literal resource, and for each host as a host."""
 EVERYBODY: Final = "User:*"
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only resource of the type CLUSTER."""
@@ -27,7 +27,7 @@ class _Code(IntEnum):
 
     @property
     def text(self) -> str:
-        """As Kafka writes it into znodes and log lines: DescribeConfigs."""
+        """The name in Kafka's znodes and log lines: DescribeConfigs."""
         return self.name.title().replace("_", "")
 
     @classmethod

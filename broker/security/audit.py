@@ -34,7 +34,7 @@ class Origin(NamedTuple):
     listener: str
     client_id: str | None
     request: str
-    """As Kafka names it: CreateTopics."""
+    """Kafka's name of the request: CreateTopics."""
 
 
 def write_to_logger(line: str) -> None:

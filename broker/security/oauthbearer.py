@@ -40,7 +40,7 @@ class Bearer(NamedTuple):
 
 
 class TokenRules(NamedTuple):
-    """Of one listener; Kafka's `sasl.oauthbearer.` properties."""
+    """The rules of one listener; Kafka's `sasl.oauthbearer.` properties."""
 
     issuer: str | None = None
     audiences: frozenset[str] = frozenset()
@@ -51,7 +51,7 @@ class TokenRules(NamedTuple):
 
 
 class OAuthBearerExchange:
-    """A refused token is told by a challenge in JSON; the exchange fails with the message that follows (RFC 7628)."""
+    """A challenge in JSON reports a refused token; the exchange fails with the message that follows (RFC 7628)."""
 
     def __init__(self, believe: Callable[[str], Bearer | str], now_s: Callable[[], float]) -> None:
         """`believe` returns who bears a token, or why it is refused."""

@@ -121,7 +121,7 @@ class ScramExchange:
 
 
 class SaslSettings(NamedTuple):
-    """Of one listener."""
+    """The settings of one listener."""
 
     mechanisms: Mapping[str, Callable[[], Exchange]]
     max_token_bytes: int = 524_288

@@ -23,7 +23,7 @@ from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.problem import Problem
 
 AclChange = Callable[[Entries], Entries]
-"""From the entries of a resource that are there to those that shall be there. It may be asked several times."""
+"""Returns the entries that a resource shall have, from those that it has. It may be called several times."""
 
 Created = list["Problem | None"]
 """Why an ACL was not created, for each that was asked for."""
@@ -42,7 +42,7 @@ class AclStore(Protocol):
         """Create them durably, and call back, maybe before this returns. One that is there already is no problem."""
 
     def delete(self, filters: Sequence[AclFilter], then: Callable[[Deleted], None]) -> None:
-        """Delete what the filters match, and call back. What two filters match is told of the first."""
+        """Delete what the filters match, and call back. What two filters match is reported for the first."""
 
 
 def creations(acls: Sequence[Acl]) -> dict[Resource, AclChange]:

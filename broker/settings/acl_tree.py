@@ -48,7 +48,7 @@ def parse_acl_path(path: str) -> Resource | None:
 
 
 def acl_value(entries: Iterable[Entry]) -> dict[str, Any]:
-    """In a fixed order, so that equal ACLs have equal values."""
+    """The value of an ACL, in a fixed order, so that equal ACLs have equal values."""
     return {
         "version": 1,
         "acls": [

@@ -89,7 +89,7 @@ def render(value: Value) -> str | None:
 
 
 class Source(IntEnum):
-    """Where a value comes from, numbered as DescribeConfigs tells it."""
+    """Where a value comes from, with the numbers of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2

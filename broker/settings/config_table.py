@@ -1,7 +1,7 @@
 """Kafka's property names: type, default and range of each, and whether this broker honours it.
 
 Names, defaults and ranges are those of Apache Kafka 3.9 (KafkaConfig and LogConfig print them); a test compares. Four
-defaults are our own: loopback instead of every interface, as nobody need say who it is unless told so; socket buffers
+defaults are our own: loopback instead of every interface, as clients need no login by default; socket buffers
 left to the kernel's tuning; no log directory that is nobody's choice. Our own are highwater.processes and
 highwater.process (which processes are given by their parent), metrics.listener, audit.log.file,
 inter.broker.listener.exclusive, and zookeeper.sasl.jaas.config with its .file, where Kafka has an option of its JVM.

@@ -47,7 +47,7 @@ def topic_config_path(topic: str) -> str:
 
 
 def broker_config_path(broker: str) -> str:
-    """Of the settings of one broker, or, under the empty name, of all."""
+    """The path of the settings of one broker, or of all if the name is empty."""
     return f"{BROKER_CONFIGS}/{broker or DEFAULT_ENTITY}"
 
 
@@ -87,7 +87,7 @@ def cluster_id_value(cluster_id: str) -> dict[str, Any]:
 
 
 def listed(replicas: Mapping[int, Sequence[int]]) -> dict[str, list[int]]:
-    """As a topic's znode has replicas by partition."""
+    """The replicas by partition, in the form of a topic's znode."""
     return {str(partition): list(brokers) for partition, brokers in replicas.items() if brokers}
 
 

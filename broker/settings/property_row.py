@@ -13,7 +13,7 @@ INT64_MAX: Final = 2**63 - 1
 
 
 class Kind(IntEnum):
-    """Numbered as DescribeConfigs tells it."""
+    """The type of a value, with the numbers of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -45,7 +45,7 @@ class Property(NamedTuple):
     why: str = ""
     """For a property that is not honoured: the reason, or what to do instead."""
     item_pattern: re.Pattern[str] | None = None
-    """Of a list whose items are of a kind of their own."""
+    """What each item of a list has to match; None if any item may be in it."""
 
 
 _ALONE: Final = "a broker without zookeeper.connect runs alone"

@@ -34,7 +34,7 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 WHOLE_NUMBERS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE)
 OF_CLIENTS: Final = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
-"""Of users and clients; an address has a connection_creation_rate alone."""
+"""The quotas of users and clients; an address has a connection_creation_rate alone."""
 
 Quotas = Mapping[Entity, Mapping[str, float]]
 """Limits by quota name, by entity."""

@@ -15,7 +15,7 @@ class MetadataError(Exception):
 
 
 ConfigChange = Callable[[Mapping[str, str]], "Mapping[str, str] | Problem"]
-"""From the settings that are there to those that shall be there, or why not."""
+"""Returns the settings that shall be there, from those that are there; or why not."""
 
 
 class SettingsStore(Protocol):
@@ -40,7 +40,7 @@ class SettingsStore(Protocol):
     def client_quotas(self) -> Quotas: ...
 
     def scram_credentials(self) -> Mapping[str, Credentials]:
-        """By user."""
+        """The SCRAM credentials of each user."""
 
     def change_configs(
         self, changes: Mapping[str, ConfigChange], then: Callable[[dict[str, Problem | None]], None]
@@ -51,7 +51,7 @@ class SettingsStore(Protocol):
         """
 
     def read_topic_configs(self, topics: Iterable[str], then: Callable[[bool], None]) -> None:
-        """Have the settings of these topics in memory as they are now: nobody tells of those of a topic that is new.
+        """Read the settings of these topics into memory as they are now: nothing reports those of a new topic.
 
         Calls back, maybe before it returns, whether that was possible.
         """

@@ -1,7 +1,7 @@
 """The interface to create topics on first use: those of clients, and internal ones.
 
 A broker that runs alone creates them at once. In a cluster the controller is asked to (CreateTopics), and until it has
-created them whoever asks is told to come again. (Apache Kafka, AutoTopicCreationManager.scala.)
+created them, answers have an error that lets clients retry. (Apache Kafka, AutoTopicCreationManager.scala.)
 """
 
 from __future__ import annotations
@@ -17,4 +17,4 @@ class AutoCreation(Protocol):
         """Whether the topic was asked for, and neither made nor refused yet."""
 
     def create(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
-        """Have these made, which do not exist; what to tell of those that are not there when this returns."""
+        """Have these made, which do not exist; return the errors of those that are not there yet."""

@@ -1,4 +1,4 @@
-"""Tells the coordinators of groups and transactions what becomes of partitions."""
+"""Reports to the coordinators of groups and transactions what becomes of partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Coordinator(Protocol):
         """Any topic, of a broker that runs alone."""
 
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Of any topics, in a cluster."""
+        """Partitions of any topics, in a cluster."""
 
 
 class Coordinators:

@@ -6,7 +6,7 @@ by the hash of the name, and the broker that leads the partition coordinates the
     elsewhere      this broker becomes its leader         loading: read back a slice at a time while the broker serves
     loading        it is read                             here
     loading        its records cannot be understood       unreadable
-    any            the broker leads it no longer          elsewhere: whoever waits is told, what was loaded is forgotten
+    any            the broker leads it no longer          elsewhere: pending requests fail, what was loaded is forgotten
     any            a later leader epoch of this broker    as before: nobody else wrote in between
 
 Names of a partition that is elsewhere answer NOT_COORDINATOR, of one that is loading COORDINATOR_LOAD_IN_PROGRESS, of
@@ -56,7 +56,7 @@ class TopicPlan(NamedTuple):
     overrides: Mapping[str, str | None]
 
     def for_one_broker(self) -> TopicPlan:
-        """As much of it as a broker can give that is alone."""
+        """The plan as far as a broker that runs alone can fulfil it."""
         low = {name: "1" for name in self.overrides if name == "min.insync.replicas"}
         return TopicPlan(self.partition_count, 1, {**self.overrides, **low})
 
@@ -138,11 +138,10 @@ class InternalTopic:
 
     @property
     def partition_count(self) -> int:
-        """As of when the whole topic was first seen, since keys must not go elsewhere than where their records are. 0:
-        not known, or there is no topic.
+        """The count when the whole topic was first seen, since keys must not go elsewhere than where their records are.
 
-        (Kafka's coordinators keep to what they saw in ZooKeeper at their start.) Partitions of whose replicas none
-        lives may be told of later than the others, or not at all if they never had a leader.
+        0: not known, or there is no topic. (Kafka's coordinators keep the count from their start.) Partitions
+        without a live replica may be reported later than the others, or not at all if they never had a leader.
         """
         if not self._partition_count:
             topic = self._cluster.topic(self._name)
@@ -210,7 +209,7 @@ class InternalTopic:
         return None if led is None else led.partition
 
     def leader_epoch(self, key: str) -> int:
-        """Of the partition that the records of `key` are in; -1 if it is not led here."""
+        """The leader epoch of the partition with the records of `key`; -1 if it is not led here."""
         led = self._led_of(key)
         return -1 if led is None else led.leader_epoch
 
@@ -239,13 +238,13 @@ class InternalTopic:
             codec=self._codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # There is no sequence to tell; Kafka writes 0 in a transaction (GroupMetadataManager.storeOffsets).
+            # There is no sequence; Kafka writes 0 in a transaction (GroupMetadataManager.storeOffsets).
             base_sequence=-1 if producer is None else 0,
             is_transactional=producer is not None,
         )
         try:
             appended = partition.append(memoryview(batch), -1, now_ms, by_coordinator=True)
-        except OSError:  # the partition tells of it
+        except OSError:  # the partition reports it
             then(ErrorCode.kafka_storage_error)
             return
         if not isinstance(appended, Appended):

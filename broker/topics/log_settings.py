@@ -19,7 +19,7 @@ _CODECS: Final = {
     "lz4": Codec.LZ4,
     "zstd": Codec.ZSTD,
 }
-"""By compression.type; `producer` leaves it to the producer."""
+"""The codec of each compression.type; `producer`, which is not here, leaves it to the producer."""
 _COMPRESSION_LEVELS: Final = {Codec.GZIP: "compression.gzip.level", Codec.ZSTD: "compression.zstd.level"}
 
 

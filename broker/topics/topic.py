@@ -31,7 +31,7 @@ class Topic:
         self.config = config
         self.partition_count = len(record.assignment)
         self.partitions: dict[int, Partition] = {}
-        """By index; where several brokers are, those whose replica is here."""
+        """The partitions by index; in a cluster only those whose replica is on this broker."""
         self.counters = counters
 
 

@@ -1,10 +1,10 @@
-"""The journal of a tree on the disk: a change is there before it is told, and no kill loses it.
+"""The journal of a tree on the disk: a change is there before it is answered, and no kill loses it.
 
 DIR/snapshot.ZXID   the whole tree after that transaction
 DIR/journal.ZXID    the transactions after it
 
 A frame holds changes: magic, length, CRC-32C of its position and its payload, payload. One frame is written at a time,
-and brought to the disk before the next, so that only the last one can be incomplete; nobody was told of what it holds.
+and synced to the disk before the next, so that only the last one can be incomplete; no client knows what it holds.
 A snapshot is one frame, and is written under another name first.
 """
 
@@ -46,7 +46,7 @@ class Journal:
         self._snapshot_from_bytes = snapshot_from_bytes
         self._descriptor = -1
         self.size_bytes = 0
-        """Of the journal's file."""
+        """The size of the journal's file."""
         self._snapshot_bytes = 0
         self.tree = self._recover()
 
@@ -151,7 +151,7 @@ class Journal:
         self.size_bytes = position
 
     def _cut_off(self, path: Path, data: bytes, position: int) -> None:
-        """Of what is no frame, an incomplete last one is cut off; what stands before a frame is damage."""
+        """Cut off an incomplete last frame; what is no frame but stands before one is damage."""
         at = position
         while (at := data.find(_MAGIC, at + 1)) >= 0:
             if _payload_at(data, at) is not None:

@@ -107,7 +107,7 @@ class Connection:
 
 class Serving:
     def __init__(self, tree: Tree, now_ms: Callable[[], int], new_password: Callable[[], bytes]) -> None:
-        """`tree` is as the journal has it. `now_ms` tells the wall clock, for the stat of nodes."""
+        """`tree` is as the journal has it. `now_ms` reads the wall clock, for the stat of nodes."""
         self.tree = tree
         self.durable_zxid = tree.zxid
         self.has_changes: Callable[[], None] = lambda: None
@@ -301,7 +301,7 @@ class Serving:
             if is_rolled_back:
                 is_cause = result is not ZooKeeperError.ROLLED_BACK
                 has_failed = has_failed or is_cause
-                # As ZooKeeper tells it: those before the one that failed had nothing against them.
+                # ZooKeeper's rule: those before the one that failed had nothing against them.
                 error = wire.NUMBER_OF[result] if has_failed else ErrorNumber.OK
                 parts.append(wire.failed_part_of_transaction(error))
                 continue
@@ -337,7 +337,7 @@ class Serving:
     # Watches
 
     def _watch_again(self, connection: Connection, asked: wire.SetWatches) -> None:
-        """Set the watches of a client that comes again, and tell it what it has missed."""
+        """Set the watches of a client that comes again, and send it the events that it has missed."""
         nodes, zxid = self.tree.nodes, asked.zxid
         for path in asked.data:
             if path not in nodes:

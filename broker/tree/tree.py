@@ -88,7 +88,7 @@ class Tree:
         fired: Callable[[str, WatchEvent], None] = lambda path, event: None,
         recorded: Callable[[Change], None] = lambda change: None,
     ) -> None:
-        """`fired` is told what happens to nodes, step by step; `recorded` gets each change before it is applied."""
+        """`fired` gets what happens to nodes, step by step; `recorded` gets each change before it is applied."""
         self.zxid = 0
         self.nodes: dict[str, Znode] = {ROOT: Znode()}
         self.sessions: dict[int, TreeSession] = {}

@@ -17,7 +17,7 @@ class _Watched:
 
 
 class Watches(Generic[W]):
-    """The watches of all watchers, which are told in the order in which they came."""
+    """The watches of all watchers, which get events in the order in which they came."""
 
     def __init__(self) -> None:
         self._watched: dict[W, _Watched] = {}

@@ -96,7 +96,7 @@ class WireError(Exception):
     """Bytes that are no request; the connection cannot go on."""
 
 
-class Unimplemented(Exception):  # noqa: N818 - the name of the code that the client is told
+class Unimplemented(Exception):  # noqa: N818 - the name of the code that the client gets
     """A request of ZooKeeper's that is not served here."""
 
 
@@ -115,7 +115,7 @@ class Asked(NamedTuple):
     op: Op
     request: Request | Check
     parts: tuple[Asked, ...] = ()
-    """Of a transaction."""
+    """The requests of a transaction."""
 
 
 class SetWatches(NamedTuple):
@@ -264,7 +264,7 @@ def path_bytes(path: str) -> bytes:
 
 
 def data_bytes(data: bytes) -> bytes:
-    """Kafka's nodes without data have none at all, and nobody tells none from an empty one."""
+    """Encode data; empty data become null, as in Kafka's nodes: no client distinguishes the two."""
     return _buffer(data) if data else _INT.pack(-1)
 
 

@@ -39,7 +39,7 @@ _BATCH: Final = 1000
 _POLL_S: Final = 0.1
 COMMIT_INTERVAL_MS: Final = 1000
 _MOST_RECORDS: Final = 50_000
-"""In one transaction."""
+"""The most records of one transaction."""
 _START_TIMEOUT_S: Final = 60.0
 _FLUSH_TIMEOUT_S: Final = 120.0
 _GONE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)

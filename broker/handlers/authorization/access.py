@@ -27,7 +27,7 @@ MESSAGES: Final = {
     CLUSTER_DENIED: "Cluster authorization failed.",
     TRANSACTION_DENIED: "Transactional Id authorization failed.",
 }
-"""As Kafka says it. A message names nothing that the client may not see."""
+"""Kafka's messages. They name nothing that the client may not see."""
 
 
 class Access(NamedTuple):
@@ -37,7 +37,7 @@ class Access(NamedTuple):
     context: RequestContext
     client: Permissions
     request: str
-    """Its name as Kafka has it: OffsetFetch."""
+    """Kafka's name of the request: OffsetFetch."""
 
     @property
     def version(self) -> int:
@@ -69,7 +69,7 @@ class Access(NamedTuple):
 
 
 def tell_denial(node: Node, context: RequestContext, request: str, wanted: tuple[Operation, ResourceType, str]) -> None:
-    """Count a denial, and tell the audit log."""
+    """Count a denial, and report it to the audit log."""
     node.counters.authorizations_denied += 1
     if node.audit is not None:
         node.audit.denied(origin_of(context, request), *wanted)

@@ -47,7 +47,7 @@ def access_from_outside(node: Node, context: RequestContext, request: str) -> Ac
 
 
 def guarded(name: str, node: Node, context: RequestContext, request_name: str, request: Any, handle: Handle) -> Reply:
-    """As the table refuses a client that has no CLUSTER_ACTION."""
+    """Refuse on a listener for clients what GUARDS refuses to a client without CLUSTER_ACTION."""
     access = access_from_outside(node, context, request_name)
     if access is None or context.version < _FOR_BROKERS_SINCE.get(name, 0):
         return handle(request)

@@ -22,7 +22,7 @@ from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 
 _AUTHORIZATION_FAILED: Final = "Authorization failed."
-"""As Kafka says it of topics that are created, and with a full sentence of those that are deleted."""
+"""Kafka's message for topics that are created; for those that are deleted it has a full sentence."""
 
 May = Callable[[Access, str], bool]
 
@@ -64,7 +64,7 @@ def each_topic(
         reply = handle(replace(request, topics=allowed))
         return after(
             reply,
-            # An error of the whole request tells nothing of its topics.
+            # An error of the whole request says nothing about its topics.
             lambda answer: answer if answer.get("error_code") else answer | {"topics": [*answer["topics"], *told]},
         )
 
@@ -88,7 +88,7 @@ OFFSET_FOR_LEADER_EPOCH: Final = each_topic(
 )
 DELETE_RECORDS: Final = each_topic(to_topic(Operation.DELETE), {"low_watermark": -1})
 DESCRIBE_PRODUCERS: Final = each_topic(
-    # A name that no topic can have is told as such.
+    # A name that no topic can have is reported as such.
     lambda access, name: topic_name_problem(name) is not None or access.to_topic(Operation.READ, name),
     {**refusal(TOPIC_DENIED), "active_producers": []},
     partitions="partition_indexes",
