@@ -27,11 +27,11 @@ _BROKER_EPOCHS_SINCE = 3
 _UNKNOWN_EPOCH = -1
 
 Changes = dict[TopicPartition, tuple[LeaderAndIsr, Mapping[int, int]]]
-"""The state that is wanted, and the epochs of the replicas that shall be in sync, as far as the leader tells them."""
+"""The state that is wanted, and the epochs of the replicas that shall be in sync, where the leader sends them."""
 
 
 def alter_partitions(term: Term, request: Any, version: int) -> Rounds[cold.Answer]:
-    """The answer to a request; the brokers are told of the partitions in it, whatever became of them."""
+    """The answer to a request; the brokers get the state of the partitions in it, whatever became of them."""
     broker = term.context.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         return {"error_code": ErrorCode.stale_broker_epoch}
@@ -90,7 +90,7 @@ def _judge(
     if current is None:
         return ErrorCode.unknown_topic_or_partition
     if wanted.partition_epoch > current.partition_epoch or wanted.leader_epoch > current.leader_epoch:
-        # It knows what we do not: another controller told it.
+        # The leader has a newer state than we do: another controller sent it.
         return ErrorCode.not_controller
     if wanted.leader_epoch < current.leader_epoch:
         return ErrorCode.fenced_leader_epoch

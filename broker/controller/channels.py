@@ -1,12 +1,12 @@
 """The controller's connections to brokers: a queue for each, one request at a time, resent at need.
 
-They also tell whether the broker's process is there. A connection is kept to every broker, and when it breaks, it is
-made anew at once. A process has ended for certain, though its session with ZooKeeper still stands, only if
+They also find out whether the broker's process is there. A connection to every broker stays open, and when it breaks,
+it is made anew at once. A process has ended for certain, though its session with ZooKeeper still stands, only if
 - the broker answered on this connection,
 - the other end closed the connection, as the kernel does when a process ends (a firewall resets connections), and
 - then its host refuses a new one.
 This broker concludes that once for each registration: if it was wrong (a proxy between the brokers ended), it is not
-so again. Of every other broker that refuses or does not answer only its session tells; it is reported in the log.
+so again. Any other broker that refuses or does not answer is gone when its session ends; the log reports it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ RETRY_BACKOFF_MS: Final = 100
 UNREACHABLE_AFTER_MS: Final = 2000
 """When a broker that is not reached is reported: one that starts may register a little before it can be reached."""
 PROBE_INTERVAL_MS: Final = 30_000
-"""How often a broker is asked when there is nothing to tell it: it then does not close a connection that nobody uses,
+"""How often a broker is asked when there is nothing to send: it then does not close a connection that nobody uses,
 and one that cannot be reached any more is noticed."""
 LOOK_AGAIN_MS: Final = 1000
 ANSWERS_OF_A_RETURN: Final = 3
-"""A broker that was gone is back when it answers so often in a row: one that was started anew would have told by then,
-by registering anew."""
+"""A broker that was gone is back when it answers so often in a row: one that was started anew would have
+registered anew by then."""
 
 Then = Callable[[Any], None]
 
@@ -48,7 +48,7 @@ class Way(NamedTuple):
 
     peers: Peers
     listener_name: str
-    """Of the brokers among themselves."""
+    """The listener of the brokers among themselves."""
     request_timeout_ms: int
     """controller.socket.timeout.ms."""
     probe_interval_ms: int
@@ -81,7 +81,7 @@ class PresenceListener(Protocol):
         """Its process is, though its registration still stands. Nothing more is sent to it."""
 
     def broker_is_back(self, broker: BrokerInfo) -> None:
-        """The same registration, after `broker_is_gone`: it listens again, and has been told nothing meanwhile."""
+        """The same registration, after `broker_is_gone`: it listens again, and was sent nothing meanwhile."""
 
 
 class _Request(NamedTuple):
@@ -124,7 +124,7 @@ class Channel:
         """Whether the other end closed the last connection on which the broker answered."""
         self._failure = PeerFailure.DISCONNECTED
         self._failures = 0
-        """In a row."""
+        """The failures in a row."""
         self._answers = 0
         self._peer = way.peers.connect(endpoint, "controller", name=f"broker {broker.broker_id}", on_break=self._broke)
         self._next()
@@ -228,7 +228,7 @@ class Channel:
         self._retry_after(LOOK_AGAIN_MS if is_patient else backoff_ms)
 
     def _lost(self, failure: PeerFailure) -> None:
-        # A refusal long after the end of the connection tells nothing of how that ended.
+        # A refusal long after the end of the connection does not show how that ended.
         if self._is_connected or failure is PeerFailure.TIMED_OUT:
             self._was_closed = failure is PeerFailure.CLOSED
         self._is_connected = False
@@ -300,9 +300,9 @@ class Channels:
         return sum(channel.is_unreachable for channel in self._channels.values())
 
     def send(self, broker_id: int, api_key: int, version: int, body: cold.Answer | bytes, then: Then) -> None:
-        """Have this broker told once, after all that was sent to it before; `then` gets the answer.
+        """Send a request once, after all that was sent to this broker before; `then` gets the answer.
 
-        There is none when the broker is gone first.
+        There is no answer if the broker is gone first.
         """
         channel = self._channels.get(broker_id)
         if channel is not None:

@@ -23,7 +23,7 @@ from highwater.common.topic_partition import TopicPartition
 
 
 class PartitionState(Enum):
-    """Which follows which is told by partitions.py."""
+    """The states of a partition; their order is in partitions.py."""
 
     NON_EXISTENT = "not there"
     NEW = "new"
@@ -34,7 +34,7 @@ class PartitionState(Enum):
 
 
 class ReplicaState(Enum):
-    """Which follows which is told by replicas.py."""
+    """The states of a replica; their order is in replicas.py."""
 
     NON_EXISTENT = "not there"
     NEW = "new"
@@ -56,12 +56,12 @@ class ControlledPartition:
     def __init__(self, assignment: ReplicaAssignment) -> None:
         self.assignment = assignment
         self.leadership: LeaderAndIsr | None = None
-        """As ZooKeeper has it; None before the first leader."""
+        """The state in ZooKeeper; None before the first leader."""
         self.leader_registered_since = False
         """Whether its leader registered after that was written: maybe another process, whose log lost its end."""
         self.state = PartitionState.NON_EXISTENT
         self.replica_states: dict[int, ReplicaState] = {}
-        """By broker; those that are not there are NON_EXISTENT."""
+        """The state of each broker's replica; those that are not there are NON_EXISTENT."""
 
     @property
     def has_preferred_leader(self) -> bool:
@@ -86,14 +86,14 @@ class ControlledTopic:
 class ControllerContext:
     def __init__(self) -> None:
         self.epoch = 0
-        """Of this controller: every request to a broker tells it, and brokers refuse older ones."""
+        """The epoch of this controller: each request to a broker has it, and brokers refuse older ones."""
         self.epoch_version = 0
         """The version of /controller_epoch at our election: every write of ours needs that it is this still."""
         self.brokers: dict[int, BrokerInfo] = {}
         """Those that live, also while they shut down."""
         self.shutting_down: set[int] = set()
         self.offline_partitions: dict[int, set[TopicPartition]] = {}
-        """By broker, what is on its failed log directories."""
+        """The partitions on the failed log directories of each broker."""
         self.topics: dict[str, ControlledTopic] = {}
         self._names: dict[UUID, str] = {}
         self.reassigning: set[TopicPartition] = set()
@@ -188,7 +188,7 @@ class ControllerContext:
         ]
 
     def leader_epoch_to_stop(self, partition: TopicPartition) -> int:
-        """What a StopReplica tells."""
+        """The leader epoch in a StopReplica."""
         if partition[0] in self.topics_to_delete:
             return EPOCH_DURING_DELETE
         leadership = self.leadership(partition)
@@ -223,7 +223,7 @@ class ControllerContext:
     def replicas_in(self, topic: str, state: ReplicaState) -> list[Replica]:
         return [replica for replica in self.replicas_of_topic(topic) if self.state_of(replica) is state]
 
-    # What metrics tell
+    # Figures of metrics
 
     def offline_partition_count(self) -> int:
         return sum(

@@ -87,7 +87,7 @@ class Controller:
         """`listener_name` is that of the brokers among themselves."""
         self.broker_id = broker_id
         self.controller_id = NO_BROKER
-        """Of whoever is, as ZooKeeper told last."""
+        """The id of the controller that ZooKeeper reported last."""
         self._config = config
         self._way = way_to_brokers(peers, listener_name, config)
         self._zookeeper = zookeeper
@@ -337,7 +337,7 @@ class Controller:
             is_unclean_election_allowed=self._is_unclean_election_allowed,
             gone=() if deposed is None else (deposed,),
         )
-        # Of its end others tell, and of our own session's.
+        # The watch reports when another broker removes or replaces the znode.
         yield from self._watches.ask([Exists(znodes.CONTROLLER)])
         yield from term.load()
 
@@ -459,4 +459,4 @@ _HANDLERS: Final[dict[str, Callable[[Term], Rounds[object]]]] = {
     znodes.PREFERRED_REPLICA_ELECTION: lambda term: term.rebalance.preferred_election_asked(),
     znodes.REASSIGN_PARTITIONS: lambda term: term.reassignments.znode_changed(),
 }
-"""By the path that changed, or whose children did."""
+"""The handler of each path that changed, or whose children did."""

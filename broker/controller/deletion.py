@@ -1,7 +1,7 @@
 """Topics that are to go (kafka.controller.TopicDeletionManager).
 
-A topic is marked by a znode under /admin/delete_topics. Its partitions lose their leaders, all brokers are told that it
-is gone, and every broker with a replica is told to delete it. When all have done so its znodes go, the mark last. A
+A topic is marked by a znode under /admin/delete_topics. Its partitions lose their leaders, all brokers learn that it
+is gone, and every broker with a replica is asked to delete it. When all have done so its znodes go, the mark last. A
 replica whose broker is away, or fails to delete, holds the topic up until that broker is back; so does a reassignment
 until it is done. Whoever is the controller next begins where the marks are.
 """

@@ -21,8 +21,8 @@ def when_departed(
     """Call `then` with `timeout_ms` when none of these topics is being deleted, or with 0 when the time is up.
 
     Brokers say that a topic is unknown as soon as its deletion begins, and its znodes go when all replicas are gone.
-    Who creates it in between would be told that it exists, and then it is gone (so it is with Kafka 3.9). A deletion
-    that waits for a broker that is away is not waited for.
+    A client that creates it in between would get the error that it exists, and then it is gone (so it is with Kafka
+    3.9). A deletion that waits for a broker that is away is not waited for.
     """
 
     def is_under_way() -> bool:

@@ -53,7 +53,7 @@ class Elected(NamedTuple):
     leader_and_isr: LeaderAndIsr
     """To be written: the leader epoch is one higher, the partition epoch that of the state it was elected from."""
     recipients: tuple[int, ...]
-    """Who is told by LeaderAndIsr."""
+    """The brokers that get LeaderAndIsr."""
 
 
 IsOnline = Callable[[int], bool]
@@ -69,7 +69,7 @@ def elect(
 ) -> Elected | None:
     """The new state of one partition; None if nobody can lead it.
 
-    `is_online` tells of those that shut down too that they are online in a controlled shutdown: they are to be told.
+    In a controlled shutdown, `is_online` is True for brokers that shut down too: they get the new state.
     """
     in_sync = current.in_sync_replicas
     if election is Election.REASSIGN:
@@ -91,7 +91,7 @@ def elect(
     if election is Election.UNCLEAN:
         leader = unclean_leader(assignment.replicas, live)
         if leader is not None:
-            # KIP-704: the partition is told to be recovering, for what was acknowledged may be missing.
+            # KIP-704: the partition is marked as recovering, for what was acknowledged may be missing.
             return Elected(_led_by(current, leader, (leader,))._replace(is_recovering=True), live)
     return None
 

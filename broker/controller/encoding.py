@@ -1,4 +1,4 @@
-"""LeaderAndIsr 7 and UpdateMetadata 8 as the controller writes them. By hand: they tell of partitions by the thousand.
+"""Encodes LeaderAndIsr 7 and UpdateMetadata 8 by hand, since they have thousands of partitions.
 
 LeaderAndIsr    controller id, is KRaft, controller epoch, broker epoch, type, topics, live leaders
   a partition   index, controller epoch, leader, leader epoch, in sync, partition epoch, replicas, adding, removing,
@@ -29,7 +29,7 @@ _INT32: Final = struct.Struct(">i")
 _END_OF_PARTITION: Final = struct.Struct(">?b")
 _ENDPOINT_END: Final = struct.Struct(">h")
 _UNKNOWN_TYPE: Final = b"\x00"
-"""Neither a full nor an incremental update: KIP-866 tells those apart while a cluster leaves ZooKeeper."""
+"""Neither a full nor an incremental update: KIP-866 distinguishes those while a cluster leaves ZooKeeper."""
 
 
 class TopicStates(NamedTuple):

@@ -2,8 +2,8 @@
 
     to             from                      what is done
     NEW            NON_EXISTENT              nothing: its replicas are assigned
-    ONLINE         NEW                       the live replicas are in sync, the first of them leads: written, told
-    ONLINE         OFFLINE, ONLINE           a leader is elected, on some occasion: written, told
+    ONLINE         NEW                       the live replicas are in sync, the first of them leads: written, sent
+    ONLINE         OFFLINE, ONLINE           a leader is elected, on some occasion: written, sent
     OFFLINE        NEW, ONLINE, OFFLINE      nothing: its leader died
     NON_EXISTENT   OFFLINE                   nothing: it was deleted
 
@@ -77,7 +77,7 @@ class PartitionStates:
     def change(
         self, partitions: Iterable[TopicPartition], target: PartitionState, election: Election = Election.OFFLINE
     ) -> Rounds[ElectionResults]:
-        """Have these take a state, as far as they can, and tell the brokers. The results are of those elected for."""
+        """Change these to a state, where that is valid, and notify the brokers. Returns the results of elections."""
         valid = [key for key in partitions if self._is_valid(key, target)]
         results: ElectionResults = {}
         if target is PartitionState.ONLINE:
@@ -124,7 +124,7 @@ class PartitionStates:
                 self._batch.add_leader_and_isr(partition.leadership.in_sync_replicas, key, is_new=True)
 
     def _elect(self, partitions: Sequence[TopicPartition], election: Election) -> Rounds[ElectionResults]:
-        """From the states we know; those that somebody changed meanwhile are read and elected for again."""
+        """Elect from the states we know; those that somebody changed meanwhile are read, and elected for again."""
         results: ElectionResults = {}
         remaining = list(partitions)
         while remaining:
@@ -168,7 +168,7 @@ class PartitionStates:
         return elect(election, partition.assignment, partition.leadership, is_online, shutting_down=shutting_down)
 
     def _topics_that_allow_unclean_election(self, topics: Collection[str]) -> Rounds[set[str]]:
-        """By their settings as they are now in ZooKeeper: this broker need not know all topics' settings."""
+        """Read the topics' settings in ZooKeeper: this broker need not know those of all topics."""
         names = sorted(topics)
         nodes = yield from ask([Get(metadata_tree.topic_config_path(name)) for name in names])
         allowing: set[str] = set()

@@ -1,7 +1,7 @@
 """Partitions that move to other brokers (KIP-455; KafkaController.onPartitionReassignment).
 
-While a partition moves its replicas are those of its target and those it came from; /brokers/topics/T tells which of
-them are added and removed, so whoever is the controller next goes on. It takes up to three phases, each for all
+While a partition moves its replicas are those of its target and those it came from; /brokers/topics/T has which of
+them are added and removed, so that the next controller goes on. It takes up to three phases, each for all
 partitions asked for together:
 
     take up   the new assignment is written; replicas that a former move added, and this one does not need, go

@@ -117,7 +117,7 @@ class Rebalance:
             for key, outcome in (yield from self.elect(wanted, Election.PREFERRED)).items():
                 if isinstance(outcome, Problem) and outcome.error_code is not ErrorCode.election_not_needed:
                     _logger.warning("partition %s-%d: cannot elect the preferred leader: %s", *key, outcome.message)
-        # The watch tells of this too, and so one that is made anew is noticed.
+        # The watch reports this too, and so a znode that is made anew is noticed.
         yield from write(self._context, [Delete(path)])
 
     # By and by

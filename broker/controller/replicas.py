@@ -1,12 +1,12 @@
 """The states of replicas (kafka.controller.ReplicaStateMachine).
 
 to                    from                                              what is done
-NEW                   NON_EXISTENT                                      told who leads, if anybody does
+NEW                   NON_EXISTENT                                      sent the leader, if there is one
 ONLINE                NEW                                               nothing
-ONLINE                ONLINE, OFFLINE, DELETION_INELIGIBLE              told who leads
-OFFLINE               NEW, ONLINE, OFFLINE, DELETION_INELIGIBLE         told to stop; taken from the in-sync
-                                                                        replicas, of which the others are told
-DELETION_STARTED      OFFLINE                                           told to delete
+ONLINE                ONLINE, OFFLINE, DELETION_INELIGIBLE              sent the leader
+OFFLINE               NEW, ONLINE, OFFLINE, DELETION_INELIGIBLE         asked to stop; taken from the in-sync
+                                                                        replicas, of which the others are sent
+DELETION_STARTED      OFFLINE                                           asked to delete
 DELETION_SUCCESSFUL   DELETION_STARTED                                  nothing
 DELETION_INELIGIBLE   DELETION_STARTED, OFFLINE                         nothing
 NON_EXISTENT          DELETION_SUCCESSFUL                               taken from the assignment in memory
@@ -45,9 +45,9 @@ class ReplicaStates:
         self._batch = batch
 
     def start(self) -> Rounds[list[Replica]]:
-        """Find every replica's state, and tell those that live who leads; once. The others are given back.
+        """Find every replica's state once, send the leader to those that live, and return the others.
 
-        They are still to be OFFLINE, which can wait until there are leaders where theirs are gone.
+        The others are still to be OFFLINE, which can wait until there are leaders where theirs are gone.
         """
         online: list[Replica] = []
         offline: list[Replica] = []
@@ -56,7 +56,7 @@ class ReplicaStates:
                 is_online = self._context.is_online(broker_id, key)
                 if not is_online:
                     offline.append(Replica(key, broker_id))
-                elif not partition.leader_registered_since:  # else it is told with its new leader epoch
+                elif not partition.leader_registered_since:  # else it is sent with its new leader epoch
                     online.append(Replica(key, broker_id))
                 # One that is away is not asked to delete what it has before it is back.
                 state = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
@@ -65,7 +65,7 @@ class ReplicaStates:
         return offline
 
     def change(self, replicas: Iterable[Replica], target: ReplicaState) -> Rounds[None]:
-        """Have these take a state, as far as they can, and tell the brokers."""
+        """Change these to a state, where that is valid, and notify the brokers."""
         valid = [replica for replica in replicas if self._is_valid(replica, target)]
         if target is ReplicaState.OFFLINE:
             by_broker: dict[int, list[TopicPartition]] = {}

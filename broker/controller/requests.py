@@ -48,9 +48,9 @@ class RequestBatch:
         self._stop_replica_answered = stop_replica_answered
         self._update_metadata_answered = update_metadata_answered
         self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = {}
-        """By broker, the partitions, and whether their replicas are new there."""
+        """The partitions for each broker, and whether their replicas are new there."""
         self._stop_replica: dict[int, dict[TopicPartition, bool]] = {}
-        """By broker, the partitions, and whether their replicas are to be deleted."""
+        """The partitions for each broker, and whether their replicas are to be deleted."""
         self._informed: set[int] = set()
         """Who gets UpdateMetadata."""
         self._is_for_all = False
@@ -60,7 +60,7 @@ class RequestBatch:
     # Gathering
 
     def add_leader_and_isr(self, broker_ids: Iterable[int], partition: TopicPartition, *, is_new: bool = False) -> None:
-        """Tell these of the partition's leader, and everybody by UpdateMetadata."""
+        """Send the partition's leader to these brokers, and to all by UpdateMetadata."""
         for broker_id in broker_ids:
             partitions = self._leader_and_isr.setdefault(broker_id, {})
             partitions[partition] = is_new or partitions.get(partition, False)
@@ -73,7 +73,7 @@ class RequestBatch:
             partitions[partition] = is_to_be_deleted or partitions.get(partition, False)
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition] = ()) -> None:
-        """Tell these of the brokers that live, and of these partitions."""
+        """Send these brokers the live brokers, and these partitions."""
         self._informed.update(broker_ids)
         self._told.update(dict.fromkeys(partitions))
 

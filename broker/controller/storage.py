@@ -122,7 +122,7 @@ class Written(NamedTuple):
     """What became of partition states that were to be written."""
 
     done: dict[TopicPartition, LeaderAndIsr]
-    """As they stand now; the context knows them."""
+    """The states as they are now; the context knows them."""
     changed: list[TopicPartition]
     """Somebody else wrote in between: the context knows what, and the caller decides anew."""
     failed: dict[TopicPartition, str]
@@ -140,7 +140,7 @@ def read_states(context: ControllerContext, partitions: Sequence[TopicPartition]
 
 
 def _parse_state(context: ControllerContext, partition: TopicPartition, node: Node) -> LeaderAndIsr | None:
-    """None, and told, when it cannot be understood: such a partition gets no leader."""
+    """The state; None, with a line in the log, if it cannot be understood: such a partition gets no leader."""
     try:
         state = znodes.read(node.data, partial(znodes.parse_partition_state, partition_epoch=node.stat.version))
     except ValueError as error:

@@ -214,7 +214,7 @@ class Term:
             yield from self._brokers_came(new)
 
     def broker_changed(self, broker_id: int) -> Rounds[None]:
-        """A broker has other endpoints, or is gone (of which /brokers/ids tells)."""
+        """A broker has other endpoints, or is gone (which /brokers/ids reports)."""
         registered = yield from self._registered([str(broker_id)])
         broker = registered.get(broker_id)
         former = self.context.brokers.get(broker_id)
@@ -347,7 +347,7 @@ class Term:
     # Notifications
 
     def in_sync_replicas_changed(self) -> Rounds[None]:
-        """Leaders that changed partition states themselves tell of it (before AlterPartition, Kafka 2.7)."""
+        """Leaders report partition states that they changed themselves (before AlterPartition, Kafka 2.7)."""
         path = znodes.ISR_CHANGE_NOTIFICATIONS
         names, values = yield from self._notifications(path)
         partitions = [
@@ -366,7 +366,7 @@ class Term:
         yield from delete_all(self.context, path, names)
 
     def log_directories_failed(self) -> Rounds[None]:
-        """Brokers with a failed directory are told their partitions: in the answer they say which they lost."""
+        """Send brokers with a failed directory their partitions: the answers say which they lost."""
         path = znodes.LOG_DIR_EVENT_NOTIFICATIONS
         names, values = yield from self._notifications(path)
         found = (_understood(path, value, znodes.parse_log_dir_event) for value in values)
@@ -471,7 +471,7 @@ class Term:
 
 
 def _understood(path: str, data: bytes, parse: Callable[[object], T]) -> T | None:
-    """What a znode holds; None, and told, when that cannot be understood: the cluster goes on without it."""
+    """What a znode holds; None, with a line in the log, if that is not understood: the cluster goes on without."""
     try:
         return znodes.read(data, parse)
     except ValueError as error:

@@ -165,7 +165,7 @@ class Acceptor:
     ) -> None:
         """`make` makes the connection, which calls back when it is lost.
 
-        `refused` is told of each failed handshake: the client's host:port, and why it failed.
+        `refused` gets each failed handshake: the client's host:port, and why it failed.
         """
         self._refused = refused
         self._tls = tls

@@ -71,7 +71,7 @@ def run(
     shared: Mapping[str, Sequence[socket.socket]] = MappingProxyType({}),
     metrics: BoundListener | None = None,
 ) -> int:
-    """Run a broker until it is told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start.
+    """Run a broker until it is stopped; returns the exit code. Raises one of SETUP_ERRORS when it cannot start.
 
     `shared` are sockets that other processes accept from too, by listener; `metrics` is where to serve metrics, and not
     where the configuration says.
@@ -85,8 +85,8 @@ def run(
     bound: list[BoundListener] = []
     opened = Opened()
     try:
-        # Before the recovery, which may take long, and before anything is written: a taken port should be told at once
-        # and leave nothing behind.
+        # Before the recovery, which may take long, and before anything is written: a taken port should be reported at
+        # once and leave nothing behind.
         for endpoint in endpoints:
             listener = bind(endpoint, advertised.get(endpoint.name), config)
             listener.sockets.extend(shared.get(endpoint.name, ()))
@@ -290,7 +290,7 @@ class _Broker:
         return make
 
     def _begin_renewal(self) -> Renewal:
-        """Of keys and certificates, whose files change while the broker runs."""
+        """Begin the renewal of keys and certificates, whose files change while the broker runs."""
         renewables: list[Renewable] = []
         if self._membership is not None:
             renewables = self._membership.renewables(self._bound)

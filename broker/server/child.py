@@ -26,7 +26,7 @@ def main() -> int:
     ends_with_parent(signal.SIGKILL)()
     order = json.load(sys.stdin)
     if os.getppid() != order["parent"]:
-        return EXIT_USAGE  # it died before the kernel was asked to tell
+        return EXIT_USAGE  # it died before the kernel was asked to signal that
     log_to_standard_error(f"process-{order['index']} ", order["log_level"])
     shared = {
         name: [socket.socket(fileno=descriptor) for descriptor in descriptors]

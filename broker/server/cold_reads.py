@@ -81,7 +81,7 @@ class ColdReads:
             done(failure)
 
     def _is_ahead(self, _: tuple[FilePiece, ...], failure: OSError | None) -> None:
-        """A failure is told when a fetch needs what could not be read."""
+        """A failure is reported when a fetch needs what could not be read."""
         self._reads_ahead -= 1
 
     def close(self) -> None:

@@ -54,7 +54,7 @@ class _Slot:
 
 
 class _EndedTransport(asyncio.Transport):
-    """In place of the transport of a connection that was lost."""
+    """Replaces the transport of a connection that was lost."""
 
     def close(self) -> None:
         pass

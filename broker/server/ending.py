@@ -70,7 +70,7 @@ class DiskFailures:
         self.of_directory(error, self._log_directories.of(partition.log))
 
     def of_directory(self, error: OSError, directory: LogDirectory) -> None:
-        """After a failed sync the page cache may claim what the disk does not have: only a recovery can tell."""
+        """Take the directory offline: after a failed sync only a recovery can find out what the disk has."""
         if directory not in self._log_directories.live:
             return
         count = self._take_offline(directory)

@@ -8,7 +8,7 @@ from typing import Final
 from highwater.broker.turns import Turns
 
 _THRESHOLDS: Final = (5_000, 10, 1 << 30)
-"""By itself the collector looks at 5,000 new objects, or at 55,000: a long request may have a million."""
+"""The collector checks every 5,000 new objects, and then every 55,000: a long request may have a million."""
 _DUE_AFTER: Final = 20
 """So many collections of 55,000 objects: a million objects are new since the last full collection."""
 _OVERDUE_AFTER: Final = 1_000

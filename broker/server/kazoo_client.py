@@ -1,7 +1,7 @@
 """kazoo as broker/server/zookeeper.py uses it: its connection, sessions and wire format.
 
-A client that loses neither requests nor watches when a connection breaks within a session, and that tells everything in
-the order in which it came, in its one thread. Nothing of kazoo below `KazooClient` is public, so 2.x is pinned.
+A client that loses neither requests nor watches when a connection breaks within a session, and that reports events in
+their order, in its one thread. Nothing of kazoo below `KazooClient` is public, so 2.x is pinned.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _PATHS_PER_SET_WATCHES: Final = 1000
 
 
 class Listener(Protocol):
-    """Told in kazoo's thread."""
+    """Gets what kazoo reports, in kazoo's thread."""
 
     def answered(self, answer: Answer, result: Any) -> None: ...
 
@@ -70,7 +70,7 @@ class Listener(Protocol):
 
 
 class Answer:
-    """What kazoo tells of one request: its AsyncResult, as far as its connection uses that."""
+    """What kazoo reports about one request: its AsyncResult, as far as its connection uses that."""
 
     __slots__ = ("_client", "request")
 
@@ -132,7 +132,7 @@ def result_of(request: Request | Check, value: Any, chroot: str) -> Any:
 
 
 _STAT_OF_A_NEW_NODE: Final = Stat(version=0, czxid=0, ephemeral_owner=0)
-"""Where the server tells no more of it than that it was made."""
+"""The stat if the server reports no more than that the node was made."""
 
 
 def _stat_of(stat: ZnodeStat) -> Stat:
@@ -177,7 +177,7 @@ def _rooted(chroot: str, path: str) -> str:
 
 
 class _Multi(wire.Transaction):  # type: ignore[misc]
-    """As kazoo's, which cannot read the answer to a creation that tells the stat too.
+    """Replaces kazoo's, which cannot read the answer to a creation that has the stat too.
 
     Servers that lack ZOOKEEPER-4026, such as Debian 12's 3.8.0, answer in a transaction as if no stat was asked for.
     """
@@ -207,7 +207,7 @@ class _Multi(wire.Transaction):  # type: ignore[misc]
 
 
 class SetWatches(NamedTuple):
-    """Watch these again, and tell what happened to them since: ZooKeeper's own client sends it too, kazoo does not."""
+    """Watch these again, and report what happened meanwhile: ZooKeeper's own client sends it too, kazoo does not."""
 
     relative_zxid: int
     data: Sequence[str]
@@ -255,7 +255,7 @@ class _Handler(SecureHandler):
             self._watch_fired(event)
 
     def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        """As ZooKeeper's own client, wait for one server not so long that there is no time for the others."""
+        """Limit the wait for one server, like ZooKeeper's own client, so that there is time for the others."""
         return super().create_connection(*args, timeout=min(timeout, self._connect_timeout_s), **options)
 
 
@@ -281,7 +281,7 @@ class Client(KazooClient):  # type: ignore[misc]
         """`hosts` have no chroot. With the id and the password of a session it is taken up, if it is alive."""
         self.listener = listener
         self.prefix = ""
-        """Goes before all paths that are asked for, and is not told: the chroot."""
+        """The chroot: it goes before all paths of requests, and is not in answers."""
         self._lock = threading.RLock()
         """Held for moments: a request is of the session that there is when it is handed over."""
         self._told_session_id: int | None = None

@@ -43,7 +43,7 @@ class BoundListener(NamedTuple):
     sasl: SaslSettings | None = None
 
     def listen(self, config: BrokerConfig) -> None:
-        """From now on clients that connect wait; until then they are refused. Raises ListenError."""
+        """Listen: from now on clients that connect wait; until then they are refused. Raises ListenError."""
         for bound in self.sockets:
             try:
                 bound.listen(config.integer("socket.listen.backlog.size"))
@@ -61,7 +61,7 @@ class ListenError(Exception):
 
 
 def endpoints_of(config: BrokerConfig) -> tuple[list[Endpoint], dict[str, Endpoint]]:
-    """What to listen on, and what to tell clients by listener name. Raises ConfigError."""
+    """What to listen on, and what to advertise to clients by listener name. Raises ConfigError."""
     endpoints = _parse("listeners", config.string("listeners") or "")
     protocols = _parse_protocol_map(config)
     for position, endpoint in enumerate(endpoints):

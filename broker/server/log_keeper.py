@@ -182,7 +182,7 @@ class LogKeeper:
                 try:
                     await self._write_checkpoints()
                 except OSError as error:
-                    # Where the logs start is told by their first files as well, and these make the space that lacks.
+                    # The first files of the logs also show where these start, and deletions free the space that lacks.
                     _logger.warning("cannot write the checkpoints: %s; trying again later", error.strerror)
 
     def _delete_expired(self, partition: Partition, now_ms: int, by_age: bool) -> int:

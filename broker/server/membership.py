@@ -1,7 +1,7 @@
 """Joins the broker's process to its cluster: session with ZooKeeper, registration, parts.
 
-Start: a session, the cluster's id, this broker's id, the settings that are kept in ZooKeeper; then, when the logs are
-there, the broker registers, takes connections, and is ready once the controller has told it of the cluster.
+Start: a session, the cluster's id, this broker's id, the settings that are in ZooKeeper; then, when the logs are
+there, the broker registers, takes connections, and is ready once the controller has sent it the metadata.
 Stop: another takes over what it leads (controlled shutdown), it asks nothing more of anybody, its session ends.
 """
 
@@ -139,7 +139,7 @@ class Membership:
                 properties = decode_properties((path / META_PROPERTIES).read_bytes())
                 return int(properties["broker.id"])
             except (OSError, MalformedFile, KeyError, ValueError):
-                continue  # what is the matter with it is told when the directory is opened
+                continue  # what is the matter with it is reported when the directory is opened
         (stat,) = await self._run(_ask([Set(znodes.BROKER_SEQUENCE, b"")]))
         if not isinstance(stat, Stat):
             raise MetadataError(f"{self._place}{znodes.BROKER_SEQUENCE} gives no broker id: {stat.value}")
@@ -164,7 +164,7 @@ class Membership:
         return self._clustered.node
 
     async def join(self, bound: Sequence[BoundListener], listen: Callable[[], None]) -> None:
-        """Register, `listen`, and come back when the controller has told of the cluster.
+        """Register, `listen`, and return when the controller has sent the metadata of the cluster.
 
         A registered broker that refuses connections is reported by the controller, but not at once.
         """

@@ -43,7 +43,7 @@ _LEAST_BETWEEN_S: Final = 10.0
 
 
 class OAuthBearer(NamedTuple):
-    """Of one listener."""
+    """The OAUTHBEARER mechanism of one listener."""
 
     exchange: Callable[[], OAuthBearerExchange]
     begin: Callable[[], None]

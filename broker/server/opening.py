@@ -142,7 +142,7 @@ def open_directories(
 
 
 class _RecoveryProgress:
-    """Tells how far the start is when it takes long."""
+    """Reports how far the start is when it takes long."""
 
     def __init__(self) -> None:
         self._told_ms = _monotonic_ms() + RECOVERY_IS_SLOW_MS - 1000

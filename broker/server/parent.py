@@ -51,7 +51,7 @@ _START_MAY_TAKE_S: Final = 1800
 
 
 def run(settings: Sequence[Setting]) -> int:
-    """Run until told to stop; the exit code. Raises one of SETUP_ERRORS when it cannot start."""
+    """Run until stopped; returns the exit code. Raises one of SETUP_ERRORS when it cannot start."""
     started_ns = time.monotonic_ns()
     plan = ProcessPlan.of(settings)
     config = BrokerConfig(plan.settings)
@@ -66,7 +66,7 @@ def run(settings: Sequence[Setting]) -> int:
         plan = plan.counted(home.count_before)
         for index in range(plan.process_count):
             for endpoint in plan.endpoints_of(index):
-                bind(endpoint, None, config).close()  # a port that is taken is told before anything is written
+                bind(endpoint, None, config).close()  # a port that is taken is reported before anything is written
         home.open_journal(plan.process_count, plan.scram_login)
         for listener in [*bound, *([] if metrics is None else [metrics])]:
             listener.listen(config)

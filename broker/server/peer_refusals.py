@@ -21,11 +21,11 @@ AGAIN_AFTER_MS: Final = 60_000
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _OTHER_NAME: Final = (62, 64)
-"""Of the host, of the address."""
+"""Codes of a certificate for another host name, or another address."""
 
 
 class PeerRefusals:
-    """Of all connections of a broker to others."""
+    """Reports the refusals of all connections of a broker to others."""
 
     def __init__(self) -> None:
         self._told_ms: dict[tuple[str, int, str], int] = {}
@@ -42,8 +42,8 @@ class PeerRefusals:
         self._tell(endpoint, f"no TLS with {_at(name, endpoint)}: {reason}. {_way_out(endpoint, error)}", now_ms)
 
     def closes_early(self, name: str, endpoint: Endpoint, now_ms: int) -> None:
-        """With TLS 1.3 a client is connected before the other end has looked at its certificate. asyncio and uvloop
-        then close the connection without the alert that would say why.
+        """A TLS 1.3 client is connected before the other end has checked its certificate. asyncio and uvloop then
+        close the connection without the alert that would say why.
         """
         text = f"{_at(name, endpoint)} closes connections with TLS before its first answer"
         self._tell(endpoint, f"{text}. {_refused_certificate(endpoint.listener_name)}", now_ms)

@@ -44,7 +44,7 @@ def inter_broker_listener(config: BrokerConfig) -> tuple[str, str]:
 
 
 class PeerSecurity:
-    """Of the inter-broker listener, and of no other: all requests between brokers go there."""
+    """The security of the inter-broker listener alone: all requests between brokers go there."""
 
     login_timeout_ms = _LOGIN_TIMEOUT_MS
 
@@ -60,7 +60,7 @@ class PeerSecurity:
 
     @property
     def user(self) -> str | None:
-        """As whom this broker comes to others; None if its certificate or its token says so."""
+        """The user as whom this broker logs in to others; None if its certificate or its token names it."""
         if self._credential is not None:
             return self._user
         has_certificate = (
@@ -70,7 +70,7 @@ class PeerSecurity:
 
     @property
     def login_in_words(self) -> tuple[str, str]:
-        """As whom this broker comes to others, and what there is to check if that is refused."""
+        """The user as whom this broker logs in to others, and what there is to check if that is refused."""
         mechanism = self._mechanism
         entry = f"listener.name.{self.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         if mechanism == OAUTHBEARER:
@@ -82,7 +82,7 @@ class PeerSecurity:
 
     @property
     def scram_login(self) -> tuple[ScramMechanism, str] | None:
-        """With which keys this broker logs in, and as whom, where it does so with SCRAM."""
+        """The SCRAM mechanism and the user with which this broker logs in; None if it does not use SCRAM."""
         if self._user is None or self._credential is None or self._credential.mechanism not in SCRAM_MECHANISMS:
             return None
         return ScramMechanism[self._credential.mechanism.replace("-", "_")], self._user

@@ -209,7 +209,7 @@ class _SocketPeer:
         self._fail(PeerFailure.TIMED_OUT)
 
     def _fail(self, failure: PeerFailure) -> None:
-        """Break the connection, if there is one, and tell all who wait."""
+        """Break the connection, if there is one, and fail all pending requests."""
         waiting = (*self._under_way, *self._unsent)
         self._under_way.clear()
         self._unsent.clear()
@@ -304,7 +304,7 @@ class _SocketPeer:
 
         def handshaken(body: memoryview | PeerFailure) -> None:
             if isinstance(body, PeerFailure):
-                return  # whoever waits is told by `_fail`
+                return  # `_fail` answers pending requests
             answer = cold.decode_response("sasl_handshake", _HANDSHAKE_VERSION, Decoder(body))
             if answer.error_code:
                 self._login_failed(f"{credential.mechanism} is not enabled there, but {', '.join(answer.mechanisms)}")
@@ -368,7 +368,7 @@ class _SocketPeer:
         self._refusals.login_failed(self._name, self._endpoint, reason, self._security.login_in_words, _now_ms())
         self._fail(PeerFailure.DISCONNECTED)
 
-    # What the connection tells
+    # Events of the connection
 
     def lost(self, connection: _Connection, error: Exception | None) -> None:
         if connection is self._connection:

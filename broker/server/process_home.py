@@ -33,7 +33,7 @@ _MOST_NAMES: Final = 3
 
 class ProcessHome:
     journal: Journal
-    """From `open_journal` on."""
+    """Set by `open_journal`."""
 
     def __init__(self, files: FileOperations, paths: Sequence[Path], base_id: int) -> None:
         """Lock the directories, and make those that are missing. Raises LogDirectoryError.

@@ -26,7 +26,7 @@ def refuse_directories_of_processes(files: FileOperations, paths: Sequence[Path]
         try:
             count, _ = read_marker(files, path)
         except OSError:
-            continue  # what is the matter with it is told when the directory is opened
+            continue  # what is the matter with it is reported when the directory is opened
         if count:
             raise LogDirectoryError(
                 f"{path} belongs to a broker of {count} processes ({MARKER}): start it with --processes {count}, or "

@@ -151,7 +151,7 @@ class ProcessPlan(NamedTuple):
 
     @property
     def scram_login(self) -> tuple[ScramMechanism, str] | None:
-        """With which keys the processes log in to each other, and as whom, where they do so with SCRAM."""
+        """The SCRAM mechanism and user with which the processes log in to each other; None without SCRAM."""
         return PeerSecurity(BrokerConfig(self.settings_of(0, tree=_NO_TREE))).scram_login
 
     def directories_of(self, index: int) -> list[Path]:

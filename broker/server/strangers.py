@@ -25,7 +25,7 @@ NOT_TLS: Final = {
 
 
 class Strangers(RefusalLog):
-    """Of all listeners of a broker."""
+    """Reports the failed handshakes at all listeners of a broker."""
 
     def __init__(self) -> None:
         super().__init__(_logger)

@@ -25,7 +25,7 @@ def more_time(seconds: int) -> str:
 
 
 def notify(*states: str) -> None:
-    """Tell it. Nobody to tell, or who cannot be told, is no reason to stop."""
+    """Report to the service manager. One that is not there, or does not listen, is no reason to stop."""
     address = os.environ.get(_SOCKET, "")
     if not address:
         return

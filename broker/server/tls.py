@@ -29,13 +29,13 @@ PrincipalOfCertificate = Callable[[bytes | None], str]
 @dataclass(slots=True)
 class Tls:
     context: ssl.SSLContext
-    """Of the next connection: another one after a renewal."""
+    """The context of the next connection: another one after a renewal."""
     principal_of_certificate: PrincipalOfCertificate
     """Takes the client's certificate (DER), None without one."""
     certificate: x509.Certificate
 
     def take_over(self, renewed: Tls) -> str:
-        """Have the next connections use it; returns what is told of it. Rules for names stay."""
+        """Use `renewed` for the next connections; returns the line for the log. Rules for names stay."""
         self.context, self.certificate = renewed.context, renewed.certificate
         until = self.certificate.not_valid_after_utc
         return f"new connections get the certificate {self.certificate.serial_number:x}, valid until {until:%Y-%m-%d}"

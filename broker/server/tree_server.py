@@ -65,7 +65,7 @@ class TreeServer:
         return LOCAL + name[1:].decode()
 
     async def stop(self) -> None:
-        """What clients were told is on the disk already; sessions stay."""
+        """Stop serving. What was answered is on the disk already; sessions stay."""
         for server in self._servers:
             server.close()
         for client in tuple(self._clients):

@@ -1,7 +1,7 @@
 """ZooKeeper through kazoo: takes requests from the event loop, and calls it back with answers.
 
 Whatever comes from ZooKeeper is handed to the event loop in the order in which it came over the connection, as
-ZooKeeper's promises are about that order: a watched change is told before any answer that shows it. kazoo by itself
+ZooKeeper's promises are about that order: a watched change is reported before any answer that shows it. kazoo by itself
 would run answers and watches in a thread each. And it would give up on what is under way when a connection breaks; here
 it is asked again in the same session, in its order, and watches are set again so that no change is missed.
 """
@@ -50,7 +50,7 @@ Ts = TypeVarTuple("Ts")
 
 class ZooKeeperSettings(NamedTuple):
     hosts: str
-    """As `zookeeper.connect` has them, without the chroot: host:port,host:port. A process has `LOCAL` and a name."""
+    """The servers of `zookeeper.connect`, without the chroot: host:port,host:port. A process has `LOCAL` and a name."""
     chroot: str
     """Below which everything of the cluster stands: /a/b, or nothing."""
     session_timeout_ms: int
@@ -195,7 +195,7 @@ class KazooZooKeeper:
             renew(self._client, security)
 
     def attach(self, session: Session) -> None:
-        """Tell it of the session that there is, if any, and of all that comes."""
+        """Report to it the session that there is, if any, and all that comes."""
         self._session = session
         if self._session_id:
             session.session_began(self._session_id)
@@ -256,7 +256,7 @@ class KazooZooKeeper:
             self._in_flight[answer] = call, index
             client.ask(self._session_id, answer)
 
-    # What the client tells, in kazoo's thread
+    # Reports of the client, in kazoo's thread
 
     def answered(self, answer: Answer, result: Any) -> None:
         self._post(self._answered, answer, result)
@@ -282,7 +282,7 @@ class KazooZooKeeper:
         self._post(self._watch_fired, path, event)
 
     def _post(self, told: Callable[[*Ts], None], *arguments: *Ts) -> None:
-        """Have it told on the event loop, unless the client was stopped meanwhile."""
+        """Call `told` on the event loop, unless the client was stopped meanwhile."""
 
         def tell() -> None:
             if self._client is None:
@@ -396,7 +396,7 @@ class KazooZooKeeper:
         client.close()
 
     async def _make_chroot(self) -> None:
-        """As Kafka does. Until that is done, paths are without it."""
+        """Make the chroot, as Kafka does. Until that is done, paths are without it."""
         parts = self._settings.chroot.split("/")
         paths = ["/".join(parts[:depth]) for depth in range(2, len(parts) + 1)]
         made: asyncio.Future[list[Any]] = self._loop.create_future()
