@@ -16,4 +16,4 @@ class Runtime:
     clock: Clock
     scheduler: Scheduler
     turns: Turns
-    """For what grows with a request."""
+    """The turns of work whose length grows with a request."""

@@ -408,7 +408,7 @@ def _line(path: str, value: object) -> str:
 
 
 def _user(entity: Entity) -> str:
-    """Whose credentials stand there; nobody's by default, which is never asked for."""
+    """The user of an entity; empty for the default user, which has no credentials."""
     return entity.user if isinstance(entity.user, str) else ""
 
 

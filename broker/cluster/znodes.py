@@ -123,7 +123,7 @@ def assigned_topic_value(topic_id: UUID, assignment: Mapping[int, ReplicaAssignm
 
 
 def parse_assigned_topic(value: object) -> tuple[UUID | None, dict[int, ReplicaAssignment]]:
-    """Without an id a topic was made before Kafka 2.8, or by a tool of that time: the controller gives it one."""
+    """Return the topic's id and assignment. The id is None before Kafka 2.8: the controller then makes one."""
     fields = fields_of(value, 1, 2, 3)
     adding, removing = fields.get("adding_replicas", {}), fields.get("removing_replicas", {})
     assignment = {

@@ -121,7 +121,7 @@ class Cluster:
 
     @functools.cached_property
     def wire(self) -> BlockingClient:
-        """For what confluent-kafka cannot ask. Raises UsageError for properties that this client does not know."""
+        """A client for requests that confluent-kafka lacks. Raises UsageError for properties that it does not know."""
         from highwater.kafka.client.blocking import BlockingClient
 
         try:

@@ -240,7 +240,7 @@ class _LogOutline:
         self.base_offsets = array("q")
         self.last_offsets = array("q")
         self.max_timestamps = array("q")
-        """For each batch the largest timestamp of the segment up to it."""
+        """The largest timestamp of the segment up to each batch."""
         self.own_timestamps = array("q")
         largest = -1
         with path.open("rb", buffering=_READ_BUFFER_BYTES) as file:

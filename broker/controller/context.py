@@ -239,6 +239,6 @@ class ControllerContext:
 
 
 def some_of(names: Collection[str]) -> str:
-    """For the log, which a thousand names would fill."""
+    """The first names, for a line of the log, which a thousand names would fill."""
     told = ", ".join(sorted(names)[:5])
     return told if len(names) <= 5 else f"{told} and {len(names) - 5} more"

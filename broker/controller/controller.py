@@ -58,7 +58,7 @@ _logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _STAND_AGAIN_MS: Final = 1000
-"""After a mistake of ours, so that it is not made as fast as can be."""
+"""The wait after an error of this broker, so that it is not repeated in a fast loop."""
 
 
 class _Event(NamedTuple):

@@ -38,7 +38,7 @@ def controlled_shutdown_leader(
 
 
 class Election(Enum):
-    """On what occasion a leader is elected."""
+    """The occasion on which a leader is elected."""
 
     OFFLINE = "offline"
     """The leader is gone."""

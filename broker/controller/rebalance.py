@@ -24,7 +24,7 @@ from highwater.kafka.protocol.problem import Problem
 _logger = logging.getLogger(__name__)
 
 _FIRST_REBALANCE_MS: Final = 5000
-"""After a controller took over."""
+"""The wait after a controller took over."""
 
 Outcomes = dict[TopicPartition, int | Problem]
 """Who leads now, or why nobody was elected."""

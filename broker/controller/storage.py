@@ -48,7 +48,7 @@ class ControllerMoved(Exception):  # noqa: N818 - it names what happened
 
 
 class SessionOver(ControllerMoved):
-    """So whoever was the controller in it is none any more."""
+    """The session with ZooKeeper has ended, and with it the term of its controller."""
 
 
 def ask(requests: Sequence[Request]) -> Rounds[list[Any]]:

@@ -73,7 +73,7 @@ from highwater.kafka.protocol.frame import Part
 decode = decode_request
 
 MOST_DISK_READS: Final = 5
-"""So often a fetch has pieces of files brought into the page cache. If the cache has lost them each time, because
+"""How often a fetch has pieces of files read into the page cache. If the cache has lost them each time, because
 memory is scarce, the fetch waits for the disk in the event loop."""
 
 

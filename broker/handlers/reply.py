@@ -101,7 +101,7 @@ class RequestContext(NamedTuple):
     client: Client
     size_bytes: int = 0
     throttle_ms: int = 0
-    """For how long the client is held up after the answer, because its former requests took too much time (KIP-124)."""
+    """How long the client is throttled after the answer, because its former requests took too much time (KIP-124)."""
 
 
 Answered = Parts | Answer | Callable[[], Answer]

@@ -14,7 +14,7 @@ from highwater.common.listener_rules import descriptors
 
 _THREADS: Final = 16
 _MOST_TOGETHER: Final = 16 * _THREADS
-"""So many logs have a file open at once, if there are descriptors for them."""
+"""The most logs with a file open at once, if there are descriptors for them."""
 
 
 def close_logs(logs: Iterable[PartitionLog], *, clean: bool) -> None:

@@ -17,7 +17,7 @@ class ClusterParts:
     metadata: MetadataCache
     """The node's view of the cluster, which the controller updates."""
     closed_leaders: ClosedLeaders
-    """Whose successors Metadata waits for a moment."""
+    """The leaders whose successors Metadata waits for a moment."""
     epochs: Epochs
     replicas: ReplicaManager
     controller: Controller

@@ -40,7 +40,7 @@ _OUTCOME_IS_UNKNOWN: Final = (
     ErrorCode.invalid_request,
     ErrorCode.new_leader_elected,
 )
-"""After these nobody knows whether the controller made the change: both ISRs count until LeaderAndIsr comes."""
+"""Errors that leave open whether the controller made the change: both ISRs count until LeaderAndIsr comes."""
 
 
 class LeadersBroker(Protocol):

@@ -58,7 +58,7 @@ class Replication(LeadersBroker, Protocol):
         """Its log was truncated."""
 
     def replicated(self, size_bytes: int) -> None:
-        """So many bytes were received from a leader and appended."""
+        """Count bytes that were received from a leader and appended."""
 
 
 class Partition:
@@ -111,7 +111,7 @@ class Partition:
         leader_epoch: int = NO_EPOCH,
         replicas: Sequence[int] = (),
     ) -> None:
-        """Without `replication` the broker runs alone, and leads in `leader_epoch`.
+        """A partition without `replication` is of a broker that runs alone, and leads in `leader_epoch`.
 
         `high_watermark` may be past the end of a log that lost records in a crash. `counters` are the topic's.
         """

@@ -18,7 +18,7 @@ from highwater.broker.security.acl import Operation, ResourceType
 
 LOGGER: Final = "highwater.audit"
 WINDOW_MS: Final = 60_000
-"""For so long a denial that was written is only counted when it comes again."""
+"""How long a denial that was written is only counted when it comes again."""
 MOST_KINDS: Final = 200
 """Denials and refusals of a principal of more kinds than these are only counted: its lines in each window, at most."""
 LONGEST_TEXT: Final = 512

@@ -28,7 +28,7 @@ class CleaningFailed(Exception):  # noqa: N818 - it ends one pass, not the broke
 
 
 class DiskFailed(CleaningFailed):
-    """So would other passes now."""
+    """The disk failed in a pass of cleaning, as it would in other passes now."""
 
 
 class Cleaner:

@@ -10,7 +10,7 @@ from highwater.broker.turns import Turns
 _THRESHOLDS: Final = (5_000, 10, 1 << 30)
 """The collector checks every 5,000 new objects, and then every 55,000: a long request may have a million."""
 _DUE_AFTER: Final = 20
-"""So many collections of 55,000 objects: a million objects are new since the last full collection."""
+"""Collections of 55,000 objects after which a full one is due: a million objects are new since the last."""
 _OVERDUE_AFTER: Final = 1_000
 
 

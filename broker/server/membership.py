@@ -131,7 +131,7 @@ class Membership:
                 )
 
     async def broker_id(self, paths: Sequence[Path]) -> int:
-        """For a broker without one: that of its log directories, or a new one that nobody had (kafka.utils.ZkUtils)."""
+        """The id of a broker without broker.id: that of its log directories, or a new one (kafka.utils.ZkUtils)."""
         if not self._config.boolean("broker.id.generation.enable"):
             raise ConfigError("broker.id is not set, and broker.id.generation.enable is false; set broker.id")
         for path in paths:

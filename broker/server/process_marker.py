@@ -21,7 +21,7 @@ def write_marker(files: FileOperations, path: Path, count: int, base_id: int) ->
 
 
 def refuse_directories_of_processes(files: FileOperations, paths: Sequence[Path]) -> None:
-    """For a broker that is one process. Raises LogDirectoryError."""
+    """Check the directories of a broker that is one process. Raises LogDirectoryError."""
     for path in paths:
         try:
             count, _ = read_marker(files, path)

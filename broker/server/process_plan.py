@@ -41,7 +41,7 @@ _DEFAULTS: Final = {
 }
 _PLACE: Final = "the processes of this host"
 _NO_TREE: Final = f"{LOCAL}none"
-"""For settings that are looked at before there is a tree."""
+"""The name of a tree in settings that are read before there is one."""
 
 
 class ProcessPlan(NamedTuple):

@@ -383,7 +383,7 @@ class KazooZooKeeper:
     # Starting
 
     def _end_session_of_others(self, session: tuple[int, bytes]) -> None:
-        """So that its ephemeral nodes are gone. It blocks."""
+        """End a session so that its ephemeral nodes are gone. It blocks."""
         found = _FirstWord()
         client = Client(
             self._settings.hosts, self._settings.session_timeout_ms, found, self._settings.security, session

@@ -129,7 +129,7 @@ def quota_path(entity: Entity) -> str:
 
 
 def parse_quota_path(path: str) -> Entity | None:
-    """Whose quotas stand there; None for any other path."""
+    """The entity whose quotas are at this path; None for any other path."""
     match path.removeprefix("/config/").split("/") if path.startswith("/config/") else ():
         case ["clients", client]:
             return Entity(None, _parse_quota_name(client))

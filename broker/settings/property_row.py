@@ -29,7 +29,7 @@ class Kind(IntEnum):
 class Support(Enum):
     HONOURED = "honoured"
     IN_A_CLUSTER = "honoured in a cluster"
-    """And accepted with a warning where zookeeper.connect is not set."""
+    """It is accepted with a warning where zookeeper.connect is not set."""
     NO_EFFECT = "accepted with a warning"
     REFUSED = "an error"
 
@@ -43,7 +43,7 @@ class Property(NamedTuple):
     choices: tuple[str, ...] = ()
     support: Support = Support.HONOURED
     why: str = ""
-    """For a property that is not honoured: the reason, or what to do instead."""
+    """The reason why a property is not honoured, or what to do instead."""
     item_pattern: re.Pattern[str] | None = None
     """What each item of a list has to match; None if any item may be in it."""
 

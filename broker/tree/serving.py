@@ -181,7 +181,7 @@ class Serving:
             connection.close_after(self.tree.zxid)
 
     def end_sessions_of(self, group: int) -> None:
-        """Whose sessions these were is gone for certain."""
+        """End the sessions of this group: its process is gone for certain."""
         for session_id, of_group in list(self._group_of_session.items()):
             if of_group == group:
                 self.end_session(session_id)

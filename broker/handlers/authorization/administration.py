@@ -127,7 +127,7 @@ def _problem_with_settings(access: Access, operation: Operation, resource: Any) 
 
 
 def of_settings(operation: Operation, field: str, **empty: Any) -> Guard:
-    """On a topic for its settings, on the cluster for those of brokers. `field`: the results in the answer."""
+    """Guard settings of topics by topic, and those of brokers by the cluster. `field`: the results in the answer."""
 
     def guard(access: Access, request: Any, handle: Handle) -> Reply:
         allowed, told = [], []
