@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 Item = TypeVar("Item")
 Request = TypeVar("Request", bound=Any)
 FEW_ITEMS: Final = 64
-"""So many items of a request are gone through without giving way."""
+"""How many items of a request are processed without giving way."""
 
 
 class LongRequestError(Exception):
@@ -26,11 +26,11 @@ class Turn(Protocol):
 
     @property
     def owner(self) -> object:
-        """Whose turn this is: a request has one for its handler, and one for its answer."""
+        """The owner of this turn: a request has one for its handler, and one for its answer."""
 
     @property
     def used_ns(self) -> int:
-        """For how long this request has run, without the time of others."""
+        """How long this request has run, without the time of others."""
 
     def give_way(self) -> None:
         """Rest until others had their turn, if the slice of this one is over."""

@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class BlockingClient:
-    """For one thread, in which no event loop runs. Its connections are closed when nobody refers to it any more.
+    """A client for one thread without an event loop. Its connections are closed when nothing refers to it any more.
 
     Everything raises ClientError.
     """

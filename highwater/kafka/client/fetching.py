@@ -43,6 +43,6 @@ def ask(question: Question, tls: ssl.SSLContext | None, timeout_s: float, softwa
 
 
 def shown(url: str) -> str:
-    """Without a query or a user, which may be secret."""
+    """The URL without its query and user, which may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

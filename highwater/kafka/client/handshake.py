@@ -12,7 +12,7 @@ from highwater.kafka.login.credentials import OAUTHBEARER, Credential, LoginErro
 class Session(NamedTuple):
     versions: Versions
     lifetime_ms: int
-    """After which the broker wants a new login (KIP-368); 0 for never."""
+    """The time after which the broker wants a new login (KIP-368); 0 for never."""
 
 
 class HandshakeError(Exception):

@@ -140,7 +140,7 @@ class SaslAnswer(NamedTuple):
     """Empty if the broker goes on with the login."""
     token: bytes
     lifetime_ms: int
-    """After which the session ends (KIP-368); 0 for never."""
+    """The time after which the session ends (KIP-368); 0 for never."""
 
 
 def sasl_authenticate(token: bytes) -> Request[SaslAnswer]:

@@ -69,7 +69,7 @@ class ClientSettings:
     tls: Tls | None = None
     sasl: Sasl | TokenSettings | None = None
     connect_timeout_s: float = 5.0
-    """For TCP, TLS, versions and login together."""
+    """The time for TCP, TLS, versions and login together."""
     request_timeout_s: float = 10.0
 
 

@@ -23,7 +23,7 @@ _AGAIN_AFTER_S: Final = 1.0
 
 
 class TokenSource:
-    """For all threads of a client or a broker: one asks, and the others wait for the same token."""
+    """Tokens for all threads of a client or a broker: one requests a token, and the others wait for it."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class TokenSource:
         software: str = "highwater",
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        """Without `tls`, the authorities of the host are trusted."""
+        """The authorities of the host are trusted if `tls` is None."""
         self._settings = settings
         self._tls = tls
         self._timeout_s = timeout_s
