@@ -266,7 +266,7 @@ class Consumer:
         return found
 
     def _return_to_stored(self) -> None:
-        """After a failure: read on from the rows, which know whether the last transaction was committed."""
+        """Read on from the rows after a failure: they show whether the last transaction was committed."""
         assigned = sorted((each.topic, each.partition) for each in self._kafka.assignment())
         connection = self._open()
         with plainly(self._dialect, "did not give its offsets"):
@@ -297,7 +297,7 @@ class Consumer:
         return end if self._starts_at_end else first
 
     def _topic_ids(self, topics: set[str]) -> dict[str, str]:
-        """Without the topics that are not there. Raises KafkaException."""
+        """The ids of the topics that exist. Raises KafkaException."""
         found = {}
         asked = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=_ANSWER_S)
         for topic, described in asked.items():
@@ -309,7 +309,7 @@ class Consumer:
         return found
 
     def _show_lag(self) -> None:
-        """For tools that watch groups. The rows alone decide where a consumer goes on."""
+        """Commit for tools that watch groups. The rows alone decide where a consumer goes on."""
         with suppress(KafkaException):
             self._kafka.commit(offsets=_positions(self._owned), asynchronous=True)
 

@@ -88,7 +88,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def type_of(self, column: Column, *, in_key: bool) -> str:
-        """For a table that is created. Raises SettingsError for a column that the database cannot hold."""
+        """The type in a table that is created. Raises SettingsError for a column that the database cannot hold."""
 
     def check_engine(self, cursor: Cursor, table: str) -> None:
         """Raises SettingsError if a commit need not keep the rows of a table, or if the table has another name."""

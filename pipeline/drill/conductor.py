@@ -18,7 +18,7 @@ from highwater.pipeline.drill.track import BATCHES_OF_A_ROUND, RECORDS_OF_A_ROUN
 
 _REACH_DEADLINE_S: Final = 240.0
 _OTHERS_DEADLINE_S: Final = 60.0
-"""So long those that wait at the point wait for one more."""
+"""How long those that wait at the point wait for one more."""
 _SUCCESSOR_HEAD_START_S: Final = 3.0
 _SUCCESSOR_LOCKED_OUT_S: Final = 8.0
 _LAST_DEEDS_S: Final = 3.0

@@ -36,7 +36,7 @@ from highwater.pipeline.drill.verdict import Verdict, judge
 _TIMES_MIN: Final = 10
 _ROUNDS_FOR_TIMES_MIN: Final = 200
 _ROUNDS_TRIED: Final = 1.5
-"""For each round that was asked: some moments do not come."""
+"""The rounds to try for each that was requested: some moments do not come."""
 _ON_THIS_HOST: Final = ("local[2]", "local[2,4]")
 """A batch fails with its first task, or its tasks are tried again. With several queries there are more threads."""
 _SPARES_THE_DRIVER: Final = {Victim.WORKER, Victim.EXECUTOR, Victim.BROKER, Victim.DATABASE}

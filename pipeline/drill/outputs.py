@@ -18,7 +18,7 @@ class Output(Protocol):
 
     @property
     def spec(self) -> SinkSpec:
-        """For the driver."""
+        """The sink, for the driver."""
         ...
 
     @property

@@ -16,7 +16,7 @@ _REPLAYING: Final = (CrashPoint.SINK_COMMITTED, CrashPoint.SINK_SKIPPED)
 """Kills here make Spark repeat a batch that the sink has committed: they come twice as often."""
 _ENDS_THE_QUERY: Final = (Victim.DRIVER, Victim.JVM, Victim.SUCCESSOR)
 ROUNDS_OF_A_QUERY: Final = 20
-"""After so many rounds at most a query with a new checkpoint takes over."""
+"""The most rounds before a query with a new checkpoint takes over."""
 
 
 def plan_rounds(

@@ -62,7 +62,7 @@ _MOVED: Final = frozenset(
         ErrorCode.unknown_topic_or_partition,
     }
 )
-"""After these the leader is looked up again."""
+"""Errors after which the leader is looked up again."""
 _COORDINATOR_MOVED: Final = frozenset({ErrorCode.coordinator_not_available, ErrorCode.not_coordinator})
 
 
@@ -276,7 +276,7 @@ class Client:
         return self._retry(attempt)
 
     def connection_to_leader(self, of: TopicPartition) -> Connection | None:
-        """For a caller that keeps several requests in flight; None if there is no leader, or no way to it, now.
+        """A connection for several requests in flight; None if there is no leader, or no way to it, now.
 
         Until the caller has received all answers, any other call of this client may close the connection. Raises
         ClientError.
@@ -356,7 +356,7 @@ class Client:
         return dict.fromkeys(partitions, answer) if isinstance(answer, BrokerError) else _attempted(answer)
 
     def add_offsets_to_transaction(self, transactional_id: str, producer: Producer, group: str) -> BrokerError | None:
-        """Before `commit_offsets_in_transaction` for this group."""
+        """Comes before `commit_offsets_in_transaction` for this group."""
         request = requests.add_offsets_to_txn(transactional_id, producer, group)
         return self._at_coordinator(TRANSACTION, transactional_id, lambda: request, _error_in)
 

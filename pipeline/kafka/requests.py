@@ -125,7 +125,7 @@ def _by_topic(partitions: Mapping[TopicPartition, Value]) -> dict[str, dict[int,
 
 
 def fetch_records(wanted: Fetch, leader_epoch: int) -> Request[Fetched | BrokerError]:
-    """Without a session. By the topic's id if it is given and the broker knows ids (Kafka 3.1)."""
+    """Fetch without a session, by the topic's id if it is given and the broker knows ids (Kafka 3.1)."""
     asked = fetch.FetchPartition(wanted.partition, leader_epoch, wanted.offset, -1, wanted.max_bytes)
 
     def encode(version: int) -> bytes:

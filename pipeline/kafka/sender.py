@@ -30,7 +30,7 @@ REQUEST_BYTES: Final = 1 << 20
 """A request with batches of several partitions is sent at this size."""
 FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 FORGOTTEN: Final = ErrorCode.invalid_producer_id_mapping
-"""After transactional.id.expiration.ms without a transaction, or if another has the transactional id since then."""
+"""The error after transactional.id.expiration.ms without a transaction, or if another has the transactional id."""
 _SEQUENCE_LOST: Final = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id, FORGOTTEN})
 
 

@@ -17,7 +17,7 @@ from highwater.kafka.login.token_request import TokenSettings
 from highwater.pipeline.errors import SettingsError
 
 PREFIX: Final = "kafka."
-"""Before Kafka's names among the options of Spark's connector."""
+"""The prefix of Kafka's names among the options of Spark's connector."""
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CLIENT_ID: Final = "highwater-pipeline"
 _ADDRESS_HINT: Final = "write it as HOST:PORT, several with commas between"
@@ -34,9 +34,9 @@ class Settings:
     tls: Tls | None = None
     sasl: Sasl | TokenSettings | None = None
     request_timeout_ms: int = 30_000
-    """For one answer of one broker, beyond what the broker was asked to wait."""
+    """The time for one answer of one broker, beyond what the broker was asked to wait."""
     api_timeout_ms: int = 60_000
-    """For one call of the client, with all its retries."""
+    """The time for one call of the client, with all its retries."""
     connect_timeout_ms: int = 10_000
     retry_backoff_ms: int = 100
 

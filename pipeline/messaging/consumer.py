@@ -103,7 +103,7 @@ class RetryingConsumer:
         self._pending: deque[Record] = deque()
         self._is_full = False
         self._careful_for = 0
-        """So many of the next records go alone, to find those that the broker refuses."""
+        """How many of the next records go alone, to find those that the broker refuses."""
         self._stopped = threading.Event()
         self.counts: Counter[str] = Counter()
         """handled, retried, parked, dead, passed_over."""

@@ -178,7 +178,7 @@ class Exchange:
                 raise
 
     def _repeat(self, step: Callable[[], object]) -> None:
-        """After a time-out nobody knows whether the broker has carried out a step, but the step is safe to repeat."""
+        """Repeat a step after a time-out: the broker may have carried it out, but it is safe to repeat."""
         deadline_s = time.monotonic() + _GIVE_UP_S
         while True:
             try:

@@ -54,7 +54,7 @@ class Mover:
         self._paused: set[TopicPartition] = set()
         self._moved_up_to: dict[TopicPartition, int] = {}
         self._alone_for = 0
-        """So many of the next moves go alone, to find those that the broker refuses."""
+        """How many of the next moves go alone, to find those that the broker refuses."""
         self._keep_ms = keep_ms
         self._trimmed_s = time.monotonic()
         self._say = say

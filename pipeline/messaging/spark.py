@@ -103,7 +103,7 @@ class RetryingSink:
 
     @property
     def topics(self) -> str:
-        """For `subscribe`: the topic, and that of records which are due again."""
+        """The value of `subscribe`: the topic, and that of records which are due again."""
         return f"{self._names.topic},{self._names.retry}"
 
     def write(self, frame: DataFrame, batch_id: int) -> None:

@@ -31,7 +31,7 @@ _ROOM_FOR_HEADERS_BYTES: Final = 16 << 10
 FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """A record waits until it is moved, and a dead letter until somebody drops it."""
 OF_ALL: Final = {**FOR_EVER, "max.message.bytes": str(64 << 20)}
-"""For records of any topic, whatever size that one allows."""
+"""The settings of a topic for records of any topic, whatever size that one allows."""
 
 
 class Topics:

@@ -11,7 +11,7 @@ from highwater.common.extras import how_to_install
 from highwater.pipeline.errors import ClientError, SettingsError
 
 PREFIX: Final = "schema.registry."
-"""Before the names of confluent-kafka's client among the options of the source."""
+"""The prefix of the names of confluent-kafka's client among the options of the source."""
 NAMES: Final = (
     "url",
     "basic.auth.user.info",

@@ -30,7 +30,7 @@ class Display:
         self._live: Live | None = None
 
     def live(self) -> AbstractContextManager[object]:
-        """For the time in which progress is shown."""
+        """The context in which progress is shown."""
         if not self._error.is_terminal:
             return nullcontext()
         self._live = Live(get_renderable=self._render, console=self._error, refresh_per_second=4, transient=True)

@@ -159,7 +159,7 @@ def _check_topic(options: Mapping[str, str]) -> None:
 
 
 def _has_delivery(options: Mapping[str, str]) -> bool:
-    """Without one, a batch is one transaction."""
+    """Whether a delivery is set; without one, a batch is one transaction."""
     return any(name.lower() == _DELIVERY for name in options)
 
 

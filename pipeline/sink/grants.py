@@ -51,7 +51,7 @@ class GrantAddress(NamedTuple):
     token: bytes
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """The address without the token."""
         return f"GrantAddress({self.host}:{self.port})"
 
     def ask(self, task: int) -> bool:

@@ -41,7 +41,7 @@ _BATCH_ID: Final = "streaming.sql.batchId"
 _ANSWER: Final = pa.schema([("record_count", pa.int64()), ("query_id", pa.string())])
 _VERSION: Final = 1
 _KNOWN_QUERIES: Final[set[str]] = set()
-"""Whose plan is kept: Spark makes a new writer for each commit, in one process."""
+"""The queries whose plan is stored: Spark makes a new writer for each commit, in one process."""
 
 
 @dataclass
@@ -247,7 +247,7 @@ class _Plan:
             )
 
     def keep(self) -> None:
-        """After the first batch whose tasks were counted."""
+        """Store the number of tasks after the first batch whose tasks were counted."""
         if self._kept.read(self._group) is None:
             plan = CommittedOffset(self._tasks, json.dumps({"version": _VERSION, "tasks": self._tasks}))
             errors = self._client.commit_offsets(self._group, {self._kept.of: plan})

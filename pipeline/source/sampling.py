@@ -14,9 +14,9 @@ from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.source.sizes import Sample, Sizes
 
 SAMPLE_BYTES: Final = 64 << 10
-"""For one sample; a batch that is larger comes whole."""
+"""The bytes of one sample; a batch that is larger comes whole."""
 _SAMPLES_MAX: Final = 512
-"""For one micro-batch; each is a round trip."""
+"""The most samples of one micro-batch; each is a round trip."""
 _SAMPLES_OF_PARTITION: Final = range(2, 17)
 
 

@@ -157,7 +157,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cut.ends(starts, ends, share, lambda time_ms: self._positions.at_time(time_ms, new))
 
     def reportLatestOffset(self) -> JsonOffsets | None:  # noqa: N802 - Spark's name
-        """For the progress of the query, which shows it with the address of GroupCommits to listeners."""
+        """The latest offsets for the progress of the query, with the address of GroupCommits for listeners."""
         if self._seen is None:
             return None
         address = {} if self._commits is None else self._commits.address
