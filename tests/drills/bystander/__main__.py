@@ -24,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.drills.bystander")
     parser.add_argument("--bound-ms", type=float, default=50.0, help="the longest that the bystander may wait (50)")
     parser.add_argument("--only", default="", help="requests whose API and description contain this text")
-    parser.add_argument("--every-version", action="store_true", help="not only those at which the encoding changes")
+    parser.add_argument("--every-version", action="store_true", help="not only the oldest and the newest")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bystander-") as directory:
         try:
