@@ -43,4 +43,4 @@ def _answer(results: PartitionOutcomes) -> Answer:
                 "error_message": None if problem is None else problem.message,
             }
         )
-    return {"responses": [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]}
+    return {"responses": [{"name": topic, "partitions": partitions} for topic, partitions in paced(topics.items())]}

@@ -26,7 +26,7 @@ from highwater.broker.handlers.reply import (
 )
 from highwater.broker.handlers.sasl_authenticate import take_token
 from highwater.broker.node import Node
-from highwater.kafka.pacing import FEW_ITEMS, LongRequestError, again_paced, paced, used_ns
+from highwater.kafka.pacing import FEW_ITEMS, LongRequestError, again_paced, give_way, paced, used_ns
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import (
     API_VERSIONS,
@@ -303,7 +303,10 @@ class _Long:
                 dispatcher.throttle(context)
             self._end(None, None)
         else:
-            self._end(dispatcher.frame(handler, context, self._header.correlation_id, reply), None)
+            parts = dispatcher.frame(handler, context, self._header.correlation_id, reply)
+            del reply
+            give_way()
+            self._end(parts, None)
         if is_timed:
             quotas.handled(user, client_id, used_ns(), began_ms)
 
@@ -327,6 +330,7 @@ class _Long:
             self._end(None, error)
             return
         handler.counters.total.observe(self._dispatcher.monotonic_ns() - self._received_ns)
+        give_way()
         self._end(parts, None)
 
     def _end(self, parts: list[Part] | None, error: Exception | None) -> None:

@@ -52,6 +52,6 @@ def _answer(results: PartitionOutcomes) -> Answer:
         )
     return {
         "replica_election_results": [
-            {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
+            {"topic": topic, "partition_result": partitions} for topic, partitions in paced(topics.items())
         ]
     }

@@ -31,7 +31,7 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from highwater.common.log_lines import bounded
-from highwater.kafka.pacing import array, each, paced
+from highwater.kafka.pacing import array, each, give_way, paced
 from highwater.kafka.protocol import cluster_schemas, older_schemas
 from highwater.kafka.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 
@@ -187,7 +187,10 @@ def _writer(schema: str, version: int, kind: EntityType) -> Callable[[Answer], b
 
     def write_fields(fields: Answer) -> bytes:
         buffer = io.BytesIO()
-        write(buffer, build(fields))
+        entity = build(fields)
+        write(buffer, entity)
+        del entity  # To free 100,000 items takes 15 ms: the request, the answer and its fields are freed one by one.
+        give_way()
         return buffer.getvalue()
 
     return write_fields
