@@ -317,7 +317,7 @@ def _config(bootstrap: str | None, file: Path | None) -> MonitorConfig:
 
 
 def _data_config(bootstrap: str | None, file: Path | None, data: Path | None) -> MonitorConfig:
-    """Of a command that needs the data alone: --data says enough."""
+    """Return the configuration of a command that needs the data alone: --data is enough."""
     if bootstrap is None and file is None and data is None:
         raise SettingsError("which monitor? give --data DIR, or -b HOST:PORT or -c FILE as for serve")
     found = MonitorConfig("") if bootstrap is None and file is None else _config(bootstrap, file)

@@ -55,7 +55,7 @@ class MetricsConfig:
     listen: Listen | None = None
     """A port of its own without a login, which is for loopback, unless there is a token."""
     token_file: Path | None = None
-    """With it, /metrics answers on the port of the pages too, to who sends the token."""
+    """A file with a token; /metrics answers on the port of the pages too, if a request has the token."""
     has_partitions: bool = False
     """Series of every partition, which are many."""
 
@@ -71,7 +71,7 @@ class AlertsConfig:
 class MonitorConfig:
     bootstrap_servers: str
     name: str = ""
-    """Of the cluster, for people; empty for its first address."""
+    """The cluster's name for people; empty for its first address."""
     client: Mapping[str, str] = field(default_factory=dict)
     """Client properties, named as in librdkafka."""
     tick_s: float = 15.0

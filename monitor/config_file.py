@@ -57,7 +57,7 @@ class Part:
         return self._inner(key) if key in self._value else None
 
     def text(self, key: str, default: str = "") -> str:
-        """With values of the environment for `${NAME}`."""
+        """Return the value as text; `${NAME}` stands for a variable of the environment."""
         if key not in self._value:
             return default
         value = self._value[key]

@@ -61,7 +61,7 @@ class Event:
     entity: str
     """What it is about: cluster, broker, topic, partition, group or host."""
     name: str
-    """Of the entity, such as a node id, `orders` or `orders-3`."""
+    """The entity's name, such as a node id, `orders` or `orders-3`."""
     text: str
     """One sentence for people."""
     before: str = ""

@@ -76,7 +76,7 @@ class ActionCluster:
             raise ActionError(f"The broker does not answer: {error}.") from None
 
     def ask_controller(self, request: Request[Sent]) -> Sent:
-        """In a cluster without ZooKeeper any broker passes it on."""
+        """Send the request to the controller; without ZooKeeper any broker forwards it."""
         return self._until_there(lambda: self.ask(self.row.controller, request))
 
     def moves(self) -> Mapping[TopicPartition, Move]:
@@ -99,7 +99,7 @@ class ActionCluster:
             time.sleep(_RETRY_S)
 
     def offsets(self, partitions: Collection[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """By the leaders; -1 where no record is as late as `timestamp`."""
+        """Return the offsets that leaders report; -1 where no record is as late as `timestamp`."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for topic, number in sorted(partitions):
             (row,) = self.partitions(topic, [number])

@@ -59,7 +59,7 @@ def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
 
 
 def change(key: TopicPartition, row: PartitionRow, kind: str, alive: frozenset[int]) -> Change:
-    """As the controller would decide by the metadata that brokers tell."""
+    """Return what the controller would decide by the metadata that brokers report."""
     before = _leader(row.leader)
     if kind == PREFERRED:
         wanted = row.replicas[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 MOST_CHANGES: Final = 500
-"""Of one plan: more go through the command, as a form and a person's eye have bounds."""
+"""The most changes of one plan: a form and its reader have bounds, and the command takes more."""
 LONGEST_VALUE: Final = 4000
 
 
@@ -18,7 +18,7 @@ class ActionError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Of one partition or one setting."""
+    """A change of one partition or one setting."""
 
     what: str
     before: str
@@ -35,7 +35,7 @@ class Change:
 @dataclass(frozen=True, slots=True)
 class Plan:
     title: str
-    """As an order: `Elect the preferred leaders of topic orders`."""
+    """The title as an order: `Elect the preferred leaders of topic orders`."""
     entity: str
     """topic, group, broker or cluster."""
     name: str
@@ -47,7 +47,7 @@ class Plan:
     request: Any
     """What the action asks of the cluster; pages do not look at it."""
     kafka_command: str = ""
-    """The same with the tools of Apache Kafka; empty where it is not told."""
+    """The same with the tools of Apache Kafka; empty where pages show none."""
     warnings: tuple[str, ...] = ()
     is_moving: bool = False
     """`after` moves while records come and go: what is confirmed is the goal."""

@@ -127,7 +127,7 @@ def named(lines: str) -> dict[int, list[int]]:
 def spread(
     rows: Mapping[int, PartitionRow], brokers: Sequence[BrokerRow], chosen: Sequence[int]
 ) -> dict[int, list[int]]:
-    """As `reassign --generate` plans it: over all brokers that are alive, or over those of `chosen`."""
+    """Return replicas as `reassign --generate` spreads them: over all live brokers, or over those of `chosen`."""
     racks: dict[int, str | None] = {each.node_id: each.rack or None for each in brokers}
     if strange := [each for each in chosen if each not in racks]:
         raise ActionError(f"There is no broker {strange[0]} now; there are {_ids(sorted(racks))}.")

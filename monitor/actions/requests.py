@@ -28,9 +28,9 @@ class Answered(NamedTuple):
     is_elsewhere: bool
     """Another broker is the controller or the coordinator by now, or it is just starting."""
     error: str
-    """Of the whole request; empty if there is none."""
+    """The error of the whole request; empty if there is none."""
     errors: Mapping[TopicPartition, str]
-    """Of each partition, empty if it was done; partitions that needed nothing are not among them."""
+    """The error of each partition, empty if it was done; partitions that needed nothing are left out."""
 
 
 def _text(code: ErrorCode, message: str | None = None) -> str:
@@ -79,7 +79,7 @@ def alter_partition_reassignments(
 
 
 def offset_commit(group: str, offsets: Mapping[TopicPartition, int]) -> Request[Answered]:
-    """As a commit of nobody: a coordinator takes it only while the group has no members."""
+    """Return a commit that names no member: a coordinator accepts it only while the group has no members."""
 
     def read(answer: Any) -> Answered:
         codes = {(each.name, one.partition_index): one.error_code for each in answer.topics for one in each.partitions}
@@ -147,7 +147,7 @@ def incremental_alter_configs(
 
 
 class Move(NamedTuple):
-    """Of one partition, under way."""
+    """A move of one partition that is under way."""
 
     replicas: tuple[int, ...]
     """All that it has now, those that it gets and those that it loses too."""

@@ -104,7 +104,7 @@ def to_set(
 
 
 def to_remove(cluster: ActionCluster, topics: Collection[str] | None = None) -> Throttle:
-    """From all brokers that are alive, and from `topics`, or from all that have one."""
+    """Return the throttle to remove: from all live brokers, and from `topics`, or from all topics that have one."""
     names = [each.name for each in cluster.row.topics if not each.error_code]
     chosen = sorted(names if topics is None else set(names) & set(topics))
     before = {each: own for each, own in _described(cluster, chosen, cluster.alive).items() if own}
@@ -135,7 +135,7 @@ def remove(cluster: ActionCluster, throttle: Throttle) -> list[Outcome]:
 
 
 def _described(cluster: ActionCluster, topics: Sequence[str], brokers: Sequence[int]) -> dict[Resource, dict[str, str]]:
-    """Of each, the settings of the throttle that it was given itself."""
+    """Return the throttle's settings that each topic and broker has of its own."""
     found: dict[Resource, dict[str, str]] = {}
     anyone = _anyone(cluster)
     asked: list[tuple[int, list[Resource], Iterable[str]]] = [

@@ -1,6 +1,6 @@
 """Sends messages to webhooks and by mail, each target in a thread of its own, and tries again.
 
-What goes wrong is told by kind and status: a URL, a header or an answer may hold a secret.
+Faults are reported by kind and status: a URL, a header or an answer may hold a secret.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _attempt(target: Target, message: Message, timeout_s: float) -> DeliveryErro
 
 
 def _post(webhook: Webhook, message: Message, timeout_s: float) -> None:
-    """Redirects are not followed: only the configuration says who is told."""
+    """Post the message. Redirects are not followed: only the configuration names receivers."""
     parts = webhook.parts
     host = parts.hostname or ""
     connection: http.client.HTTPConnection

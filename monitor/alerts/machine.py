@@ -26,7 +26,7 @@ class Alert:
     level: Level
     """The worst since it opened."""
     sentence: str
-    """Of the newest finding."""
+    """The sentence of the newest finding."""
     opened_at_ms: int
     """Unix time."""
     value: float | None = None
@@ -41,7 +41,7 @@ class Alert:
 class Change(Enum):
     OPENED = "opened"
     RAISED = "raised"
-    """From a warning to an error."""
+    """A warning became an error."""
     CLOSED = "closed"
 
 

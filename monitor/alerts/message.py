@@ -1,4 +1,4 @@
-"""What a person or a program is told of alerts: one message for all that changed in a tick."""
+"""The message of alerts to a person or a program: one for all that changed in a tick."""
 
 from __future__ import annotations
 

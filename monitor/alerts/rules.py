@@ -14,7 +14,7 @@ from highwater.monitor.figures.rows import BrokerFigures, FindingKind, GroupFigu
 
 _MINUTE_MS: Final = 60_000
 _ABANDONED_MS: Final = 25 * _MINUTE_MS
-"""Of the half an hour that figures are made of."""
+"""The least window in which an unread group counts as idle; windows have at most half an hour."""
 _SEEN_MS: Final = 5 * _MINUTE_MS
 
 Over = Callable[[Figures, str], str | None]
@@ -51,7 +51,7 @@ def _of_group(sentence: Callable[[GroupFigures], str]) -> Over:
 
 
 def _of_broker(sentence: Callable[[BrokerFigures], str | None]) -> Over:
-    """Of a broker that is gone or does not answer, nothing else is known."""
+    """Return an `Over` that calls `sentence` only for a broker that answers: of another one nothing else is known."""
 
     def over(figures: Figures, subject: str) -> str | None:
         row = _broker(figures, subject)

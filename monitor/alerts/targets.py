@@ -49,7 +49,7 @@ class MailTls(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Mail:
-    """Raises SettingsError if a password would leave the host without TLS, or nobody is to be told."""
+    """Raises SettingsError if a password would leave the host without TLS, or there is no recipient."""
 
     name: str
     host: str

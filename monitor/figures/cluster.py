@@ -47,7 +47,7 @@ class Figures:
 
     cluster: str
     number: int
-    """Of the snapshot that they belong to."""
+    """The number of the snapshot that the figures belong to."""
     at_ms: int
     """Monotonic."""
     taken_at_ms: int
@@ -61,19 +61,19 @@ class Figures:
     """All that is wrong or not known, the worst first, those that are only near a limit too."""
     totals: Totals
     balance: Balance
-    """Of all partitions."""
+    """The balance of all partitions."""
     brokers: Mapping[int, BrokerFigures]
     topics: Mapping[str, TopicFigures]
     partitions: Mapping[str, tuple[PartitionFigures, ...]]
-    """By topic, in the order of their numbers."""
+    """Rows by topic, in the order of partition numbers."""
     groups: Mapping[str, GroupFigures]
     group_partitions: Mapping[str, tuple[GroupPartitionFigures, ...]]
-    """By group, in the order of topic and partition."""
+    """Rows by group, in the order of topic and partition."""
     transactions: tuple[TransactionFigures, ...] = ()
     """Open for long, in the order of partition and start offset."""
     hosts: Mapping[str, HostFigures] = field(default_factory=dict)
     headroom: tuple[Headroom, ...] = ()
-    """By broker and resource; empty without hosts and without ceilings."""
+    """A row for each broker and resource; empty without hosts and without ceilings."""
 
 
 def derive(window: Sequence[Snapshot], ceilings: Sequence[Ceilings] = ()) -> Figures:

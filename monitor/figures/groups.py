@@ -44,7 +44,7 @@ class GroupRows:
         self._times_ms = [tick.at_ms for tick in memory.ticks]
         self._paces = Paces(self._times_ms)
         self._company: tuple[str, Company] | None = None
-        """Of the group of that name, which was the last to need one."""
+        """A cache of one entry: the last group that needed a Company, by its name."""
 
     def of(self, group: Group) -> tuple[GroupPartitionFigures, ...]:
         """Rows of all partitions with a commit or a member, in the order of topic and partition."""

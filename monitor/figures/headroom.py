@@ -36,11 +36,11 @@ class Demand:
 
     broker_id: int
     bytes_in_per_s: float | None
-    """From producers, and as a follower."""
+    """Bytes from producers, and from the leaders that the broker follows."""
     bytes_out_per_s: float | None
     """To consumers and followers."""
     request_bytes: float | None
-    """Of a produce request, on average."""
+    """The mean size of a produce request."""
     disk_used_ratio: float | None
 
 
@@ -89,7 +89,7 @@ def left(demand: float, ceiling: float) -> float:
 def headroom(
     demand: Demand, host: Host | None, row: HostFigures | None, ceilings: Sequence[Ceilings]
 ) -> list[Headroom]:
-    """Of one broker. host, row: the host that it is on, None if nobody says which one."""
+    """Return the rows of one broker. host, row: the broker's host; None if nothing reports which one it is."""
     rows = [_share(demand.broker_id, DISK_SPACE, demand.disk_used_ratio, "the broker does not say")]
     if host is None or row is None or host.answer is None or row.is_silent:
         why = "no agent says what its host is" if host is None else f"its host does not answer: {host.error}"
@@ -140,7 +140,7 @@ def verdict(rows: Sequence[Headroom]) -> tuple[Level, str]:
 
 
 def least_of(rows: Sequence[Headroom]) -> Headroom | None:
-    """Of those that are known and not stale."""
+    """Return the least of the rows that are known and not stale; None if there is none."""
     known = [(row.ratio, row) for row in rows if row.ratio is not None and not row.stale]
     return min(known, key=lambda pair: pair[0])[1] if known else None
 
@@ -165,7 +165,7 @@ def host_of(broker_id: int, hosts: Mapping[str, Host]) -> Host | None:
 
 
 def _share(broker_id: int, resource: str, used: float | None, why: str) -> Headroom:
-    """Of what the host itself counts: its CPUs, its file systems."""
+    """Return the headroom of what the host itself counts: its CPUs, its file systems."""
     if used is None:
         return Headroom(broker_id, resource, None, unknown=why)
     return Headroom(broker_id, resource, left(used, 1.0), used, 1.0)
@@ -246,7 +246,7 @@ def headroom_of(
     hosts: Mapping[str, HostFigures],
     ceilings: Sequence[Ceilings],
 ) -> tuple[Headroom, ...]:
-    """Of all live brokers, in their order; empty if nothing is known of any host, and no ceiling."""
+    """Return the rows of all live brokers, in their order; empty if no host and no ceiling is known."""
     if not hosts and not ceilings:
         return ()
     followed = _followed(snapshot, partitions)

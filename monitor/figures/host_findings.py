@@ -15,7 +15,7 @@ HEADROOM_NEAR_RATIO: Final = 0.25
 
 
 def findings_of_hosts(snapshot: Snapshot) -> Iterator[Finding]:
-    """Of hosts that answer: what a silent one said before is no answer to how it is now."""
+    """Yield findings of hosts that answer: the last answer of a silent host may be wrong by now."""
     for name, host in snapshot.hosts.items():
         tuning = None if host.answer is None or is_old(host, snapshot.taken_at_ms) else host.answer.tuning
         if tuning is None or not (tuning.drift or tuning.interrupted):
@@ -29,7 +29,7 @@ def findings_of_hosts(snapshot: Snapshot) -> Iterator[Finding]:
 
 
 def findings_of_headroom(rows: Sequence[Headroom], hosts: Mapping[str, Host] | None = None) -> Iterator[Finding]:
-    """Of figures that are neither grey nor unknown. Disk space has findings of its own, by its trend too.
+    """Yield findings of rows that are neither stale nor unknown. Disk space has findings of its own, by its trend too.
 
     Always a warning: what a lack of headroom leads to, such as lag or replicas out of sync, has findings of its own.
     What several brokers of one host have together is one finding.

@@ -35,7 +35,7 @@ class BrokerOnHost:
     cache_served_ratio: float | None
     """Share of the sent bytes that came from the page cache; None while nothing is sent."""
     request_bytes: float | None = None
-    """Of a produce request, on average."""
+    """The mean size of a produce request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class HostFigures:
     is_silent: bool = False
     """It has not answered for so long that all of this may be other than it was."""
     cpu_ratio: float | None = None
-    """Of all CPUs, of the last minute."""
+    """The share of all CPUs' time that was busy in the last minute."""
     steal_ratio: float | None = None
     io_wait_ratio: float | None = None
     """Share of time in which something waited for a disk (PSI)."""
@@ -71,12 +71,12 @@ class HostFigures:
     unwritten_bytes: int | None = None
     """Dirty, and under write-back."""
     unwritten_ratio: float | None = None
-    """Of the bytes at which writers have to wait; 1 is there."""
+    """Unwritten bytes by the limit at which writers have to wait: at 1 they wait."""
     log_bytes: int | None = None
     resident_bytes: int | None = None
-    """Of the logs, what memory holds."""
+    """Bytes of the logs that are in memory."""
     read_bytes_per_s: float | None = None
-    """Of all disks below logs."""
+    """The sum of all disks below logs."""
     written_bytes_per_s: float | None = None
     received_bytes_per_s: float | None = None
     sent_bytes_per_s: float | None = None
@@ -258,7 +258,7 @@ def _per_s(first: HostAnswer | None, answer: HostAnswer, read: Callable[[HostAns
 
 
 def _share(first: HostAnswer | None, answer: HostAnswer, read: Callable[[HostAnswer], float]) -> float | None:
-    """Of the time of all CPUs."""
+    """Return the share of all CPUs' time since `first` that `read` counts."""
     if first is None:
         return None
     total_s = answer.cpu.total_s - first.cpu.total_s

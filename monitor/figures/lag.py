@@ -15,7 +15,7 @@ class Lag(NamedTuple):
     lag: int | None = None
     """None where the state gives lag no meaning."""
     error: int = 0
-    """At most so much too large: what was produced between the answer with the commit and that with the end."""
+    """How much too large lag may be: what was produced between the answers with the commit and with the end."""
     lost: int = 0
     """Offsets that were deleted unread."""
     sentence: str = ""

@@ -70,7 +70,7 @@ class _Serial:
     """Numbers for series; a number is used once until `Memory` packs them."""
 
     by_topic: dict[str, list[int]] = field(default_factory=dict)
-    """In the order of the partitions."""
+    """Numbers of series by topic, in the order of the partitions."""
     last_ends: array[int] = field(default_factory=lambda: array("q"))
     """For each series of partitions, its newest end offset that is known."""
     by_group: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Memory:
         """The oldest first."""
         self.undecided = UndecidedPartitions()
         self.usable_bytes: dict[tuple[int, str], Points] = {}
-        """By broker and path of the log directory."""
+        """Usable bytes by broker and path of the log directory."""
         self.counters: dict[tuple[int, str], Points] = {}
         """BYTES_IN and BYTES_OUT by broker. A counter that drops begins anew."""
         self._memberless: deque[tuple[int, frozenset[str]]] = deque()
@@ -332,7 +332,7 @@ def _delay_ms(at_ms: int, tick_at_ms: int) -> int:
 
 
 def _narrow(numbers: array[int]) -> array[int]:
-    """In as few bytes for each as can hold all: most offsets need four, and most delays two."""
+    """Return the numbers in as few bytes each as can hold all: most offsets need four, and most delays two."""
     lowest, highest = (min(numbers), max(numbers)) if numbers else (0, 0)
     for typecode in ("h", "i"):
         limit = 1 << (8 * array(typecode).itemsize - 1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from highwater.monitor.figures.memory import RATE_SPAN_MS, UNKNOWN, Memory, Points
 
 Rates = Sequence[float | None]
-"""By the number of a series. None until it has two answers, or while the newest one is missing."""
+"""A rate for the number of each series; None until it has two answers, or while the newest is missing."""
 
 
 def produced_per_s(memory: Memory) -> Rates:
@@ -23,7 +23,7 @@ def consumed_per_s(memory: Memory) -> Rates:
 
 
 def _rates(memory: Memory, offsets: Sequence[Sequence[int]], delays: Sequence[Sequence[int]]) -> Rates:
-    """From the offsets of each tick, and the delays of the answers with them."""
+    """Return rates from the offsets of each tick, and from the delays of the answers with them."""
     at_ms = memory.ticks[-1].at_ms
     first = memory.first_tick_since(at_ms - RATE_SPAN_MS)
     earlier = [

@@ -70,23 +70,23 @@ class Finding:
     value: float | None = None
     """The number that was judged, in the unit that the sentence gives it."""
     is_near: bool = False
-    """Not bad enough to be told, but too bad for an alert to close: the verdict leaves it out."""
+    """Not bad enough to report, but too bad for an alert to close: the verdict leaves it out."""
 
 
 class Balance(NamedTuple):
     """How evenly a topic, or the whole cluster, lies on the brokers. `distribution.FORMULAS` has the formulas."""
 
     spread_percent: int | None
-    """Of the live brokers, those with a replica."""
+    """The percentage of the live brokers that have a replica."""
     skew_percent: int | None
-    """Of the brokers with a replica, those with more than their share of replicas. None without any replica."""
+    """The brokers with more than their share of replicas, among those with any; None without a replica."""
     leader_skew_percent: int | None
-    """Of the brokers with a replica, those with more than their share of leaders."""
+    """The brokers with more than their share of leaders, among those with any replica."""
     replica_max_over_mean: float | None
     """Replicas of the broker with most, by the mean of the brokers with a replica: 1 is even."""
     leader_max_over_mean: float | None
     bytes_in_max_over_mean: float | None
-    """Of the leaders' produced bytes per second; None while rates are not known or are all 0."""
+    """The same of the leaders' produced bytes per second; None while rates are not known or are all 0."""
     disk_bytes_max_over_mean: float | None
     least_replica_max_over_mean: float | None
     """The smallest possible with this number of replicas: more than 1 if it is no multiple of the brokers."""
@@ -131,7 +131,7 @@ class PartitionFigures(NamedTuple):
     """End offset minus log start offset: an upper bound of the records, as compaction and markers leave gaps."""
     leader_size_bytes: int | None
     size_bytes: int | None
-    """Of all replicas whose size is known; None if none is."""
+    """The sum of all replicas whose size is known; None if none is."""
     offsets_per_s: float | None
     """Produced: records and transaction markers. None before the second tick of its series."""
     bytes_in_per_s: float | None
@@ -148,7 +148,7 @@ class TopicFigures(NamedTuple):
     is_internal: bool
     partitions: int
     replication_factor: int | None
-    """Of the first partition; None without partitions."""
+    """The number of replicas of the first partition; None without partitions."""
     level: Level
     sentence: str
     balance: Balance
@@ -160,14 +160,14 @@ class TopicFigures(NamedTuple):
     leader_size_bytes: int | None
     """One copy of the data."""
     size_bytes: int | None
-    """With all replicas."""
+    """All copies of the data."""
     offsets_per_s: float | None
     bytes_in_per_s: float | None
     """Estimated, as of the partition."""
     hottest_share: float | None
     """Share of the produced offsets that goes to the busiest partition, 0 to 1; None without traffic."""
     groups: tuple[str, ...]
-    """With a commit or a member on it, in the order of their names."""
+    """Groups with a commit or a member on it, in the order of their names."""
     worst_lag: int | None
     """The largest lag that one group has on this topic; None without a group with commits."""
     worst_lag_level: Level
@@ -260,10 +260,10 @@ class GroupPartitionFigures(NamedTuple):
     """Until retention deletes what the group has not read, at the rate at which it deleted lately; None if not."""
     verdict: LagVerdict
     level: Level
-    """Of the verdict; UNKNOWN if it stands still and was never seen to be read: perhaps nobody needs it any more."""
+    """The verdict's level; UNKNOWN if the group stands still and was never seen to read: it may be abandoned."""
     reason: Sentence
     member_id: str = ""
-    """Of the member that it is assigned to; empty if nobody reads it."""
+    """The member that the partition is assigned to; empty if there is none."""
     client_id: str = ""
     host: str = ""
 
@@ -278,7 +278,7 @@ class GroupFigures(NamedTuple):
     members: int
     topics: tuple[str, ...]
     partitions: int
-    """With a commit or a member."""
+    """The number of partitions with a commit or a member."""
     lag: int | None
     """Sum over the partitions whose lag is known; None if none is."""
     lag_error: int
@@ -295,7 +295,7 @@ class GroupFigures(NamedTuple):
     catch_up_ms: float | None
     """The longest of its partitions that catch up."""
     never_catches_up: bool
-    """Of some partition."""
+    """True if the group never catches up on some partition."""
     produced_per_s: float | None
     """To its partitions with a commit."""
     consumed_per_s: float | None
@@ -308,7 +308,7 @@ class GroupFigures(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Of the worst partition, with a count of the others."""
+        """The sentence of the worst partition, with a count of the others."""
         return str(self.reason)
 
 
@@ -360,7 +360,7 @@ class TransactionFigures(NamedTuple):
     timeout_ms: int | None
     """Its own; None if no coordinator knows it."""
     held_up_offsets: int | None
-    """From its first record to the end."""
+    """Offsets from its first record to the end."""
     groups: tuple[str, ...]
     """That stand there."""
     verdict: TransactionVerdict
@@ -400,19 +400,19 @@ class BrokerFigures:
     """Partitions of which it is the first replica: what it would lead after an election of preferred leaders."""
     replicas: int
     leader_share: float | None
-    """Of the cluster's leaders, 0 to 1; None without leaders."""
+    """Its share of the cluster's leaders, 0 to 1; None without leaders."""
     replica_share: float | None
     health: Health
-    """Of the partitions that it leads; offline ones count at their first replica."""
+    """The health of the partitions that it leads; offline ones count at their first replica."""
     out_of_sync_replicas: int
     """Replicas on it that are not in sync."""
     size_bytes: int | None
-    """Of its replicas; None if it did not say."""
+    """The replicas' bytes; None if the broker did not report them."""
     disk_total_bytes: int | None
     disk_usable_bytes: int | None
     """Sums of its file systems; None if it did not say."""
     disk_usable_percent: float | None
-    """Of the directory with the least."""
+    """The percentage of the directory with the least."""
     disk_full_ms: float | None
     """Until a directory's file system is full at the present rate; None if it does not fill, or is not known."""
     offline_directories: tuple[str, ...]
@@ -420,9 +420,9 @@ class BrokerFigures:
     offsets_per_s: float | None
     """Produced to the partitions that it leads."""
     bytes_in_per_s: float | None
-    """From its own counter if it serves metrics; otherwise estimated."""
+    """The rate of its own counter if it serves metrics; otherwise estimated."""
     bytes_out_per_s: float | None
-    """From its own counter; None without metrics."""
+    """The rate of its own counter; None without metrics."""
     if_it_dies: BrokerLoss | None
     """None for a broker that is not alive."""
 
@@ -439,9 +439,9 @@ class Totals:
     groups: int
     groups_by_verdict: Mapping[LagVerdict, int]
     unjudged_groups: int
-    """With a commit, and not seen for long enough for a verdict, or an offset is not known."""
+    """Groups with a commit that were not seen for long enough for a verdict, or of which an offset is not known."""
     idle_groups: int
-    """With unread records, without a reader, and never seen to be read: their level is UNKNOWN."""
+    """Groups with unread records, without a reader, and never seen to read: their level is UNKNOWN."""
     health: Health
     produced_offsets: int | None
     offsets_per_s: float | None

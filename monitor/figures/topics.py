@@ -29,7 +29,7 @@ class Context:
 
     memory: Memory
     rates: Rates
-    """Of what is produced."""
+    """Rates of produced offsets."""
     live_brokers: int
     default_min_isr: int | None
     hanging: Mapping[TopicPartition, int]

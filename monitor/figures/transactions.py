@@ -26,7 +26,7 @@ _NAMES_SHOWN: Final = 3
 
 
 def max_timeout_ms(snapshot: Snapshot) -> int:
-    """From the brokers' `transaction.max.timeout.ms`: the largest, or its default where no broker says it."""
+    """Return the largest `transaction.max.timeout.ms` of the brokers, or its default where no broker reports it."""
     said = [
         int(setting.value)
         for broker in snapshot.brokers.values()
@@ -176,7 +176,7 @@ def _waiting(groups: tuple[str, ...]) -> str:
 
 
 def _abort_command(each: OpenTransaction, snapshot: Snapshot) -> str:
-    """As Kafka's tool takes it since 3.0. Clients reach the leader at the same address as the monitor."""
+    """Return the command of Kafka's tool since 3.0. Clients reach the leader at the same address as the monitor."""
     partition = snapshot.partition(each.key)
     leader = snapshot.brokers.get(partition.leader) if partition is not None else None
     address = f"{leader.host}:{leader.port}" if leader is not None else "HOST:PORT"

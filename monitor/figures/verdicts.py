@@ -88,7 +88,7 @@ class Pace:
         self.first: Final = bisect_left(times_ms, times_ms[-1] - self.window_ms)
         """The first tick of the window."""
         self.moves: Final = moves[self.first :]
-        """Of the window."""
+        """The part of `moves` in the window."""
         self.last_ms: Final = moved[-1] if moved else None
         """The last tick in which it was seen to move."""
         self.count: Final = len(moved)
@@ -96,7 +96,7 @@ class Pace:
 
     @cached_property
     def pairs(self) -> Pairs:
-        """Of the ticks of the window in which it moved, in seconds."""
+        """Pairs of the window's ticks in which the commit moved, in seconds."""
         return Pairs([time_ms / 1000 for time_ms in compress(self._times_ms[self.first + 1 :], self.moves)])
 
 
