@@ -17,7 +17,7 @@ _BROKER: Final = "highwater_monitor_broker_"
 
 
 def host_families(snapshot: Snapshot, figures: Figures) -> Iterator[Family]:
-    """Of a host that is silent nothing but `up` has a sample: what it said before is not how it is now."""
+    """Yield the families of hosts. A silent host has no sample but `up`: its last answer may be wrong by now."""
     up = Family(f"{_HOST}up", GAUGE, "1 if the agent of a host answered when it was asked last.")
     for host in snapshot.hosts.values():
         up.add(int(not host.error), host=host.name)

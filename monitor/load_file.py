@@ -162,7 +162,7 @@ def _text(now: Topic | None, name: str) -> str:
 
 
 def _rate(bytes_per_s: float) -> str:
-    """As the load file has it, with four digits."""
+    """Return the rate as load files write it, with four digits."""
     unit, size = next(((unit, size) for unit, size in _RATES.items() if bytes_per_s >= size), ("B", 1))
     return f"{bytes_per_s / size:.4g}{unit}/s"
 

@@ -27,7 +27,7 @@ from highwater.monitor.history.kinds import (
 from highwater.monitor.history.reader import RATE, HistoryReader, Point
 
 LEAST_MS: Final = DAY_MS
-"""Of a shorter time nobody knows the busiest minute."""
+"""A shorter history does not show the busiest minute."""
 PEAK_PERCENTILE: Final = 0.999
 _LAG_PERCENTILE: Final = 0.99
 _WEEK_PERCENTILE: Final = 0.95
@@ -70,7 +70,7 @@ class TopicLoad:
 
 @dataclass(frozen=True, slots=True)
 class DrawnGrowth:
-    """Of the busy hours of a week, with its 95 % interval, in each month."""
+    """The growth of a week's busy hours per month, with its 95 % interval."""
 
     per_month: float
     low: float
@@ -87,7 +87,7 @@ class DrawnLoad:
     to_ms: int
     covered_ms: int
     minutes_from_ms: int
-    """From here on the history has each minute, and five minutes before."""
+    """The history has a value for each minute from here on, and for five minutes before."""
     topics: tuple[TopicLoad, ...]
     """That records were produced to, those with most first."""
     silent: tuple[str, ...]
@@ -291,7 +291,7 @@ class _Drawing:
 
 
 def growth_of(hours: Mapping[int, float]) -> tuple[DrawnGrowth | None, int]:
-    """Of the 95th percentile of each week's hours, and in how many weeks it was looked for; None if none is certain."""
+    """Return the growth of each week's 95th percentile, None if none is certain; and the number of whole weeks."""
     weeks: dict[int, list[float]] = defaultdict(list)
     for hour, value in hours.items():
         weeks[hour * HOUR_MS // _WEEK_MS].append(value)
@@ -309,7 +309,7 @@ def growth_of(hours: Mapping[int, float]) -> tuple[DrawnGrowth | None, int]:
 
 
 def mean_rate(counted: Sequence[Point]) -> float:
-    """Of a counter, per second, over the times that it was seen."""
+    """Return the mean rate of a counter per second, over the times that it was seen."""
     total = time_ms = 0.0
     for before, point in pairwise(counted):
         if isinstance(before.value, float) and isinstance(point.value, float) and point.value >= before.value:
@@ -319,7 +319,7 @@ def mean_rate(counted: Sequence[Point]) -> float:
 
 
 def _copies(sizes: Sequence[float], leaders: Sequence[float]) -> int | None:
-    """Of each partition, by the bytes of all replicas and of the leaders'."""
+    """Return the copies of each partition, by the bytes of all replicas and of the leaders'; None if not known."""
     ratios = [size / leader for size, leader in zip(sizes, leaders, strict=False) if leader]
     return max(1, round(median(ratios))) if ratios else None
 

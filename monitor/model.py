@@ -30,7 +30,7 @@ class SourceState:
     error: str = ""
     """Why the newest answer is older than the tick, in one sentence; empty if all is well."""
     requests: int = 0
-    """In this tick."""
+    """Requests of this tick."""
     received_bytes: int = 0
     duration_ms: float = 0.0
     late_answers: int = 0
@@ -44,7 +44,7 @@ class LogDirectory:
     path: str
     error: str = ""
     total_bytes: int | None = None
-    """Of its file system (KIP-827); None from brokers that do not say."""
+    """Bytes of its file system (KIP-827); None from brokers that do not report them."""
     usable_bytes: int | None = None
 
 
@@ -55,7 +55,7 @@ class ConfigValue:
     value: str | None
     """None if the broker keeps it secret."""
     source: str
-    """As kafka-configs prints it, such as DYNAMIC_TOPIC_CONFIG or DEFAULT_CONFIG."""
+    """The source as kafka-configs prints it, such as DYNAMIC_TOPIC_CONFIG or DEFAULT_CONFIG."""
     default: str | None = None
     """The value without what this topic or broker was given, if the broker said so."""
     is_sensitive: bool = False
@@ -102,7 +102,7 @@ class Partition:
     offsets_at_ms: int | None = None
     """Monotonic time at which the leader returned the end offset."""
     size_bytes: Mapping[int, int] = field(default_factory=dict)
-    """Of each replica, by broker."""
+    """The size of each replica, by broker."""
     follower_lag: Mapping[int, int] = field(default_factory=dict)
     """Offsets by which a replica is behind the high watermark, by broker."""
 
@@ -118,7 +118,7 @@ class Topic:
     """Base64 as Kafka prints it; another id under the same name is another topic. Empty from brokers without ids."""
     is_internal: bool
     partitions: tuple[Partition, ...]
-    """In the order of their numbers."""
+    """Partitions in the order of their numbers."""
     config: Mapping[str, ConfigValue] | None = None
     error: str = ""
 
@@ -191,7 +191,7 @@ class OpenTransaction:
     coordinator: int | None = None
     """Node id."""
     state: str = ""
-    """As Kafka writes it, such as Ongoing or PrepareCommit."""
+    """The state as Kafka writes it, such as Ongoing or PrepareCommit."""
     timeout_ms: int | None = None
     started_ms: int | None = None
     """Unix time by the coordinator's clock."""
@@ -210,7 +210,7 @@ class ZooKeeperServer:
     """leader, follower, observer or standalone; empty if it does not say."""
     version: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
-    """By the names of `mntr` without `zk_`, such as avg_latency; fewer from a server that allows `srvr` alone."""
+    """Values by `mntr`'s names without `zk_`, such as avg_latency; fewer from a server that allows `srvr` alone."""
     error: str = ""
     """Why there are no numbers; empty if there are."""
 
@@ -248,7 +248,7 @@ class Host:
     """A host with an agent, and its newest answer."""
 
     name: str
-    """In the monitor's configuration."""
+    """Its name in the monitor's configuration."""
     address: str
     """Where its agent is asked."""
     answer: HostAnswer | None = None
@@ -259,11 +259,11 @@ class Host:
     is_new: bool = True
     """It answered since the snapshot before."""
     wanted_brokers: tuple[int, ...] = ()
-    """From the configuration."""
+    """Ids of the brokers that the configuration gives it."""
     brokers: tuple[int, ...] = ()
-    """That are on it."""
+    """Ids of the brokers that are on it."""
     answered_at_ms: int | None = None
-    """As `as_of_ms`, by the clock of `Snapshot.at_ms`."""
+    """The time of `as_of_ms`, by the clock of `Snapshot.at_ms`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,18 +279,18 @@ class Snapshot:
     """Unix time, for people."""
     cluster_id: str = ""
     other_cluster_id: str = ""
-    """Of another cluster that has answered at the addresses of this one since this one last did; empty for none."""
+    """The id of another cluster that answered at this one's addresses since this one last did; empty for none."""
     controller: int | None = None
     controller_epoch: int | None = None
     brokers: Mapping[int, Broker] = field(default_factory=dict)
-    """By node id; a broker that vanished stays, as not alive, until the monitor is told to forget it."""
+    """Brokers by node id; one that vanished stays, as not alive, until somebody has the monitor forget it."""
     topics: Mapping[str, Topic] = field(default_factory=dict)
     groups: Mapping[str, Group] = field(default_factory=dict)
     reassigning: frozenset[TopicPartition] = frozenset()
     transactions: tuple[OpenTransaction, ...] = ()
-    """Of partitions whose last stable offset stands still for long, in the order of partition and start offset."""
+    """Transactions on partitions whose last stable offset stands still for long, by partition and start offset."""
     hosts: Mapping[str, Host] = field(default_factory=dict)
-    """By name, in the order of the configuration."""
+    """Hosts by name, in the order of the configuration."""
     sources: Mapping[str, SourceState] = field(default_factory=dict)
     zookeeper: ZooKeeper | None = None
     """None if the configuration names no ZooKeeper."""

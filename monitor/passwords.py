@@ -43,7 +43,7 @@ def password_problem(password: str) -> str:
 
 
 def hashed(password: str, cost: Cost) -> str:
-    """With a new salt."""
+    """Return the hash with a new salt."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return f"$scrypt$ln={cost.log2_n},r={cost.r},p={cost.p}${_text(salt)}${_text(_scrypt(password, cost, salt))}"
 
@@ -64,7 +64,7 @@ def _scrypt(password: str, cost: Cost, salt: bytes) -> bytes:
     # Keyboards and systems write an accented letter in different ways (RFC 8265 names NFC for passwords).
     secret = unicodedata.normalize("NFC", password).encode("utf-8", "surrogatepass")
     n = 1 << cost.log2_n
-    # OpenSSL refuses to take more than 32 MiB without being told; it needs a little beside the blocks.
+    # OpenSSL refuses to take more than 32 MiB without `maxmem`; it needs a little beside the blocks.
     memory_bytes = 128 * cost.r * (n + cost.p) + (1 << 20)
     return hashlib.scrypt(secret, salt=salt, n=n, r=cost.r, p=cost.p, maxmem=memory_bytes, dklen=_HASH_BYTES)
 

@@ -172,7 +172,7 @@ def _oidc(web: WebConfig) -> OidcLogin | None:
 
 
 def _browser_addresses(web: WebConfig, listening: socket.socket) -> list[str]:
-    """As far as the monitor knows how browsers call it."""
+    """Return the addresses of the pages, as far as the monitor knows how browsers call it."""
     host, port = address_of(listening)
     names = web.host_names or (host,)
     if web.proxies and web.host_names:

@@ -50,7 +50,7 @@ class Monitor:
         bench_tick_s: float = BENCH_TICK_S,
         ceilings: Sequence[Ceilings] = (),
     ) -> None:
-        """told: called with each new view in a thread, one after the other, such as by alerts.
+        """`told` is called with each new view in a thread, one after the other, such as for alerts.
 
         bench_tick_s: the longest tick while the bench measures the cluster.
         """
@@ -107,7 +107,7 @@ class Monitor:
         began_s = time.monotonic()
         try:
             snapshot = await asyncio.wait_for(self._source.snapshot(number), self._state.tick_s + _AFTER_A_TICK_S)
-        except Exception as error:  # a tick that failed is told on the pages; the next one may be well
+        except Exception as error:  # pages show a tick that failed; the next one may be well
             text = str(error) or f"no snapshot within {self._state.tick_s:g} s"
             self._state = replace(self._state, failed_ticks=self._state.failed_ticks + 1, error=" ".join(text.split()))
             return

@@ -9,7 +9,7 @@ from highwater.monitor.history.writer import HistoryState
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of the newest tick."""
+    """What the newest tick cost."""
 
     rss_bytes: int = 0
     cpu_s: float = 0.0
@@ -17,7 +17,7 @@ class Cost:
     cpu_share: float | None = None
     """CPU time by time since the tick before; 1 is one core. None in the first tick."""
     tick_ms: float = 0.0
-    """From the begin of the tick until figures are there."""
+    """The time from the begin of the tick until figures are there."""
     requests: int = 0
     received_bytes: int = 0
 

@@ -21,7 +21,7 @@ from highwater.monitor.state import MonitorState
 
 _STYLES: Final = {Level.OK: "green", Level.UNKNOWN: "", Level.WARN: "yellow", Level.ERROR: "bold red"}
 _VERDICT_LINES: Final = 2
-"""At most; a longer sentence is cut, as the tables show what it speaks of."""
+"""The most lines of the verdict; a longer one is cut, as the tables show what it speaks of."""
 _HEADERS: Final = 8
 """Lines that are no rows, without those of the verdict."""
 _FEWEST: Final = 3

@@ -241,7 +241,7 @@ class Users:
             return _user(connection.execute(f"SELECT {_COLUMNS} FROM user WHERE name = ?", (name,)).fetchone())
 
     def end_sessions_of(self, subject: str) -> None:
-        """Of a user of the provider who has no role any more."""
+        """End the sessions of a provider's user who has no role any more."""
         whose = "user = (SELECT name FROM user WHERE issuer = ? AND subject = ?)"
         with self._transaction() as connection:
             connection.execute(f"DELETE FROM session WHERE {whose}", (self._issuer, subject))

@@ -145,7 +145,7 @@ class _Server(uvicorn.Server):
         self._proxies = proxies
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """In place of uvicorn's own, which takes connections as long as there are descriptors."""
+        """Listen in place of uvicorn, which accepts connections as long as there are descriptors."""
         await self.lifespan.startup()
         listening = Listening(sockets or (), limits(), _LOG, self._protocol, tls=self.config.ssl, own=self._proxies)
         self.servers = [listening]  # type: ignore[list-item]  # it is closed and waited for as asyncio's are

@@ -44,7 +44,7 @@ class Database:
     """The damaged file of before, under its new name."""
     lock: int | None = None
     cluster_id: str = ""
-    """Of the cluster that it is of; empty until one has said its id."""
+    """The id of the cluster that the history is of; empty until one has reported its id."""
 
     @property
     def size_bytes(self) -> int:

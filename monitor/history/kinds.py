@@ -35,7 +35,7 @@ class Column:
 
     @property
     def unit(self) -> str:
-        """Of its values, as the name says; empty for what is counted."""
+        """The unit of the values, by the column's name; empty for counts."""
         if "bytes" in self.name:
             return "B"
         return _UNITS.get(self.name.rpartition("_")[2], "")
@@ -65,11 +65,11 @@ class Kind:
     name: str
     columns: tuple[Column, ...]
     is_detail: bool = False
-    """Of each partition: the raw rows are five minutes apart, and stand for the tier of minutes as well."""
+    """Rows are of partitions: the raw ones are five minutes apart, and stand for the tier of minutes as well."""
 
     @property
     def tiers(self) -> tuple[Tier, ...]:
-        """From the finest to the coarsest."""
+        """The tiers from the finest to the coarsest."""
         return (Tier.RAW, Tier.HOURS) if self.is_detail else tuple(Tier)
 
     @property

@@ -14,7 +14,7 @@ _SLICE_ROWS: Final = 10_000
 _BUCKETS_AT_ONCE: Final = 288
 """A day of the tier of minutes: a monitor that was away for long closes its buckets in several steps."""
 _ROOM: Final = 0.9
-"""Of the largest size: what is deleted at once makes room for some time."""
+"""The share of the largest size that may stay: what is deleted at once makes room for some time."""
 _KEPT_AT_LEAST_MS: Final = 3_600_000
 
 

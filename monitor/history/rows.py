@@ -123,7 +123,7 @@ def _topics(snapshot: Snapshot, figures: Figures) -> Iterator[tuple[EntityKey, t
 
 
 def _topic(topic: TopicFigures, known: Topic | None) -> tuple[Value, ...]:
-    """In the order of the columns of TOPIC. An incomplete sum would make a rate of what came back: it is None."""
+    """Return values in the order of TOPIC's columns. An incomplete sum is None: it would make a wrong rate."""
     partitions = known.partitions if known is not None else ()
     return (
         _complete_sum(partition.end_offset for partition in partitions),
@@ -190,7 +190,7 @@ def _group_partitions(figures: Figures) -> Iterator[tuple[EntityKey, tuple[Value
 
 
 def _hosts(snapshot: Snapshot) -> Iterator[tuple[EntityKey, tuple[Value, ...]]]:
-    """Of hosts that answered since the tick before: counters that are read twice would make wrong rates."""
+    """Yield rows of hosts that answered since the tick before: counters that are read twice would make wrong rates."""
     for name, host in snapshot.hosts.items():
         if host.answer is not None and host.is_new and not host.error:
             # Counters begin anew with each boot, and a counter of the history rises from the beginning of its entity.

@@ -35,7 +35,7 @@ class Tick:
     at_ms: int
     """Unix time."""
     rows: Mapping[str, Mapping[EntityKey, tuple[Value, ...]]]
-    """By the kind's name: the values of each entity, in the order of the kind's columns."""
+    """The values of each entity in the order of its kind's columns, by the kind's name."""
     events: Sequence[Event] = ()
     silent: Collection[str] = ()
     """Kinds of which the tick says nothing. Of the other kinds, what has no row is gone."""
@@ -50,7 +50,7 @@ class Told(NamedTuple):
     at_ms: int
     values: Mapping[int, tuple[Value, ...]]
     read_at_ms: Mapping[int, int]
-    """Of entities whose values are of another time than the tick."""
+    """When values were read, for entities whose values are of another time than the tick."""
 
 
 class Changes(NamedTuple):

@@ -1,4 +1,4 @@
-"""Writes ticks into the history: one thread, one transaction per tick; a fault pauses it and is told."""
+"""Writes ticks into the history: one thread, one transaction per tick; a fault pauses it and is reported."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _reason(error: Exception) -> str:
 
 
 class HistoryWriter:
-    """The thread that writes. `submit` never waits: what the database cannot take is counted and told."""
+    """The thread that writes. `submit` never waits: what the database cannot take is counted and reported."""
 
     def __init__(
         self, database: Database, retention: Retention | None = None, max_bytes: int = DEFAULT_MAX_BYTES
@@ -198,7 +198,7 @@ class HistoryWriter:
         self._condition = threading.Condition()
         self._waiting: deque[Tick] = deque()
         self._events: list[Event] = []
-        """Of ticks that were not written; they go with the next one."""
+        """Events of ticks that were not written; they go with the next one."""
         self._is_closing = False
         aside = database.set_aside
         self._note = f"The history of before is damaged, and was set aside as {aside}." if aside else ""
@@ -252,7 +252,7 @@ class HistoryWriter:
         carried = [*self._events, *tick.events]
         try:
             rows = self._writer.write(replace(tick, events=carried))
-        except Exception as error:  # whatever it is, the thread has to live and to tell it
+        except Exception as error:  # whatever it is, the thread has to live and to report it
             self._pause(tick, error)
             return
         self._events = []

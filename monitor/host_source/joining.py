@@ -47,7 +47,7 @@ def of_cluster(answer: HostAnswer, cluster_id: str) -> HostAnswer:
 
 
 def brokers_of(host: Host, snapshot: Snapshot) -> tuple[int, ...]:
-    """By the configuration; else by what the agent says; else by the name of the host."""
+    """Return the host's brokers by the configuration; else by the agent's answer; else by the host's name."""
     if host.wanted_brokers:
         return host.wanted_brokers
     answer = host.answer

@@ -1,1 +1,1 @@
-"""A cluster as its brokers tell it by Kafka's protocol, as a Snapshot in each tick."""
+"""Reads a cluster from its brokers by Kafka's protocol, as a Snapshot in each tick."""

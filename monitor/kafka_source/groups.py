@@ -34,7 +34,7 @@ class ListedGroup(NamedTuple):
 class ListedGroups(NamedTuple):
     error_code: int
     groups: list[ListedGroup]
-    """Of consumers; those of Kafka Connect and the like have no commits."""
+    """Groups of consumers; those of Kafka Connect and the like have no commits."""
 
 
 def list_groups() -> Request[ListedGroups]:
@@ -65,7 +65,7 @@ class DescribedGroup(NamedTuple):
 
 
 def describe_groups(groups: Collection[str]) -> Request[dict[str, DescribedGroup]]:
-    """Of classic groups."""
+    """Return a request that describes classic groups."""
     fields = {"groups": tuple(groups), "include_authorized_operations": False}
     return Request(
         "describe_groups",
@@ -113,7 +113,7 @@ def assigned_to(assignment: memoryview) -> tuple[TopicPartition, ...]:
 
 
 def consumer_group_describe(groups: Collection[str]) -> Request[dict[str, DescribedGroup]]:
-    """Of groups of KIP-848."""
+    """Return a request that describes groups of KIP-848."""
 
     def read(answer: Any) -> dict[str, DescribedGroup]:
         return {

@@ -53,7 +53,7 @@ class ClusterRow(NamedTuple):
 
 
 def metadata(*, with_topics: bool = True) -> Request[ClusterRow]:
-    """Of all topics, or of the cluster and its brokers alone."""
+    """Return a request for all topics, or for the cluster and its brokers alone."""
     topics: list[object] | None = None if with_topics else []
     fields = {"topics": topics, "allow_auto_topic_creation": False}
     return Request(

@@ -36,13 +36,13 @@ class Listed(NamedTuple):
 
 
 ListedOffsets = dict[str, dict[int, Listed]]
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 def list_offsets(
     partitions: Mapping[str, Collection[int]], timestamp: int, *, read_committed: bool = False
 ) -> Request[ListedOffsets]:
-    """Of partitions with one leader, by topic. `timestamp`: LATEST, EARLIEST, or Unix time in ms."""
+    """Return a request for offsets of one leader's partitions. `timestamp`: LATEST, EARLIEST, or Unix time in ms."""
 
     def encode(version: int) -> bytes:
         flexible = version >= _LIST_OFFSETS_FLEXIBLE_FROM

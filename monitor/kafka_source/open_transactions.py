@@ -39,7 +39,7 @@ class _Coordinators:
 
 
 class OpenTransactions:
-    """Of one cluster: at most four requests to a broker, and none if no partition stands still."""
+    """The open transactions of one cluster: at most four requests to a broker, none if no partition stands still."""
 
     def __init__(self) -> None:
         self.found: tuple[OpenTransaction, ...] = ()
@@ -65,7 +65,7 @@ class OpenTransactions:
         self.found = tuple(sorted([*made, *kept], key=lambda each: (each.key, each.start_offset)))
 
     def forget(self, lives: dict[Part, PartLife]) -> None:
-        """When there is nothing to ask for: what could not be told before does not matter any more."""
+        """Forget answers and faults, when there is nothing to ask for any more."""
         self.found, self.asked = (), frozenset()
         lives.pop(_PART, None)
 

@@ -65,7 +65,7 @@ class PartLife:
 
     as_of_ms: int | None = None
     error: str = ""
-    """Of the newest tick in which the part was asked for."""
+    """The error of the newest tick that requested the part."""
 
 
 @dataclass(slots=True)

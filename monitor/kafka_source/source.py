@@ -38,7 +38,7 @@ Answer = TypeVar("Answer")
 _BROKER_SHARE: Final = 4
 """A broker that does not answer costs this fraction of a tick."""
 _SELDOM: Final = 4
-"""In ticks: how often log directories and moves are asked for, and the metadata of a large cluster."""
+"""Ticks between two requests for log directories and moves, and for the metadata of a large cluster."""
 _LARGE_TOPICS: Final = 5000
 _CONFIGS_MS: Final = 5 * 60 * 1000
 STANDING_MS: Final = 60 * 1000
@@ -109,7 +109,7 @@ class KafkaSource:
         return {node_id: (row.host, row.port) for node_id, row in self._known.items() if row.host}
 
     async def _ask_metadata(self, tick: Tick, is_seldom: bool) -> None:
-        """Of one broker that answers: those that are alive first, then the bootstrap servers.
+        """Ask one broker that answers: those that are alive first, then the bootstrap servers.
 
         Each tick asks which cluster answers: another one may have the addresses by now.
         """
@@ -255,7 +255,7 @@ class KafkaSource:
             self._moving = found.partitions
 
     async def _ask_transactions(self, tick: Tick, is_seldom: bool) -> None:
-        """By the offsets of the tick before: a partition that stands still for a minute can wait for one more tick."""
+        """Use the offsets of the tick before: a partition that stands still for a minute can wait for one more tick."""
         assert self._metadata is not None
         standing = self._undecided.standing_since(tick.at_ms - self._standing_ms, MOST_PARTITIONS)
         if not standing:

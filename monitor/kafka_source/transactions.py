@@ -48,7 +48,7 @@ class Producers(NamedTuple):
 
 
 def describe_producers(partitions: Mapping[str, Collection[int]]) -> Request[dict[TopicPartition, Producers]]:
-    """Of partitions with one leader, by topic."""
+    """Return a request for the producers of one leader's partitions."""
     topics = [{"name": topic, "partition_indexes": tuple(numbers)} for topic, numbers in partitions.items()]
 
     def encode(version: int) -> bytes:
@@ -80,11 +80,11 @@ def _decode_producers(decoder: Decoder, version: int) -> dict[TopicPartition, Pr
 class ListedTransactions(NamedTuple):
     error_code: int
     transactional_ids: dict[int, str]
-    """By producer id."""
+    """Transactional ids by producer id."""
 
 
 def list_transactions(producer_ids: Iterable[int]) -> Request[ListedTransactions]:
-    """Of the coordinator that is asked."""
+    """Return a request that lists one coordinator's transactions."""
 
     def read(answer: Any) -> ListedTransactions:
         listed = {each.producer_id: each.transactional_id for each in answer.transaction_states}
@@ -104,7 +104,7 @@ class DescribedTransaction(NamedTuple):
 
 
 def describe_transactions(transactional_ids: Iterable[str]) -> Request[dict[str, DescribedTransaction]]:
-    """Of one coordinator."""
+    """Return a request that describes one coordinator's transactions."""
 
     def read(answer: Any) -> dict[str, DescribedTransaction]:
         return {each.transactional_id: _described(each) for each in answer.transaction_states}

@@ -51,7 +51,7 @@ STARTS: Final = (NEWEST, BEGINNING, OFFSET, TIME)
 class Page:
     messages: tuple[Message, ...]
     first_offset: int
-    """From which was read."""
+    """The offset that the page was read from."""
     next_offset: int
     log_start_offset: int
     end_offset: int
@@ -133,7 +133,7 @@ class Fetched(NamedTuple):
 
 
 def fetch(topic: str, partition: int, offset: int, *, is_committed: bool) -> Request[Fetched]:
-    """As a consumer without a group. A batch that is larger than what is asked for comes whole (KIP-74)."""
+    """Return the request of a consumer without a group. A batch that is larger than the limit comes whole (KIP-74)."""
     wanted = {
         "partition": partition,
         "current_leader_epoch": -1,

@@ -28,7 +28,7 @@ LARGEST_BATCH_BYTES: Final = 8 << 20
 """After decompression: a small batch can become a very large one."""
 MOST_HEADERS: Final = 50
 LARGEST_FIELD_BYTES: Final = 16 * 1024
-"""Of a key, a value or a header."""
+"""The most bytes that are read of a key, a value or a header."""
 
 
 class Bytes(NamedTuple):
@@ -36,7 +36,7 @@ class Bytes(NamedTuple):
 
     data: bytes
     size: int
-    """Of all of it."""
+    """The size of the whole field."""
 
     @property
     def is_cut(self) -> bool:
@@ -57,7 +57,7 @@ class Message:
 
 
 class Aborted(NamedTuple):
-    """A transaction that was aborted, as Fetch tells it."""
+    """A transaction that was aborted, as Fetch reports it."""
 
     producer_id: int
     first_offset: int
@@ -69,7 +69,7 @@ class Found:
 
     messages: list[Message] = field(default_factory=list)
     next_offset: int = 0
-    """From which to go on."""
+    """The offset to go on from."""
     aborted_records: int = 0
     notes: list[str] = field(default_factory=list)
     """What is left out and why, in sentences."""

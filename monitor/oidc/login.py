@@ -40,7 +40,7 @@ class Person:
 
     subject: str
     name: str
-    """As the claims have it: any text."""
+    """The name as the claims have it: any text."""
     role: Role | None
     """None if no claim gives one: then nobody lets the person in."""
     has_claim: bool
@@ -156,7 +156,7 @@ class OidcLogin:
         return provider_fault(sentence)
 
     def _with_user_info(self, provider: Provider, claims: Claims, access_token: Any) -> Claims | Refusal:
-        """With what the ID token leaves out, as many providers do; what the token says goes first."""
+        """Return the claims with what the ID token leaves out, as many providers do; a claim of the token wins."""
         if not provider.userinfo_endpoint or not isinstance(access_token, str) or not access_token.isascii():
             return claims
         answer = self._ask(Question(provider.userinfo_endpoint, authorization=f"Bearer {access_token}"))

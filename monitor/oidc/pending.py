@@ -17,9 +17,9 @@ MOST_OF_ADDRESS: Final = 100
 @dataclass(frozen=True, slots=True)
 class Pending:
     began_s: float
-    """By the monotonic clock."""
+    """The start by the monotonic clock."""
     address: str
-    """Of the browser, as the throttle counts addresses."""
+    """The browser's address, as the throttle counts addresses."""
     browser: str = field(repr=False)
     """What only a page for this browser can contain."""
     redirect_uri: str
@@ -27,7 +27,7 @@ class Pending:
     """The page to go to afterwards; a path of this site."""
     nonce: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48), repr=False)
-    """Of PKCE (RFC 7636)."""
+    """The code verifier of PKCE (RFC 7636)."""
 
 
 class PendingLogins:

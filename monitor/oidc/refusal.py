@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Refusal:
     sentence: str
     status: int
-    """Of HTTP: 400 for a request that fits no login, 403 for a person, 502 or 503 for the provider."""
+    """The HTTP status: 400 for a request that fits no login, 403 for a person, 502 or 503 for the provider."""
 
     @property
     def is_of_provider(self) -> bool:

@@ -1,4 +1,4 @@
-"""From the claims of a person to a role, by the table of the configuration."""
+"""Finds a person's role by the claims and the table of the configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class RoleTable:
     claim: str
     """A claim whose value is a text or a list of texts; a path such as `realm_access.roles` for one inside others."""
     roles: Mapping[str, Role]
-    """By the value of the claim, letter by letter."""
+    """Roles by the value of the claim, which has to match exactly."""
 
     def is_there(self, claims: Claims) -> bool:
         return claim_of(claims, self.claim) is not None

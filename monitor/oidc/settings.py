@@ -39,7 +39,7 @@ class OidcSettings:
     client_secret: str = field(default="", repr=False)
     """Empty for a public client, which has PKCE alone."""
     name: str = ""
-    """Of the provider, for people."""
+    """The provider's name for people."""
     scopes: tuple[str, ...] = DEFAULT_SCOPES
     name_claim: str = "preferred_username"
     tls: ssl.SSLContext | None = None

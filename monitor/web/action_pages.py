@@ -29,7 +29,7 @@ class Field:
     label: str
     note: str = ""
     choices: tuple[str, ...] = ()
-    """Of a field that is chosen from; empty for text."""
+    """The values to choose from; empty for a text field."""
     is_long: bool = False
 
 
@@ -203,7 +203,7 @@ def _done_page(call: Call, plan: Plan, outcomes: list[Outcome]) -> Response:
 
 
 def _record(call: Call, plan: Plan) -> None:
-    """In the audit before the first change, so that an action that is interrupted is in it too."""
+    """Write the action to the audit before its first change, so that an interrupted one is in it too."""
     call.site.users.record(_user(call).name, call.address, _name(call), plan.command)
 
 

@@ -19,7 +19,7 @@ _CHANGE_LEVELS: Final = {Change.OPENED: Level.WARN, Change.RAISED: Level.ERROR, 
 class AlertRow(NamedTuple):
     alert: Alert
     is_found: bool
-    """In the newest snapshot."""
+    """The newest snapshot has the finding."""
 
 
 def alerts_table(alerts: Sequence[Alert], figures: Figures) -> Table[AlertRow]:

@@ -107,7 +107,7 @@ def _drawn(line: Line, divisor: float) -> list[Drawn]:
 
 
 def _value_axis(lines: Sequence[Line], unit: str, divisor: float, of_all: int) -> Axis:
-    """Of several axes and lines, the label says whose it is."""
+    """Return the axis of `lines`; its label names them if the chart has other lines too."""
     label = unit or "count"
     if len(lines) < of_all:
         label += f": {', '.join(line.title for line in lines)}"

@@ -15,7 +15,7 @@ from highwater.reports.close_together import close_together
 from highwater.reports.plot import Band, Mark
 
 _MOST_SENTENCES: Final = 100
-"""Of one group; the page of events has all of them."""
+"""The most sentences of one group; the page of events has all of them."""
 _LONGEST_TITLE: Final = 200
 _BAD: Final = frozenset(
     {EventKind.PARTITION_OFFLINE, EventKind.BROKER_GONE, EventKind.OTHER_CLUSTER, EventKind.TOPIC_RECREATED}
@@ -36,9 +36,9 @@ class MarkGroup:
     """Events that are so close in time that they share a mark."""
 
     number: int
-    """From 1, in the order of time; the text in the flag."""
+    """The place in the order of time, from 1; the text in the flag."""
     events: tuple[Event, ...]
-    """In the order of time."""
+    """Events in the order of time."""
 
     @property
     def anchor(self) -> str:

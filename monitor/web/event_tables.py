@@ -19,7 +19,7 @@ from highwater.monitor.web.tables import Column, Table
 
 
 def events_table(call: Call, seen: Seen) -> Table[Event]:
-    """Of the last 30 days, the newest 2,000."""
+    """Return the newest 2,000 events of the last 30 days."""
     rows: Sequence[Event] = ()
     empty = NO_HISTORY
     if call.site.history is not None:

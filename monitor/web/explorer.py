@@ -134,7 +134,7 @@ def metric_words(metric: str) -> str:
 
 
 def time_text(at_ms: int) -> str:
-    """In UTC, as an input of a browser takes it, and whole seconds alone."""
+    """Return the time in UTC and whole seconds, as an input of a browser takes it."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):{_TIME}}"
 
 

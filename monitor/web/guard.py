@@ -22,7 +22,7 @@ from highwater.monitor.web.site import Site
 
 CALL: Final = "highwater.call"
 LIVE_HEADER: Final = "x-live"
-"""Of a page that reads itself again: nobody is there, so it does not keep a session alive."""
+"""The header of a page that loads itself again: nobody is there, so it does not make a session last longer."""
 _LOG: Final = logging.getLogger(__name__)
 _HEADERS: Final = {
     "Content-Security-Policy": (
@@ -120,7 +120,7 @@ class Guard:
         return None
 
     def _route(self, scope: Scope) -> Route | None:
-        """By equality alone. A path that is spelt in any other way (`%2e`, `//`, a last `/`) is another path."""
+        """Match paths by equality alone. A path that is spelt another way (`%2e`, `//`, a last `/`) is another path."""
         path: str = scope["path"]
         raw: bytes | None = scope.get("raw_path")
         if raw is not None and raw.partition(b"?")[0] != path.encode("utf-8", "surrogatepass"):

@@ -106,7 +106,7 @@ class Spark:
     title: str
     newest: str
     when: str
-    """Of which time `newest` is."""
+    """The time of `newest`."""
     drawing: Markup
 
 
@@ -157,7 +157,7 @@ def what_happened(reader: HistoryReader, about: About, span: tuple[int, int], mo
 
 
 def sparklines(call: Call, seen: Seen) -> list[Spark]:
-    """Of the last hour; empty without a history."""
+    """Return small charts of the last hour; empty without a history."""
     reader = call.site.history
     if reader is None:
         return []

@@ -52,7 +52,7 @@ def _known(call: Call, name: str) -> str:
 
 
 def let_in(call: Call, user: User, wanted: str) -> Response:
-    """With a session of its own, so that a cookie from before the login is worth nothing."""
+    """Open a new session, so that a cookie from before the login is worth nothing."""
     token = call.site.users.open_session(user, call.address, call.agent)
     response = redirect(own_path(wanted))
     set_cookie(call, response, call.site.settings.session_cookie, token)

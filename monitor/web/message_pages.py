@@ -54,7 +54,7 @@ class Row:
 
 
 def address_of(call: Call, topic: str) -> str:
-    """Of the form for a topic; empty for who may not read."""
+    """Return the address of the form for a topic; empty for a user who may not read."""
     if call.site.messages is None or call.session is None or call.session.user.role < Role.OPERATOR:
         return ""
     return address(PATH, {"topic": topic})

@@ -96,7 +96,7 @@ class Seen:
     stale: str
     """Since when nothing new has come, as a sentence; empty while ticks come."""
     failures: int
-    """Ticks without a snapshot, and ticks that the history missed: pages tell of them."""
+    """Ticks without a snapshot, and ticks that the history missed: pages show them."""
 
     @property
     def tag(self) -> str:

@@ -26,7 +26,7 @@ def is_our_host(host: str, names: Iterable[str]) -> bool:
 
 
 def own_origin(host: str, *, is_tls: bool) -> str:
-    """Of the monitor as this browser calls it; `host` was checked by `is_our_host`."""
+    """Return the monitor's origin as this browser calls it; `host` was checked by `is_our_host`."""
     return f"{'https' if is_tls else 'http'}://{host}"
 
 

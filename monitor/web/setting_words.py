@@ -23,12 +23,12 @@ _UNITS: Final[Mapping[str, Callable[[int], str]]] = {
     "bytes": size_text,
     "throttled.rate": lambda value: f"{size_text(value)}/s",
 }
-"""By the end of a setting's name."""
+"""Words for a value by the end of its setting's name."""
 _LEAST_OF: Final = {"seconds": 60, "minutes": 60, "hours": 24}
 
 
 def in_words(name: str, value: str) -> str:
-    """Return the value with its unit; empty where the value says it, or the name tells no unit."""
+    """Return the value with its unit; empty where the value says it, or the name has none."""
     unit = next((end for end in _UNITS if name == end or name.endswith((f".{end}", f"_{end}"))), None)
     if unit is None or not _WHOLE.fullmatch(value):
         return ""

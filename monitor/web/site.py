@@ -43,7 +43,7 @@ class Settings:
 
     @property
     def visitor_cookie(self) -> str:
-        """Of a browser without a login: it ties the login's form to the browser that asked for it."""
+        """The cookie of a browser without a login: it ties the login's form to the browser that requested it."""
         return "__Host-highwater-visitor" if self.is_tls else "highwater-visitor"
 
 

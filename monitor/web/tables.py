@@ -77,7 +77,7 @@ class Arranged(Generic[Row]):
     filter_text: str
     sort: str
     page: int
-    """From 1."""
+    """The number of the page, from 1."""
     page_rows: int
     matching: Sequence[Row]
     problem: str
@@ -116,7 +116,7 @@ def arrange(table: Table[Row], query: Mapping[str, str], prefix: str = "") -> Ar
 
 
 def as_csv(table: Table[Row], rows: Sequence[Row]) -> str:
-    """With exact numbers."""
+    """Return the rows as CSV with exact numbers."""
     readers = [(column.key, column.value) for column in table.columns]
     cells = ({key: _csv_cell(read(row)) for key, read in readers} for row in rows)
     return csv_text([column.key for column in table.columns], cells, "\r\n")

@@ -54,7 +54,7 @@ def size(value: float | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """Of a value that is a percentage already."""
+    """Return the text of a value that is a percentage already."""
     return NONE if value is None else percent_text(value / 100)
 
 

@@ -35,9 +35,9 @@ class Watched:
     controller: Ephemeral | None = None
     controller_epoch: int | None = None
     brokers: Mapping[str, Ephemeral] = field(default_factory=dict)
-    """By the names below /brokers/ids."""
+    """Znodes by their names below /brokers/ids."""
     config_changes: Mapping[str, bytes] = field(default_factory=dict)
-    """By the names below /config/changes."""
+    """Data by the names below /config/changes."""
 
     @property
     def controller_id(self) -> int | None:
@@ -131,7 +131,7 @@ def _config_changes(before: Watched, after: Watched, at_ms: int) -> Iterator[Zno
 
 
 def changed_entity(data: bytes) -> str:
-    """Of a notification: `topics/orders`; empty if it does not say."""
+    """Return the entity of a notification, such as `topics/orders`; empty if it names none."""
     value = _json(data)
     if isinstance(value.get("entity_path"), str):
         return str(value["entity_path"])

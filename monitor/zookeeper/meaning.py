@@ -35,7 +35,7 @@ class Meaning:
 class _Known:
     pattern: re.Pattern[str]
     title: str
-    """With the groups of the pattern."""
+    """A format with the groups of the pattern."""
     purpose: str = ""
     decode: Callable[[Any, _Match], Sentences] | None = None
 
@@ -47,7 +47,7 @@ def title(path: str) -> str:
 
 
 def meaning(path: str, data: bytes) -> Meaning | None:
-    """Of the data after secrets are hidden. None for a path that is not Kafka's."""
+    """Return the meaning of data whose secrets are hidden; None for a path that is not Kafka's."""
     found = _find(path)
     if found is None:
         return None

@@ -39,7 +39,7 @@ _NUMBERS_S: Final = 1.0
 _MOST_ANSWER_BYTES: Final = 256 * 1024
 _MOST_CHANGES: Final = 1000
 _LOG: Final = logging.getLogger(f"{__name__}.kazoo")
-# What kazoo has to say of connections is told on the pages.
+# Pages show what kazoo reports of connections.
 _LOG.setLevel(logging.CRITICAL)
 
 
@@ -64,7 +64,7 @@ class Znode:
     data_note: str
     """What of the data is hidden or left out; empty if nothing is."""
     children: tuple[Child, ...]
-    """Of one page, by name."""
+    """The children of one page, by name."""
     matching_children: int
     page: int
     pages: int
@@ -204,7 +204,7 @@ class ZooKeeperSource:
             if not self._client.connected:
                 raise ZooKeeperError(self._why_not_connected())
             found, requests, received_bytes = self._watched_now(began_s + _READ_S)
-        except Exception as error:  # whatever it is, the thread has to live and to tell it
+        except Exception as error:  # whatever it is, the thread has to live and to report it
             self._fail(at_ms, _reason(error))
             return
         duration_ms = (time.monotonic() - began_s) * 1000
@@ -246,7 +246,7 @@ class ZooKeeperSource:
             self._state = replace(self._state, error=f"{self.address}: {reason}")
 
     def _watched_now(self, deadline_s: float) -> tuple[Watched, int, int]:
-        """With the number of requests and the bytes of data."""
+        """Return the watched znodes, the number of requests and the bytes of data."""
         client = self._client
         first = [client.get_async(path, self._told) for path in (changes.CONTROLLER, changes.CONTROLLER_EPOCH)]
         listed = [client.get_children_async(path, self._told) for path in (changes.BROKER_IDS, changes.CONFIG_CHANGES)]
