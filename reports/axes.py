@@ -51,7 +51,7 @@ class Axis:
 
 
 def linear(label: str, unit: str, values: Iterable[float], most_ticks: int = 6) -> Axis:
-    """From zero to the first round tick at or above the largest value."""
+    """Return an axis from zero to the first round tick at or above the largest value."""
     top = max((v for v in values if math.isfinite(v)), default=0.0)
     if top <= 0:
         top = 1.0
@@ -123,7 +123,7 @@ def _clock_label(at_s: int, step_s: int, has_years: bool) -> str:
 
 
 def logarithmic(label: str, unit: str, values: Iterable[float]) -> Axis:
-    """From a round value below the smallest to one above the largest, at least a decade, so that noise looks small."""
+    """Return an axis of a decade at least, between round values around all, so that noise looks small."""
     positive = [v for v in values if v > 0 and math.isfinite(v)] or [1.0]
     low, high = _log_floor(min(positive)), _log_ceiling(max(positive))
     while high / low < 9.99:

@@ -112,7 +112,7 @@ def _factor(run: Run, name: str) -> str:
 
 
 def _values(run: Run, factor: str) -> list[Scalar | None]:
-    """In the order of the workload file."""
+    """Return the factor's values in the order of the workload file."""
     return list({repr(v): v for v in (c.factors.get(factor) for c in run.cells)}.values())
 
 

@@ -45,7 +45,7 @@ class Measure:
         return None if found is None else found / self.scale
 
     def samples_above(self, trial: TrialSummary) -> float | None:
-        """Of a percentile: how many samples of the trial are above it."""
+        """Return how many samples of the trial are above this percentile; None for another measure."""
         return self.metric.samples_above(trial)
 
     def figure(self, value: float) -> str:

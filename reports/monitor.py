@@ -98,7 +98,7 @@ def _amount(value: float, unit: str) -> str:
 
 
 def _trials(run: Run) -> list[Band]:
-    """From the start of each trial to its last phase, which begins a little later than the trial."""
+    """Return a band for each trial, from its start to the end of its last phase; phases begin a little later."""
     bands = []
     for trial in run.result.trials:
         summary = trial.summary
