@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
             judged = self._execute_module("highwater_storage", module_args=dict(storage), task_vars=variables)
             needed = judged.get("permissions", []) if self._task.args.get("permissions_needed", True) else []
             said = judged.get("faults", [judged.get("msg", "")] if judged.get("failed") else [])
-            # What the module's own arguments do not take is told once, with the variable that it comes from.
+            # What the module's own arguments do not take is reported once, with the variable that it comes from.
             faults += [_one_line(str(fault)) for fault in (*said, *needed) if not fault.endswith(" found in disks")]
         return faults, answer
 
@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
 
 
 def _are_disks(value: Any) -> bool:
-    """Whether there are any; what is of another type is told once, as a fault of the variable."""
+    """Return whether there are any; what is of another type is reported once, as a fault of the variable."""
     return isinstance(value, list) and value != [] and all(isinstance(disk, dict) for disk in value)
 
 

@@ -29,7 +29,7 @@ class CallbackModule(CallbackBase):
 
 
 def unreadable(sources: Iterable[Path]) -> Iterator[str]:
-    """Of the variables beside these inventories."""
+    """Yield faults of the files of variables beside these inventories."""
     beside = dict.fromkeys(source if source.is_dir() else source.parent for source in sources if source.exists())
     loader = DataLoader()
     for path in sorted(path for place in beside for folder in _FOLDERS for path in (place / folder).rglob("*")):

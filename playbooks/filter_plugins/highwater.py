@@ -103,7 +103,7 @@ def divided(
 
 
 def _count(name: str, instances: int, processes: Any, counted: Mapping[str, Any] | None) -> int:
-    """In how many brokers the instance of a name is divided. What is no number is reported by preflight.yml."""
+    """Return how many brokers the instance of a name has. What is no number is reported by preflight.yml."""
     if processes == _AUTO:
         if not counted:
             raise AnsibleFilterError(
@@ -236,7 +236,7 @@ def properties_text(settings: Mapping[str, Any]) -> str:
 
 
 def _escaped(text: str, also: str = "") -> str:
-    """In ASCII, as Java reads ISO 8859-1; a value keeps the blanks that it begins with."""
+    """Return the text in ASCII, as Java reads ISO 8859-1; a value keeps the blanks that it begins with."""
     named = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
     escaped = []
     for position, character in enumerate(text):

@@ -1,4 +1,4 @@
-"""From the inventory and the facts of hosts to the input of a benchmark: hosts, probes, workload."""
+"""Makes the input of a benchmark from the inventory and the facts of hosts: hosts, probes, workload."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def brokers_on(clusters: Mapping[str, Mapping[str, Any]], host: str, kind: str) 
 
 
 def products(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, str]:
-    """By system, what it is. pairs: parts, and the results of their version_command."""
+    """Return the product of each system. pairs: parts, and the results of their version_command."""
     return {part["system"]: _product(part["system"], told.get("stdout") or "") for part, told in pairs}
 
 
@@ -59,7 +59,7 @@ def observed(
     attendants: Sequence[str],
     generator: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
-    """By system, this host as a workload file has it. pairs: parts, and what `bench host describe` said of each."""
+    """Return this host for each system, as in a workload file. pairs: parts, and `bench host describe`'s output."""
     return {
         part["system"]: _host(part, json.loads(described["stdout"]), disks)
         | {
@@ -77,7 +77,7 @@ def observed(
 
 
 def _host(part: Mapping[str, Any], told: dict[str, Any], disks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the host told, and of its disks what only the inventory knows: which medium they are, or stand for."""
+    """Return what the host reported, and what only the inventory knows: which medium its disks are, or stand for."""
     below = [disk for disk in disks if any(_is_below(path, disk["mount_point"]) for path in part["log_dirs"])]
     media = {disk["medium"] for disk in below if disk.get("medium")}
     storage = dict(told["storage"])
@@ -98,7 +98,7 @@ def _is_below(path: str, mount_point: str) -> bool:
 def probes(
     pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], probed: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """By system, fio's figures of its disk. pairs: parts, and findmnt's answer; probed: one result for each mount."""
+    """Return fio's figures of each system's disk. pairs: parts, and findmnt's answer; probed: one result per mount."""
     by_mount = {
         result["item"]: json.loads(result["stdout"])
         for result in probed
@@ -122,7 +122,7 @@ def systems(
 def described_clusters(
     found: Mapping[str, Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]], command_config: str = ""
 ) -> dict[str, dict[str, Any]]:
-    """As a workload file has them: with what each host told of itself (role observer).
+    """Return clusters as in a workload file, with what each host reported of itself (role observer).
 
     command_config: the file with TLS and the login of our clusters; empty where they have neither.
     """
@@ -147,7 +147,7 @@ def described_clusters(
 def probes_of_clusters(
     found: Mapping[str, Mapping[str, Any]], hostvars: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """As `bench run --probes` takes them: by system and host, what fio measured there (role observer)."""
+    """Return what fio measured by system and host (role observer), as `bench run --probes` takes it."""
     return {
         name: {
             host: probe

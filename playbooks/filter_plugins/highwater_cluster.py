@@ -145,7 +145,7 @@ def _acls_of_verify() -> list[Acl]:
 
 
 def _acls_of_monitor() -> list[Acl]:
-    """As docs/monitor-collection.md lists them."""
+    """Return the ACLs that docs/monitor-collection.md lists."""
     return [
         *_acls("topic", _EVERY, _LITERAL, "describe", "describe_configs"),
         *_acls("group", _EVERY, _LITERAL, "describe"),
@@ -154,7 +154,7 @@ def _acls_of_monitor() -> list[Acl]:
 
 
 def _acls_of_bench() -> list[Acl]:
-    """As docs/access-control.md lists them."""
+    """Return the ACLs that docs/access-control.md lists."""
     return [
         *_acls("topic", _OURS, _PREFIXED, "create", "write", "read", "delete", "describe_configs"),
         *_acls("cluster", _NAME_OF_CLUSTER, _LITERAL, "describe_configs"),
@@ -163,7 +163,7 @@ def _acls_of_bench() -> list[Acl]:
 
 
 def _acls_of_mirrors(cluster: str, mirrors: Iterable[Variables]) -> list[Acl]:
-    """As docs/access-control.md lists them, for what this cluster is of each mirror."""
+    """Return the ACLs that docs/access-control.md lists for each mirror that this cluster is a source or target of."""
     found: list[Acl] = []
     own = f"{_OURS}mirror-"
     for mirror in mirrors:
@@ -214,7 +214,7 @@ def _certificates(text: str) -> list[str]:
 
 
 def other_logins(looked: Mapping[str, Any], login: str) -> list[str]:
-    """`registered | highwater_cluster_other_logins(login)`: hosts where something was told, and not this login."""
+    """`registered | highwater_cluster_other_logins(login)`: hosts that printed something without this login."""
     told = {str(result["__cluster_host"]): str(result.get("stdout", "")) for result in looked["results"]}
     return [host for host, text in told.items() if text and login not in text]
 
@@ -256,7 +256,7 @@ def _read(variables: Variables, name: str, default: Any) -> tuple[Any, str]:
 
 
 def _whole(value: Any) -> Any:
-    """With all that is in it: Ansible looks at what a value names when it is asked for."""
+    """Return a copy with every inner value: Ansible resolves what a value names when the value is read."""
     if isinstance(value, Mapping):
         return {str(key): _whole(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -274,7 +274,7 @@ def _faults_of_logins(variables: Variables) -> Iterator[str]:
     if unreadable:
         yield unreadable
     if not isinstance(users, list) or not all(isinstance(user, dict) for user in users):
-        return  # told by the types of variables
+        return  # the types of variables report it
     for name, count in Counter(str(user.get("name", "")) for user in users).items():
         if not name or name.startswith(_OURS) or not name.isprintable() or set(name) & set(" ;,=\"'\\"):
             yield (

@@ -45,7 +45,7 @@ _ALIKE = 0.88
 _BESIDE_ROLES = ("highwater_address", "teardown_confirmed", "teardown_remove_data")
 # Roles of ours give it to each other; an operator's package_name is no misspelling of it.
 _OF_ROLES_ALONE = "packages_names"
-# What a name of ours can be in an inventory beside what roles are told.
+# What a name of ours can be in an inventory beside the arguments of roles.
 _PLAIN = (str, int, float, bool, list, dict, type(None))
 # What the validator has against a type, looking for secrets too.
 _OF_TYPES = (ArgumentTypeError, ElementError, NoLogError, SubParameterTypeError)
@@ -217,7 +217,7 @@ def _value(variables: Variables, name: str) -> Any:
 
 
 def _looked_at(value: Any) -> Any:
-    """With all that is in it: Ansible looks at what a value names when it is asked for."""
+    """Return a copy with every inner value: Ansible resolves what a value names when the value is read."""
     if isinstance(value, Mapping):
         return {key: _looked_at(inner) for key, inner in value.items()}
     return [_looked_at(inner) for inner in value] if isinstance(value, list) else value
@@ -362,7 +362,7 @@ def _faults_of_ids(brokers: list[tuple[str, str, Mapping[str, Any]]]) -> Iterato
 def _faults_of_processes(
     hostvars: Mapping[str, Variables], groups: Mapping[str, list[str]], clusters: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[str]:
-    """Of hosts whose instances are divided into several brokers: numbers, ids, and racks that keep copies apart."""
+    """Yield faults of instances that are divided into several brokers: numbers, ids, racks that keep copies apart."""
     for host in groups.get("brokers", []):
         processes = _whole(hostvars[host].get("broker_processes", 1))
         is_number = processes is not None and 1 <= processes <= _MOST_PROCESSES
@@ -434,7 +434,7 @@ class _Carried(NamedTuple):
 
     groups: set[str]
     members: int
-    """Of the ensemble of ZooKeeper."""
+    """The number of members of ZooKeeper's ensemble."""
     has_monitor: bool
     """Whether the inventory has one: then agents are asked."""
     clusters: list[str]
@@ -495,14 +495,14 @@ def _listeners_of_brokers(variables: Variables, brokers: Iterable[Mapping[str, A
 
 
 def _instances(variables: Variables, name: str, default: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those that are instances; what is of another type is told as a fault of the variable."""
+    """Return those that are instances; what is of another type is reported as a fault of the variable."""
     given = variables.get(name, default)
     return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
 
 
 @cache
 def _options() -> dict[str, tuple[str, dict[str, Any]]]:
-    """All that roles are told, by name: the role and the specification."""
+    """Return the role and the specification of every argument of roles, by name."""
     found: dict[str, tuple[str, dict[str, Any]]] = {}
     for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
         for entry in yaml.safe_load(path.read_text("utf-8"))["argument_specs"].values():

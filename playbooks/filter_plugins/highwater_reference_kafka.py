@@ -96,7 +96,7 @@ def _twice(values: Sequence[Any], what: str) -> list[str]:
 
 
 def controllers(broker: Broker, all_brokers: Sequence[Broker]) -> list[Broker]:
-    """Of the broker's cluster, those that are KRaft's controllers as well."""
+    """Return the brokers of the broker's cluster that are KRaft's controllers as well."""
     members = sorted(
         (each for each in all_brokers if each["cluster"] == broker["cluster"]), key=lambda each: int(each["broker_id"])
     )
@@ -159,7 +159,7 @@ def _host(address: str) -> str:
 
 
 def identities(of_brokers: Sequence[Broker], meta_properties: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Whose the log directories are: for each its host, name, cluster and path, and what its meta.properties tell:
+    """Return whose each log directory is: host, name, cluster and path, and what its meta.properties has:
     cluster_id and node_id, empty where nobody has used it, and is_kraft."""
     found = []
     for broker in of_brokers:

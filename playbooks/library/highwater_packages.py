@@ -408,7 +408,7 @@ def take_away(apt: Apt, owner: str, ledger_file: Path, *, check_mode: bool) -> O
 
 
 def _needed_by_nobody(apt: Apt, released: list[str], brought: set[str]) -> list[str]:
-    """Of what we brought, what apt would call superfluous if the released names were mere dependencies."""
+    """Return what we brought that apt would call superfluous if the released names were mere dependencies."""
     with tempfile.TemporaryDirectory() as directory:
         states = Path(directory) / "extended_states"
         if EXTENDED_STATES.exists():

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Whether a host is fit for what is asked of it. Looks at the host only, and tells every fault it finds."""
+"""Checks whether a host is fit for what is wanted of it. Reads the host only, and reports every fault it finds."""
 
 from __future__ import annotations
 

@@ -100,9 +100,9 @@ previous:
 """
 
 MARK = "release"
-"""In an environment: its name. Written last, so that what has none was cut short."""
+"""The file of an environment with its name. It is written last: an environment without it was cut short."""
 WHEELS = "wheels"
-"""In an environment: what it was made of."""
+"""The file of an environment with the wheels that it was made of."""
 COMPILED = "-compiled"
 """The end of the name of a release whose broker runs compiled, as highwater_wheelhouse has it."""
 IMPORTED = """

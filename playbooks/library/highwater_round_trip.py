@@ -146,7 +146,7 @@ def main() -> None:
 
 
 def client_settings(wanted: dict[str, Any]) -> dict[str, Any]:
-    # Why a broker cannot be reached is told once, by the call that failed, and not on standard error by the library.
+    # The call that fails reports why a broker cannot be reached; the library would repeat it on standard error.
     plain = {"bootstrap.servers": wanted["bootstrap_servers"], "client.id": "highwater-verify", "log_level": 0}
     if not wanted.get("authority"):
         return plain
@@ -250,7 +250,7 @@ def produce(wanted: dict[str, Any], topic: str, partitions: int) -> list[tuple[i
 
 
 def consume(wanted: dict[str, Any], topic: str, partitions: int, count: int) -> Iterator[tuple[int, bytes]]:
-    """As much as came within the time, and no more than `count`."""
+    """Yield what came within the time, and no more than `count`."""
     consumer = Consumer({**client_settings(wanted), "group.id": topic, "enable.auto.commit": False})
     deadline = time.monotonic() + wanted["timeout_seconds"]
     try:

@@ -231,7 +231,7 @@ def present(module: AnsibleModule) -> dict[str, Any]:
     if recovered.restored and not module.check_mode:
         facts = with_disks(module, collect(root))
     plan = make_plan(facts, workload, knobs, options)
-    # Below another root there is no system whose mounts, swap and daemons could be told anything.
+    # Below another root there is no system whose mounts, swap and daemons could be changed.
     skipped = [step for step in plan.steps if runner.absent and not isinstance(step, SettingStep | FileStep)]
     plan = dataclasses.replace(plan, steps=tuple(step for step in plan.steps if step not in skipped))
     if not module.check_mode:
@@ -302,7 +302,7 @@ def wanted_by(module: AnsibleModule) -> tuple[tuple[Knob, ...], Workload, frozen
 
 
 def with_disks(module: AnsibleModule, facts: Facts) -> Facts:
-    """Of disks that are not mounted yet, check mode has them as they will be. Raises TuningError for them otherwise.
+    """Return facts with unmounted disks as they will be mounted, in check mode. Raises TuningError for them otherwise.
 
     Without this the file system that holds the empty mount point, such as the root, would be tuned in their place.
     """

@@ -186,7 +186,7 @@ def ensure(wanted: dict[str, Any], *, is_check_mode: bool) -> dict[str, Any]:
 
 
 def _tls(authority: str) -> dict[str, Any]:
-    # Why a broker cannot be reached is told once, by the call that failed, and not on standard error by the library.
+    # The call that fails reports why a broker cannot be reached; the library would repeat it on standard error.
     return {"security.protocol": "SASL_SSL", "ssl.ca.location": authority, "log_level": 0}
 
 

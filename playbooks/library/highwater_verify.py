@@ -297,7 +297,7 @@ def limit_row(host: Host, unit: str, wanted: str, limits: Path) -> Row:
 
 
 def compiled_row(unit: str, wanted: str, maps: Path) -> Row:
-    """By what the process has loaded; the role broker says on which hosts V(auto) compiles."""
+    """Return a row by what the process has loaded; the role broker says on which hosts V(auto) compiles."""
     lines = maps.read_text("utf-8").splitlines()
     loaded = any("/site-packages/highwater/broker/" in line and line.endswith(".so") for line in lines)
     found = "compiled" if loaded else "Python"

@@ -271,7 +271,7 @@ class Target:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """Of pip, for wheels of another machine than this one."""
+        """Options of pip for wheels of another machine than this one."""
         if self.is_like_this_machine:
             return ()
         platforms = (option for name in PLATFORMS for option in ("--platform", f"{name}_{self.machine}"))
@@ -461,7 +461,7 @@ def hashed(file: Path, releases: Mapping[str, Pin]) -> tuple[str, ...]:
 
 
 def canonical(name: str) -> str:
-    """As PEP 503 has it."""
+    """Return the name as PEP 503 normalizes it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

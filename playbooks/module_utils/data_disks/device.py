@@ -40,21 +40,21 @@ class Signature:
 @dataclass(frozen=True)
 class Device:
     path: str
-    """As the inventory names it."""
+    """The path as the inventory names it."""
     real_path: str
     number: str
     """Major and minor, as 8:16."""
     size_bytes: int
     model: str
     medium: str | None
-    """hdd or ssd, as far as the kernel can tell."""
+    """hdd or ssd, as far as the kernel knows."""
     read_only: bool
     partitions: tuple[str, ...]
     holders: tuple[str, ...]
     """Arrays, volumes and mappings that it is a part of."""
     signatures: tuple[Signature, ...]
     mount_points: tuple[str, ...]
-    """In this process's mount namespace."""
+    """Mount points in this process's mount namespace."""
     is_swap: bool
     claimed: bool
     """Whether the kernel refuses it to others: mounted, in whichever namespace, swapped to, or part of something."""

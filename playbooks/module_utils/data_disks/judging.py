@@ -54,7 +54,7 @@ class Judgement:
     disk: Disk
     device: Device | None = None
     uuid: str = ""
-    """Of the file system that is on it, or will be."""
+    """The UUID of the file system that is on it, or will be."""
     format: bool = False
     half_made: bool = False
     """What is on it is what a killed run of ours left of a mkfs."""
@@ -370,7 +370,7 @@ def _is_of_a_lost_disk(source: str, entry: ledger.Entry | None, host: Host) -> b
 
 
 def _with_drift(judged: Judgement, mounted: Mount) -> Judgement:
-    """With what the options in force lack, and with what an earlier run of ours gave them and nobody wants now."""
+    """Add options that the mount lacks, and those that an earlier run of ours gave it and nobody wants now."""
     disk, entry, live = judged.disk, judged.earlier, mounted.options
     unseen = entry.unseen if entry else ()
     missing = [option for option in _for_the_kernel(disk) if not in_effect(live, option) and option not in unseen]
@@ -392,7 +392,7 @@ def _with_option(options: tuple[str, ...], wanted: str) -> tuple[str, ...]:
 
 
 def _outdated(disk: Disk, entry: ledger.Entry | None) -> set[str]:
-    """What an earlier run was told to mount with, and this one is not."""
+    """Return the options that an earlier run was to mount with, and this one is not."""
     return set(entry.options if entry else ()) - set(disk.mount_options)
 
 

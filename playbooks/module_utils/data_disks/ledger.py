@@ -41,7 +41,7 @@ class Entry:
     folders_made: tuple[str, ...] = ()
     """Folders that were made for the mount point, it among them, the outermost first."""
     mode_before: int | None = None
-    """Of a mount point that was there before."""
+    """The mode of a mount point that was there before."""
 
 
 def read(files: HostFiles) -> dict[str, Entry]:
@@ -67,7 +67,7 @@ def write(files: HostFiles, entries: Mapping[str, Entry]) -> None:
 
 
 def remove(files: HostFiles) -> None:
-    """With the copy of fstab, and with the folders when nobody else keeps anything in them."""
+    """Remove the ledger, the copy of fstab, and their folders when nobody else has anything in them."""
     for path in (FSTAB_BEFORE, PATH):
         if files.exists(path):
             files.remove_file(path)

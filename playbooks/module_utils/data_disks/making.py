@@ -90,7 +90,7 @@ def take_away(found: list[Removal], facts: Facts, runner: Runner) -> None:
 
 
 def edit_fstab(files: HostFiles, runner: Runner, edit: Callable[[str], str]) -> str:
-    """What was there before. A copy of the first such text is kept; systemd is told of the new one."""
+    """Return the text before. The first such text is copied; systemd reads the new one."""
     path = files.real_path(fstab.PATH)
     before = files.read_verbatim(path) or ""
     after = edit(before)
@@ -157,7 +157,7 @@ class _Making:
         self._files.locate(path).chmod(_BARE_MODE)
 
     def _mount(self) -> None:
-        """By the line of fstab, which is thereby known to work, or is gone again."""
+        """Mount by the line of fstab, which is thereby known to work, or is gone again."""
         path = self._disk.mount_point
         before = edit_fstab(self._files, self._runner, self._fstab_line)
         if self._files.exists("/run/udev/control"):

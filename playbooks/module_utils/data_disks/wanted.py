@@ -28,7 +28,7 @@ class Disk:
     """None stands for what the tuning catalogue recommends."""
     emulated: bool
     uuid: str | None
-    """Of a file system that is there already and is to be kept."""
+    """The UUID of a file system that is there already and is to stay."""
 
     @property
     def label(self) -> str:
