@@ -1,4 +1,4 @@
-"""Writes ticks into the history: one thread, one transaction per tick; a fault pauses it and is reported."""
+"""Writes ticks into the history: one thread, one transaction per tick; a reported fault pauses it."""
 
 from __future__ import annotations
 
