@@ -149,7 +149,7 @@ def _next_step(result: RunResult, bests: Sequence[Best], summaries: Sequence[Tri
 def _steps(result: RunResult, bests: Sequence[Best], summaries: Sequence[TrialSummary]) -> Iterator[str]:
     """What to do, the most urgent first."""
     manifest = result.manifest
-    directory = _directory(result)
+    directory = str(result.directory)
     if manifest.status in ("interrupted", "failed") and result.gate() is None:
         verb, kept = _begun_by(manifest)
         yield f"Go on with the run: {shlex.join(['highwater', 'bench', verb, *kept, '--resume', directory])}"
@@ -200,17 +200,6 @@ def _causes_of_invalidity(trials: Sequence[TrialSummary]) -> list[str]:
     verdicts = [trial.verdict for trial in trials if trial.verdict.state == "invalid"]
     first = [verdict.model_copy(update={"reasons": verdict.reasons[:1]}) for verdict in verdicts]
     return [cause.text for cause in causes(first)]
-
-
-def _directory(result: RunResult) -> str:
-    """The result directory as the run's command named it, so that a report does not depend on where it is read."""
-    argv = result.manifest.argv
-    for option in ("--out", "--resume"):
-        for number, argument in enumerate(argv):
-            name, equals, value = argument.partition("=")
-            if name == option and (equals or number + 1 < len(argv)):
-                return (value if equals else argv[number + 1]).rstrip("/")
-    return result.directory.name
 
 
 def _command_for(manifest: Manifest, trials: int | None, directory: str) -> str:

@@ -124,7 +124,7 @@ def test_trials_that_did_not_finish_are_not_spoken_for(tmp_path: Path) -> None:
     answer = answer_of(run_of(tmp_path / "some", [trial(1, ONE)], unfinished=2, status="interrupted"))
     assert text_of(answer, "delivery").endswith("arrived once, in order, in 1 of 3 trials.")
     assert answer.next_step == (
-        "Go on with the run: highwater bench run w.yaml --launcher process --trials 3 --resume old"
+        f"Go on with the run: highwater bench run w.yaml --launcher process --trials 3 --resume {tmp_path / 'some'}"
     )
     none = answer_of(run_of(tmp_path / "none", []))
     assert none.sentence == "No trial finished, so nothing is known about lost records."
@@ -165,7 +165,7 @@ def test_few_trials_decide_nothing_and_name_the_command_that_does(tmp_path: Path
     assert text.endswith("because an interval needs 5 blocks with a usable trial of each cell, and there are 3.")
     assert answer.next_step == (
         "Run about 6 trials of each cell (an estimate): "
-        "highwater bench run w.yaml --launcher process --trials 6 --out old-2"
+        f"highwater bench run w.yaml --launcher process --trials 6 --out {tmp_path}-2"
     )
 
 
@@ -177,7 +177,7 @@ def test_trials_that_were_spoiled_are_no_reason_for_more_trials(tmp_path: Path) 
     answer = answer_of(run_of(tmp_path, trials))
     assert answer.next_step == (
         "Mend what spoiled trials, and run again: 8 of 14 trials are invalid (8 trials: records left late: p99 "
-        "above 5 ms; median 7 ms): highwater bench run w.yaml --launcher process --out old-2"
+        f"above 5 ms; median 7 ms): highwater bench run w.yaml --launcher process --out {tmp_path}-2"
     )
 
 
