@@ -174,7 +174,7 @@ def outcomes_of(result: RunResult) -> list[TrialOutcome]:
 def account_of(asked: Asked, outcomes: Sequence[TrialOutcome], found: Standing) -> SearchAccount:
     history = history_of(outcomes, asked)
     return SearchAccount(
-        candidates=len({candidate_of(outcome.plan, asked) for outcome in outcomes}),
+        candidates=sum(map(asked.space.has, {candidate_of(outcome.plan, asked) for outcome in outcomes})),
         trials=len(history),
         unusable_trials=sum(trial.costs is None for trial in history),
         blocks=max((trial.block for trial in history), default=0),

@@ -60,6 +60,13 @@ def test_better_settings_are_found_confirmed_and_written(tmp_path: Path) -> None
     assert "acks=all" in client
 
 
+def test_defaults_that_the_question_does_not_have_are_not_counted_as_candidates(tmp_path: Path) -> None:
+    touch, _, rest = QUESTION.partition("  producers.client.linger.ms")
+    values = "  producers.client.linger.ms: [1, 10, 20]\n"
+    advice = advised(tmp_path, Runner(), touch + values + rest[rest.index("budget") :])
+    assert (advice.search.candidates, advice.search.combinations) == (4, 4), "the values and that in use"
+
+
 @slow
 def test_what_each_change_was_worth_comes_from_trials_without_it(tmp_path: Path) -> None:
     advice = advised(tmp_path, Runner(), QUESTION.replace("15m", "20m"))
