@@ -268,12 +268,20 @@ class Decoder:
             continue
 
     def tags(self) -> Iterator[tuple[int, Decoder]]:
-        """Each tagged field of the section that begins here, as its tag and a decoder of its value."""
+        """Each tagged field of the section that begins here, as its tag and a decoder of its value.
+
+        What the caller reads of a value before it asks for the next one counts for the limits of this decoder.
+        """
         count = self.unsigned_varint()
         self._take_items(count)
         for _ in each(range(count)):
             tag = self.unsigned_varint()
-            yield tag, Decoder(self.take(self.unsigned_varint()), flexible=True)
+            section = Decoder(
+                self.take(self.unsigned_varint()), flexible=True, items_max=self._items_max, bytes_max=self._bytes_max
+            )
+            section._items_left, section._bytes_left = self._items_left, self._bytes_left
+            yield tag, section
+            self._items_left, self._bytes_left = section._items_left, section._bytes_left
 
 
 def error_code_of(number: int) -> ErrorCode:
