@@ -103,7 +103,7 @@ def sum_up(control: str, *, topic: str, control_config: Path | None, engine: str
 
 
 def compare_with_state(sums: Sums, state: Path, tell: Tell) -> int:
-    """Tell what differs between the topic and the live figures of trials that have ended. Returns how much."""
+    """Report what differs between the topic and the live figures of trials that have ended. Returns how much."""
     different = 0
     with Store(state) as store:
         for name, final in sorted(sums.trials.items()):
@@ -122,7 +122,7 @@ def compare_with_state(sums: Sums, state: Path, tell: Tell) -> int:
 
 
 def compare_with_results(sums: Sums, directory: Path, tell: Tell) -> int:
-    """Tell what differs between the topic and the trials of a result directory. Returns how much."""
+    """Report what differs between the topic and the trials of a result directory. Returns how much."""
     different = 0
     try:
         trials = RunResult(directory).trials

@@ -23,7 +23,7 @@ _FINDING: Final = re.compile(r".+?(?=;|(?<=\)):)|.+")
 
 
 class Observer:
-    """Told of everything as it happens; this one keeps quiet."""
+    """Hears of everything as it happens; this class prints nothing."""
 
     def __enter__(self) -> Observer:
         return self
