@@ -108,7 +108,10 @@ def read_back(database: Database, of: SparkType, table: str) -> list[Any]:
     value = "value"
     if database.kind == "postgresql" and of.kind in _TIMES:
         is_date = of.kind == kinds.DATE
-        value = "value - date '1970-01-01'" if is_date else "(extract(epoch from value) * 1000000)::bigint"
+        # The epoch of the last moment of 64 bits has 16 digits: PostgreSQL divides it as a numeric, and rounds.
+        seconds = "extract(epoch from date_trunc('second', value))::bigint"
+        moment = f"{seconds} * 1000000 + extract(microseconds from value)::bigint % 1000000"
+        value = "value - date '1970-01-01'" if is_date else moment
     rows = database.sql(f"select {value} from {table} order by number")
     return [None if found is None else _READERS.get(of.kind, lambda each: each)(found) for (found,) in rows]
 
