@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from tests import import_graph
+
 ROOT: Final = Path(__file__).parent.parent
 PAGE: Final = ROOT / "docs/modules.md"
 PACKAGE: Final = "highwater"
@@ -31,8 +33,7 @@ HEAD: Final = """\
 
 def rooms() -> list[Path]:
     """The folders that the page lists: what pip installs, then the playbooks."""
-    found = sorted(path for path in (ROOT / PACKAGE).iterdir() if (path / "__init__.py").is_file())
-    return [ROOT / PACKAGE, *(path.resolve() for path in found), ROOT / "playbooks"]
+    return [ROOT / PACKAGE, *map(import_graph.place_of, import_graph.rooms()), ROOT / "playbooks"]
 
 
 def modules(room: Path) -> Iterator[Path]:

@@ -17,9 +17,9 @@ from highwater.broker.server.compiled import MODULES, compiled_modules, which_ru
 from highwater.broker.server.process_metrics import ProcessMetrics
 from tests.broker.running import running_broker
 from tests.compiled import environment_of, lay_out
+from tests.test_architecture import TOP_LEVEL
 
 ROOT = Path(__file__).parents[3]
-ROOMS: Final = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spark_loadgen", "tuning")
 _DEADLINE_S: Final = 540.0
 PASSED_BY_BOTH: Final = (
     "tests/kafka/protocol",
@@ -114,7 +114,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, installed = place / "source", place / "installed"
     source.mkdir()
     copytree(ROOT / "highwater", source / "highwater", symlinks=True, ignore=ignore_patterns("__pycache__"))
-    for room in ROOMS:
+    for room in TOP_LEVEL:
         copytree(ROOT / room, source / room, ignore=ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         copyfile(ROOT / name, source / name)
