@@ -159,8 +159,11 @@ def test_outside_of_a_repository_nothing_is_checked(tmp_path: Path) -> None:
     assert "nothing to check" in done.stdout
 
 
-def test_every_room_may_be_named() -> None:
-    found = re.search(r"^rooms='(.*)'$", SCRIPT.read_text("utf-8"), re.MULTILINE)
-    assert found
-    rooms = {room.name for room in modules_page.rooms()} - {modules_page.PACKAGE}
-    assert rooms <= set(found[1].split("|"))
+def test_every_room_and_folder_with_code_may_be_named_and_lines_of_each_room_of_the_product_are_counted() -> None:
+    may_be = {
+        name: set(words.split("|")) for name, words in re.findall(r"^(rooms|sized)='(.*)'$", SCRIPT.read_text(), re.M)
+    }
+    product = {room.name for room in modules_page.rooms()} - {modules_page.PACKAGE}
+    folders = {place.parent.name for place in SCRIPT.parents[1].glob("*/__init__.py")} - {modules_page.PACKAGE}
+    assert product | folders <= may_be["rooms"]
+    assert product <= may_be["sized"]
