@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary
 from highwater.common.ceilings import CONSUME, DISK_READ, DISK_WRITE, PRODUCE, Ceiling, Ceilings, HostClass
+from highwater.common.errors import UsageError
 from highwater.common.quantities import SIZE
 
 _PROBES: Final = {"sequential_append": DISK_WRITE, "sequential_read": DISK_READ}

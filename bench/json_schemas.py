@@ -12,7 +12,6 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from highwater.bench.advise.question import QUESTION_SCHEMA, Question
-from highwater.bench.errors import UsageError
 from highwater.bench.gate.policy import POLICY_SCHEMA, Policy
 from highwater.bench.results import (
     CALIBRATION_SCHEMA,
@@ -35,6 +34,7 @@ from highwater.bench.results.advice import ADVICE_SCHEMA, Advice
 from highwater.bench.results.storage import PROBES_SCHEMA
 from highwater.bench.workload.layers import INCLUDE
 from highwater.bench.workload.model import WORKLOAD_SCHEMA, Workload
+from highwater.common.errors import UsageError
 
 FOLDER: Final = Path(__file__).parent / "schemas"
 

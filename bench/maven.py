@@ -12,9 +12,9 @@ from pathlib import Path
 
 import typer
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cache_directory, cached, need, run_step
 from highwater.common.atomic_files import write_atomically
+from highwater.common.errors import UsageError
 
 
 def table_of(pom: Path) -> Path:

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results.analysis import Better
 from highwater.bench.results.host import HostUse
 from highwater.bench.results.lifetime import Start
 from highwater.bench.results.models import Delivery, Latency, TrialSummary
 from highwater.bench.results.recovery import FaultRecovery
+from highwater.common.errors import UsageError
 from highwater.common.nearest import nearest
 from highwater.common.units import duration_ns_text, duration_text, percent_text, rate_text, significant, size_text
 

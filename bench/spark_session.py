@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.spark_master import master_fault
 from highwater.pipeline.errors import PipelineError
 from highwater.spark_loadgen.errors import LoadSetupError

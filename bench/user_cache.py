@@ -13,7 +13,7 @@ from pathlib import Path
 
 import typer
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 
 def cache_directory() -> Path:

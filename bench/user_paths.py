@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 
 def expanded(path: str) -> Path:

@@ -122,7 +122,7 @@ def report(
 
 def _plan_document(directory: Path) -> Document:
     from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_of
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
     from highwater.reports.plan import plan_document
 
     file, load = directory / PLAN_FILE, directory / LOAD_FILE
@@ -137,7 +137,7 @@ def _plan_document(directory: Path) -> Document:
 
 def _live(directory: Path, path: Path, *, watch: bool) -> None:
     """Write the page of live figures; `watch`: again whenever they change, until the trial has ended."""
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
     from highwater.reports import page
     from highwater.reports.live import live_document
 
@@ -202,9 +202,9 @@ def history_report(
     """
     from functools import partial
 
-    from highwater.bench.errors import UsageError
     from highwater.bench.history.detection import Rules
     from highwater.bench.history.otava import otava_present
+    from highwater.common.errors import UsageError
     from highwater.reports import page
     from highwater.reports.history import history_document
 

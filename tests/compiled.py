@@ -19,8 +19,8 @@ from pathlib import Path
 from shutil import copytree, ignore_patterns
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.systems.highwater import unpacked_wheel
+from highwater.common.errors import UsageError
 
 ROOT: Final = Path(__file__).parents[1]
 _BUILD: Final = "make compiled builds it"

@@ -20,8 +20,8 @@ from typing import Final
 
 import psutil
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, run_step
+from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 from tests.processes import runs
 from tests.waiting import wait_until

@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, run_step
+from highwater.common.errors import UsageError
 
 _PACKAGES: Final = (
     "nftables",

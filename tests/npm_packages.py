@@ -10,8 +10,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, need
+from highwater.common.errors import UsageError
 
 _FILES: Final = ("package.json", "package-lock.json")
 _MISMATCH: Final = re.compile(r"wanted (\S+) but got (\S+?)\.?[ \n]", re.IGNORECASE)

@@ -10,8 +10,8 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, run_step
+from highwater.common.errors import UsageError
 
 
 @cache

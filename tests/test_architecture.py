@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "bench.analysis",
         "bench.capacity",
         "bench.compare",
-        "bench.errors",
+        "common.errors",
         "bench.history",
         "bench.lake.extra",
         "bench.lake.series",

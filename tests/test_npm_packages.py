@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.npm_packages import locked, npm_packages
 
 ROOT = Path(__file__).parent.parent

@@ -19,12 +19,12 @@ import typer
 import yaml
 
 from highwater.bench.commands.common import one_line_errors
-from highwater.bench.errors import UsageError
 from highwater.bench.results import ResultDirectoryError, RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.workload.layers import merged, read_with_includes
 from highwater.common.child_process import HIGHWATER
+from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.common.quantities import parse_count
 from highwater.reports import markdown

@@ -54,11 +54,11 @@ from kio.schema.errors import ErrorCode
 from rich.console import Console
 from rich.table import Table
 
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.storage.page_cache import evict, warm
 from highwater.bench.systems.highwater import is_checkout
 from highwater.broker.log.files import FilePiece, RealFiles
 from highwater.broker.log.read_ahead import MAX_BYTES
+from highwater.common.errors import TrialError, UsageError
 from highwater.common.units import plural, ratio_text, significant
 from highwater.kafka.protocol.fetch import (
     FetchPartition,

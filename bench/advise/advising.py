@@ -22,7 +22,6 @@ from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing, finalists, standing
 from highwater.bench.advise.space import Candidate
 from highwater.bench.advise.writing import write_settings
-from highwater.bench.errors import UsageError
 from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, is_result_directory
 from highwater.bench.results.advice import (
     CONFIRMATION,
@@ -38,6 +37,7 @@ from highwater.bench.trials.plan import PROBES_S, RUN_OVERHEAD_S, Plan, planned_
 from highwater.bench.trials.trial import now_utc
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
 from highwater.common.atomic_files import write_atomically
+from highwater.common.errors import UsageError
 
 _QUESTION: Final = "question.json"
 _MOST_FINALISTS: Final = {1: 1, 2: 3}

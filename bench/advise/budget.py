@@ -9,7 +9,7 @@ from typing import Final
 from highwater.bench.advise.search import BLOCK_TRIALS, LEAST_BLOCKS, TWIN_BLOCKS
 from highwater.bench.analysis.conclusions import SIGNIFICANCE
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.units import wait_text
 
 LEAST_SEARCH_TRIALS: Final = LEAST_BLOCKS * BLOCK_TRIALS + TWIN_BLOCKS

@@ -37,7 +37,6 @@ from highwater.bench.advise.space import (
     setting_of_range,
     spell,
 )
-from highwater.bench.errors import UsageError
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS, metric
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.complaints import complaint
@@ -48,6 +47,7 @@ from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.specification import hint_of_key, location_of_key
 from highwater.bench.workload.values import DurationS, KeyFaultError, Part, Properties, Scalar
 from highwater.bench.workload.yaml_document import Document, Location, read_document
+from highwater.common.errors import UsageError
 
 QUESTION_SCHEMA: Final = "bench.question/1"
 MOST_SETTINGS: Final = 12

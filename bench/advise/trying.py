@@ -8,10 +8,10 @@ from pathlib import Path
 
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.space import Candidate
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.systems import StartSystem, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.workload.model import Workload
+from highwater.common.errors import TrialError, UsageError
 
 _TOPIC = "advise-check"
 

@@ -25,10 +25,10 @@ from highwater.bench.capacity.quantities import (
     SpanS,
     SpanSOrNone,
 )
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.values import KeyFaultError, Part
 from highwater.bench.workload.yaml_document import Document
+from highwater.common.errors import UsageError
 
 LOAD_SCHEMA: Final = "capacity.load/1"
 

@@ -17,8 +17,8 @@ from highwater.bench.capacity.load import LAYOUTS, LEAST_DISKS, Layout, Load, Re
 from highwater.bench.capacity.measured import WORKLOAD
 from highwater.bench.capacity.sizing import MOST_BROKERS, largest_factor, smallest_cluster
 from highwater.bench.capacity.unknown import Unknown, unknown_to
-from highwater.bench.errors import UsageError
 from highwater.common.ceilings import HostClass
+from highwater.common.errors import UsageError
 
 PLAN_SCHEMA: Final = "capacity.plan/2"
 AIMED_ERROR_RATIO: Final = 0.10

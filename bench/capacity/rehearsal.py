@@ -15,7 +15,7 @@ from highwater.bench.capacity.demand import partitions_of
 from highwater.bench.capacity.draws import costs_of
 from highwater.bench.capacity.load import Load
 from highwater.bench.capacity.measured import HELD_OUT
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.units import percent_text, significant
 
 _RECORD_BYTES: Final = 1024

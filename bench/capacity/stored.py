@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from highwater.bench.capacity.plan import PLAN_SCHEMA, Plan
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 PLAN_FILE: Final = "plan.json"
 LOAD_FILE: Final = "load.yaml"

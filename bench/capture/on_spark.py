@@ -15,7 +15,7 @@ from highwater.bench.capture.settings import CaptureSettings
 from highwater.bench.capture.shares import shares_by_size, shares_of_windows
 from highwater.bench.capture.statistics import Statistics
 from highwater.bench.capture.topic import TopicRange, TopicReader
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.topic_partition import TopicPartition
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka.client import Client

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from highwater.bench.capture import trace
 from highwater.bench.capture.statistics import Statistics
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.units import count_text, percent_text
 
 _NO_PRODUCER_ID: Final = -1

@@ -10,7 +10,7 @@ from typing import Final
 from highwater.bench.capture.observing import Window, observe
 from highwater.bench.capture.pacing import ReadLimit
 from highwater.bench.capture.statistics import Statistics
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text
 from highwater.pipeline.kafka.batches import Partition

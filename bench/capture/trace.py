@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 FAMILY: Final = "highwater.trace"
 VERSION: Final = 1

@@ -61,7 +61,7 @@ def advise(
         from highwater.bench.advise.advising import advise as carry_out
         from highwater.bench.advise.advising import begin, make_advising, seed_of
         from highwater.bench.advise.question import read_question
-        from highwater.bench.errors import UsageError
+        from highwater.common.errors import UsageError
 
         asked = read_question(file)
         directory = resume or out
@@ -106,7 +106,7 @@ def _need_optuna() -> None:
     """Raises UsageError that names the extra when Optuna is not installed."""
     from importlib.util import find_spec
 
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
     from highwater.common.extras import how_to_install
 
     if find_spec("optuna") is None:

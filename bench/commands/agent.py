@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from highwater.bench.errors import UsageError, text_of
 from highwater.bench.host_agent.broker_metrics import is_page_address
 from highwater.bench.host_agent.collecting import AgentSettings, HostReaderForAgent
 from highwater.bench.host_agent.serving import DEFAULT_LISTEN, TOKEN_VARIABLE, access_of, serve
 from highwater.common.command_errors import errors_in_one_line
+from highwater.common.errors import UsageError, text_of
 from highwater.common.exit_codes import EXIT_USAGE
 
 

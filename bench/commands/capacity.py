@@ -52,9 +52,9 @@ def plan(
         from highwater.bench.capacity.plan import make_plan
         from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.bench.capacity.text import lines
-        from highwater.bench.errors import UsageError
         from highwater.bench.results import RunResult
         from highwater.bench.workload.yaml_document import read_document
+        from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_NO
 
         for option, directory in (("--inventory", inventory), ("--out", out)):
@@ -90,7 +90,7 @@ def plan(
 
 
 def _check_empty(option: str, directory: Path) -> None:
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
 
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{option}: {directory} exists and is not an empty directory")
@@ -98,8 +98,8 @@ def _check_empty(option: str, directory: Path) -> None:
 
 def _write(directory: Path, files: dict[str, str]) -> None:
     """Raises UsageError."""
-    from highwater.bench.errors import UsageError
     from highwater.common.atomic_files import write_atomically
+    from highwater.common.errors import UsageError
 
     for name, text in files.items():
         file = directory / name

@@ -113,7 +113,7 @@ def capture(
         from highwater.bench.capture.counts import SpanError
         from highwater.bench.capture.settings import CaptureSettings
         from highwater.bench.capture.trace import check_new
-        from highwater.bench.errors import UsageError
+        from highwater.common.errors import UsageError
         from highwater.common.quantities import BYTE_RATE
         from highwater.pipeline.errors import PipelineError
 
@@ -149,7 +149,7 @@ def capture(
 
 
 def _check_engine(engine: Engine, master: str | None, conf: list[str] | None, duration: str | None) -> None:
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
     from highwater.common.spark_master import master_fault
 
     if engine == "spark":
@@ -196,7 +196,7 @@ class _Limits:
 def _limits(
     start: str | None, end: str | None, offsets: str | None, duration: str | None, group: str | None
 ) -> _Limits:
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
     from highwater.common.quantities import parse_duration_s
 
     limits = _Limits()
@@ -221,7 +221,7 @@ def _limits(
 
 
 def _time_ms(option: str, text: str | None) -> int | None:
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
     from highwater.common.quantities import DURATION
     from highwater.common.units import NANOSECONDS
 
@@ -237,7 +237,7 @@ def _time_ms(option: str, text: str | None) -> int | None:
 
 
 def _check_on_disk(sources: list[str], duration: str | None, group: str | None, command_config: Path | None) -> None:
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
 
     for option, value in (("--for", duration), ("--group", group), ("--command-config", command_config)):
         if value is not None:
@@ -267,8 +267,8 @@ def _from_files(
 
 def _source_options(bootstrap_servers: str, command_config: Path | None) -> dict[str, str]:
     """Options of the source `highwater`."""
-    from highwater.bench.errors import UsageError
     from highwater.bench.workload.command_config import read_command_config
+    from highwater.common.errors import UsageError
     from highwater.pipeline.drill.errors import DrillSetupError
     from highwater.pipeline.drill.reaching import source_options
 

@@ -51,11 +51,11 @@ def specification_of(
     Without a file, the load in one line is the workload, or else the one that the continued run was given in one line.
     Raises UsageError.
     """
-    from highwater.bench.errors import UsageError
     from highwater.bench.results import WORKLOAD_FILE
     from highwater.bench.workload import one_line
     from highwater.bench.workload.layers import read_with_includes
     from highwater.bench.workload.specification import specification_of_document
+    from highwater.common.errors import UsageError
 
     load = load or {}
     if file is None and resume is not None and not load and (resume / WORKLOAD_FILE).is_file():
@@ -100,7 +100,7 @@ def probes_of(file: Path | None, specification: Specification) -> Sequence[Targe
 
 
 def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
 
     pairs = {}
     for option in options or []:
@@ -114,7 +114,7 @@ def pairs_of(options: list[str] | None, name: str) -> dict[str, str]:
 
 def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
     """Parse the value of an option. Raises UsageError, which names the option."""
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
 
     try:
         return parse(text)
@@ -125,9 +125,9 @@ def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """End with one line for an expected error, and the exit code of its kind."""
-    from highwater.bench.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
     from highwater.bench.results import ResultDirectoryError
     from highwater.common.command_errors import errors_in_one_line, fail
+    from highwater.common.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
     from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_USAGE
     from highwater.spark_loadgen import LoadSetupError
 

@@ -54,9 +54,9 @@ def compare(
     with one_line_errors():
         from highwater.bench.compare import compare as compared
         from highwater.bench.display.comparison_text import comparison_markdown
-        from highwater.bench.errors import UsageError
         from highwater.bench.metrics import metric as known_metric
         from highwater.common.command_errors import fail
+        from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD
 
         names = [known_metric(name).name for name in metric or []]

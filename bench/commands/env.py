@@ -75,9 +75,9 @@ def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
 
     from highwater.bench.environment import describe_environment
     from highwater.bench.environment_key import environment_key, key_of
-    from highwater.bench.errors import UsageError
     from highwater.bench.results import RunResult
     from highwater.bench.storage import describe_target
+    from highwater.common.errors import UsageError
     from highwater.tuning.facts import collect
 
     if directory is not None:

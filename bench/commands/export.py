@@ -23,9 +23,9 @@ def export(
 ) -> None:
     """Write results in the format of another tool. Estimates leave out invalid trials."""
     with one_line_errors():
-        from highwater.bench.errors import UsageError
         from highwater.bench.exports import exporter, formats
         from highwater.bench.results import RunResult
+        from highwater.common.errors import UsageError
         from highwater.common.nearest import nearest
 
         known = formats()

@@ -71,11 +71,11 @@ def gate(
     10 a regression; 11 inconclusive (with --strict).
     """
     with one_line_errors(), tempfile.TemporaryDirectory(prefix="highwater-gate-") as scratch:
-        from highwater.bench.errors import UsageError
         from highwater.bench.gate.run import judge_recorded, run_gate, write_gate
         from highwater.bench.gate.sides import Recorded, side_named
         from highwater.bench.runs.execution import run_plan
         from highwater.bench.runs.launchers import LauncherChoice
+        from highwater.common.errors import UsageError
 
         calibrated = calibration_of(calibration)
         rules = _rules(policy, strict=strict, allow_env_diff=allow_env_diff)
@@ -119,10 +119,10 @@ def gate(
 
 
 def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
-    from highwater.bench.errors import UsageError
     from highwater.bench.gate.policy import default_policy, load_policy, noise_from
     from highwater.bench.gate.run import Rules
     from highwater.bench.metrics import COUNTS_OF_FATES
+    from highwater.common.errors import UsageError
 
     loaded = default_policy() if policy is None else load_policy(policy)
     if fates := [name for name in loaded.gate if name.startswith(COUNTS_OF_FATES)]:
@@ -135,9 +135,9 @@ def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
 
 
 def _planned(base: Measured, head: Measured, workload: Path | None, rules: Rules, seed: int | None) -> Plan:
-    from highwater.bench.errors import UsageError
     from highwater.bench.gate.run import gate_specification
     from highwater.bench.trials.plan import make_plan
+    from highwater.common.errors import UsageError
 
     if workload is None:
         raise UsageError("name the workload to measure both with: --workload FILE")

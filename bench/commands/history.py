@@ -164,8 +164,8 @@ def ack(
     with one_line_errors():
         from datetime import UTC, datetime
 
-        from highwater.bench.errors import UsageError
         from highwater.bench.history.series import Acknowledgement
+        from highwater.common.errors import UsageError
 
         if not reason.strip():
             raise UsageError("--reason: say why the change is accepted")

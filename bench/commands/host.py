@@ -28,7 +28,7 @@ def describe(
     with one_line_errors():
         import yaml
 
-        from highwater.bench.errors import UsageError
+        from highwater.common.errors import UsageError
 
         for directory in directories:
             if not directory.is_dir():

@@ -28,8 +28,8 @@ def omb(
 ) -> None:
     """Convert a workload of OpenMessaging Benchmark; comments at the top of the output list the differences."""
     with one_line_errors():
-        from highwater.bench.errors import UsageError
         from highwater.bench.workload.omb import as_text, import_omb
+        from highwater.common.errors import UsageError
 
         translation = import_omb(file, driver, own_broker=own_broker)
         text = as_text(translation, file)

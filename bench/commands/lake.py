@@ -86,8 +86,8 @@ def add(
 
 def _result_directories(given: list[Path]) -> list[Path]:
     """The result directories among what was given, and below it. Raises UsageError."""
-    from highwater.bench.errors import UsageError
     from highwater.bench.results import is_result_directory
+    from highwater.common.errors import UsageError
 
     found = []
     for path in given:
@@ -193,10 +193,10 @@ def query(
     with lake_errors():
         from highwater.bench.commands import lake_output
         from highwater.bench.commands.common import pairs_of
-        from highwater.bench.errors import UsageError
         from highwater.bench.lake.asking import ask_lake, asked_sql
         from highwater.bench.lake.manifest import Manifest
         from highwater.bench.lake.questions import question_named
+        from highwater.common.errors import UsageError
         from highwater.common.quantities import SIZE
 
         if list_:
@@ -237,10 +237,10 @@ def timeline(
     with lake_errors():
         from highwater.bench.commands import lake_output
         from highwater.bench.commands.common import pairs_of
-        from highwater.bench.errors import UsageError
         from highwater.bench.lake.asking import opened, time_line
         from highwater.bench.lake.manifest import Manifest
         from highwater.bench.results import LATENCY_METRICS
+        from highwater.common.errors import UsageError
         from highwater.common.nearest import did_you_mean
         from highwater.common.quantities import SIZE
 

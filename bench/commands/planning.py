@@ -38,7 +38,7 @@ class Asked:
     @property
     def directory(self) -> Path:
         """The result directory. Raises UsageError unless exactly one of `out` and `resume` is given."""
-        from highwater.bench.errors import UsageError
+        from highwater.common.errors import UsageError
 
         if self.out is not None and self.resume is not None:
             raise UsageError("--out begins a run and --resume goes on with one; give one of them")
@@ -58,8 +58,8 @@ def show(
     lake: also say what its runs let expect.
     """
     from highwater.bench.display.tables import plan_as_json, print_plan
-    from highwater.bench.errors import NotComparableError
     from highwater.common.command_errors import report_error
+    from highwater.common.errors import NotComparableError
     from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_USAGE
     from highwater.tuning.facts import collect
 

@@ -75,8 +75,8 @@ def prove(
     changed; 3 the broker or the host failed meanwhile; 130 interrupted.
     """
     with one_line_errors():
-        from highwater.bench.errors import UsageError
         from highwater.bench.prove import proving
+        from highwater.common.errors import UsageError
         from highwater.tuning.cli.documents import print_document
         from highwater.tuning.errors import TuningError
         from highwater.tuning.facts import collect

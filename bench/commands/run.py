@@ -115,9 +115,9 @@ def plan(
 
 def control_of(telemetry: str | None, config: Path | None) -> ControlTopic | None:
     """Where load tasks publish to. Raises UsageError."""
-    from highwater.bench.errors import UsageError
     from highwater.bench.telemetry.control import ControlTopic
     from highwater.bench.workload.command_config import read_command_config
+    from highwater.common.errors import UsageError
 
     if telemetry is None:
         if config is not None:

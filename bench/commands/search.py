@@ -93,7 +93,7 @@ def search(
 
 def _objectives(options: list[str] | None) -> dict[str, str]:
     """`e2e.p99<20ms` -> {"e2e.p99": "<20ms"}."""
-    from highwater.bench.errors import UsageError
+    from highwater.common.errors import UsageError
 
     objectives = {}
     for option in options or []:
@@ -105,9 +105,9 @@ def _objectives(options: list[str] | None) -> dict[str, str]:
 
 
 def _range(lowest: str | None, highest: str | None, precision: str, confirm: int, first_rate: int) -> SearchRange:
-    from highwater.bench.errors import UsageError
     from highwater.bench.runs.search import SearchRange
     from highwater.common import quantities
+    from highwater.common.errors import UsageError
 
     try:
         option = "--min"

@@ -50,10 +50,10 @@ def probe(
 ) -> None:
     """Measure with fio: append in order, durable appends, read in order, read at random; appends to many files."""
     with one_line_errors():
-        from highwater.bench.errors import UsageError
         from highwater.bench.storage import describe_target
         from highwater.bench.storage.probe import probe_target
         from highwater.bench.workload.values import MOST_PROBE_FILES
+        from highwater.common.errors import UsageError
         from highwater.common.quantities import DURATION
         from highwater.tuning.facts import collect
 

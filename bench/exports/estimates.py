@@ -8,9 +8,9 @@ from statistics import median
 
 from highwater.bench.analysis.statistics import bootstrap_median_ci
 from highwater.bench.compare import ONLY_CELL
-from highwater.bench.errors import UsageError
 from highwater.bench.metrics import METRICS, MetricDefinition
 from highwater.bench.results import RunResult, TrialResult
+from highwater.common.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from hdrh.histogram import HdrHistogram
 
-from highwater.bench.errors import UsageError
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import usable
 from highwater.bench.results import Metric, RunResult, TrialResult, Window
 from highwater.bench.results.histogram_log import mean_of, read_histogram
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import recorded_workloads
+from highwater.common.errors import UsageError
 
 _WINDOW_S: Final = 10
 _NS_PER_MS: Final = 1e6

@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import json
 
-from highwater.bench.errors import UsageError
 from highwater.bench.exports import ExportedFile
 from highwater.bench.exports.trials import METRIC_COLUMNS, columns, rows
 from highwater.bench.results import RunResult
+from highwater.common.errors import UsageError
 from highwater.common.extras import how_to_install
 
 

@@ -20,7 +20,6 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from highwater.bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
-from highwater.bench.errors import UsageError
 from highwater.bench.metrics import METRICS, metric
 from highwater.bench.results import (
     CALIBRATION_FILE,
@@ -36,6 +35,7 @@ from highwater.bench.user_paths import expanded
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.values import KeyFaultError, Part, PercentRatio
 from highwater.bench.workload.yaml_document import parse_document, read_document
+from highwater.common.errors import UsageError
 
 POLICY_SCHEMA: Final = "bench.gate/1"
 OWN_A_A: Final = "a_a"

@@ -14,7 +14,6 @@ from highwater.bench import asked_load
 from highwater.bench.compare import compare, matched_cells, noise_of_both, side_of
 from highwater.bench.display.comparison_text import gate_markdown
 from highwater.bench.environment_key import difference_text
-from highwater.bench.errors import UsageError
 from highwater.bench.gate.annotations import gitlab_report
 from highwater.bench.gate.junit import junit_xml
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
@@ -52,6 +51,7 @@ from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import Specification, specify
 from highwater.common.atomic_files import write_atomically
+from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED
 
 GATE_FILE: Final = "gate.json"

@@ -22,8 +22,8 @@ from typing import Any, Final
 
 import yaml
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cache_directory, cached, pip_install
+from highwater.common.errors import UsageError
 
 OTAVA_VERSION: Final = "0.8.0"
 _NAME: Final = f"otava-{OTAVA_VERSION}"

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench import environment_key
-from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.exports.otava import COLUMNS, row
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.metrics import METRICS
@@ -29,6 +28,7 @@ from highwater.bench.results import RunResult
 from highwater.bench.results.analysis import Better
 from highwater.common.atomic_files import write_atomically
 from highwater.common.csv_text import csv_text
+from highwater.common.errors import NotComparableError, UsageError
 from highwater.common.nearest import nearest
 from highwater.common.units import plural
 

@@ -12,11 +12,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.host.sampler import Readings
 from highwater.bench.host.sampling_service import Answer, Question
 from highwater.bench.results import HostSample
 from highwater.bench.workload.clusters import Cluster, ClusterHost
+from highwater.common.errors import UsageError
 
 # A sampler is a process that starts on connection: on a small, busy host Python starts slowly.
 _FIRST_READING_WITHIN_S: Final = 20.0

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.host_agent.collecting import AgentSettings, HostReaderForAgent
 from highwater.bench.host_agent.exposition import metrics_text
+from highwater.common.errors import UsageError
 from highwater.common.http_endpoint import HttpEndpoint, Page
 from highwater.common.log_lines import log_to_standard_error
 

@@ -20,13 +20,13 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Final, Literal
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, KeptRun, Manifest
 from highwater.bench.lake.rows import run_id, tables_of
 from highwater.bench.lake.tables import SECONDS
 from highwater.bench.results import ResultDirectoryError, RunResult, checksums
 from highwater.bench.results.run_lock import is_locked
+from highwater.common.errors import UsageError
 
 Outcome = Literal["added", "there already", "left out"]
 MOST_PROCESSES: Final = 2

@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake.answers import cell_text, sentence
 from highwater.bench.lake.engine import MEMORY_BYTES, Engine, Parameters, parameters_in
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.questions import Parameter, Question, Sentence, pools_in
 from highwater.bench.lake.steps import STEPS
+from highwater.common.errors import UsageError
 
 _ROWS = "{rows} rows"
 _PERCENTILES = (50.0, 99.0, 99.9, 100.0)

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, KeptFile, Manifest
 from highwater.bench.lake.tables import SCHEMAS
+from highwater.common.errors import UsageError
 
 # Opening a file costs some milliseconds, as reading this much of it does.
 _SMALL_BYTES: Final = 1 << 20

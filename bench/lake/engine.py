@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 Parameters = Mapping[str, str | float | None]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.extras import how_to_install
 
 

@@ -17,7 +17,6 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
 from highwater.bench.lake.engine import (
     MEMORY_BYTES,
@@ -34,6 +33,7 @@ from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.merging import merged_in_parts, percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
+from highwater.common.errors import UsageError
 
 _CLOSED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,

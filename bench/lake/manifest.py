@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake.tables import LAKE_SCHEMA, VERSIONS
 from highwater.common.atomic_files import write_atomically
+from highwater.common.errors import UsageError
 from highwater.common.nearest import did_you_mean
 
 MANIFEST_FILE: Final = "manifest.jsonl"

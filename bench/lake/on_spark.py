@@ -23,13 +23,13 @@ from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
 from highwater.bench.lake.engine import NO_TABLES, Parameters, Tables, check_names, given_for, one_line, plain_types
 from highwater.bench.lake.functions import FUNCTIONS, Function
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.merging import COUNT, merged_in_parts, percentile_column, percentiles_of
 from highwater.bench.lake.tables import SCHEMAS
+from highwater.common.errors import UsageError
 from highwater.common.package_archive import write_archive
 from highwater.common.spark_master import master_fault
 from highwater.spark_loadgen.java import find_java

@@ -18,8 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.metrics import metric
+from highwater.common.errors import UsageError
 from highwater.common.nearest import did_you_mean
 from highwater.common.quantities import DURATION, parse_percent
 

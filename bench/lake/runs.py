@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, Manifest
 from highwater.bench.results import Analysis, Environment, RunResult, TrialSummary
 from highwater.bench.results import Manifest as RunManifest
+from highwater.common.errors import UsageError
 
 
 def result_of(manifest: Manifest, name: str) -> RunResult:

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from highwater.bench import environment_key
 from highwater.bench.compare import ONLY_CELL
-from highwater.bench.errors import UsageError
 from highwater.bench.exports.otava import COLUMNS
 from highwater.bench.history.series import WORKLOAD_COLUMN, Series
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.runs import result_of
+from highwater.common.errors import UsageError
 
 HISTORY: Final = "history"
 _DIGITS_OF_WORKLOAD: Final = 12

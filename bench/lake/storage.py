@@ -17,9 +17,9 @@ import pyarrow.compute
 import pyarrow.dataset
 import pyarrow.parquet
 
-from highwater.bench.errors import UsageError
 from highwater.bench.lake.manifest import Group, KeptFile, Manifest
 from highwater.bench.lake.tables import SCHEMAS, VERSIONS
+from highwater.common.errors import UsageError
 
 _INCOMING: Final = "incoming"
 _ALIVE: Final = "alive"

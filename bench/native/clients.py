@@ -21,9 +21,9 @@ from typing import IO, Final
 
 import crc32c
 
-from highwater.bench.errors import TrialError
 from highwater.bench.native.librdkafka import rdkafka_performance
 from highwater.bench.native.programs import program
+from highwater.common.errors import TrialError
 
 # Longer than any load that a workload can ask for at the rate of a slow disk.
 _TIMEOUT_S: Final = 1800.0

@@ -13,8 +13,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, main_of, need, run_step
+from highwater.common.errors import UsageError
 
 NODE_RDKAFKA: Final = "3.6.1"
 VERSION: Final = "2.12.0"

@@ -14,7 +14,6 @@ from typing import Any, Final, Protocol
 
 from highwater.bench import environment_key
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
-from highwater.bench.errors import UsageError
 from highwater.bench.prove.judging import judge_cells
 from highwater.bench.prove.loads import load_file, load_for
 from highwater.bench.prove.subjects import Subject
@@ -23,6 +22,7 @@ from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import VARIANT, Specification, specify
+from highwater.common.errors import UsageError
 from highwater.tuning.proofs import Proof, ProvedSetting
 
 AS_IT_IS: Final = "as-it-is"

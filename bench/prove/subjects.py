@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.tuning.catalogue import KNOBS, find_knob
 from highwater.tuning.check import KnobReport, evaluate
 from highwater.tuning.errors import TuningError

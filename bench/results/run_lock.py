@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 LOCK_NAME: Final = "run.lock"
 # The age from which a directory without a locked file counts as abandoned: a new run locks it within this time.

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import typer
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
 from highwater.bench.results.run_lock import RunLock
 from highwater.bench.runs.agenda import FinishedCells
@@ -31,6 +30,7 @@ from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.trials.progress import Observer
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher
+from highwater.common.errors import UsageError
 from highwater.common.units import plural
 from highwater.tuning.facts import collect
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.secret_names import has_secret_word
 
 if TYPE_CHECKING:

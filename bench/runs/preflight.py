@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.host.cluster_sampler import check_samplers
 from highwater.bench.results import Calibration, ResultDirectoryError
 from highwater.bench.runs.launchers import LauncherChoice
@@ -22,6 +21,7 @@ from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.reachable_rate import rate_problems
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.system import ClusterUnderTest
+from highwater.common.errors import NotComparableError, UsageError
 from highwater.spark_loadgen import LoadSetupError
 from highwater.tuning.facts import Facts
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from highwater.bench.environment import describe_environment, versions
 from highwater.bench.environment_key import connection_text, difference_text, environment_key, storage_facts, unequal
-from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.launchers import LauncherKind, told_settings
@@ -25,6 +24,7 @@ from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.trial import Launcher, now_utc
 from highwater.bench.workload.clusters import what_is_measured
 from highwater.bench.workload.command_config import told_of
+from highwater.common.errors import NotComparableError, UsageError
 from highwater.tuning.facts import Facts
 
 

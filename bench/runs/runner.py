@@ -17,7 +17,6 @@ from typing import Literal
 
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
-from highwater.bench.errors import GeneratorError, StoppedError, TrialError, UsageError, is_full, text_of
 from highwater.bench.results import (
     BlockCanary,
     Calibration,
@@ -49,6 +48,7 @@ from highwater.bench.trials.steps import StepClock, overhead_of
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher, TrialRunner, now_utc
 from highwater.bench.trials.verdict import target_at_fault
+from highwater.common.errors import GeneratorError, StoppedError, TrialError, UsageError, is_full, text_of
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
 from highwater.tuning.facts import Facts
 

@@ -15,7 +15,6 @@ import numpy as np
 from pydantic import ValidationError
 
 from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.errors import UsageError
 from highwater.bench.metrics import percentile_text
 from highwater.bench.results import (
     Reason,
@@ -36,6 +35,7 @@ from highwater.bench.trials.progress import slo_text
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.slo import parse_bound
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
+from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import RATE, format_rate
 from highwater.common.units import count_text, duration_ns_text

@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results.run_lock import RunLock, is_abandoned
+from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 
 # A run leaves this much space free: a full file system harms more than the benchmark.

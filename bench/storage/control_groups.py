@@ -19,7 +19,7 @@ from typing import Final
 
 import psutil
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 from highwater.tuning.facts import Facts
 from highwater.tuning.hostfiles import HostFiles

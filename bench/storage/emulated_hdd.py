@@ -26,7 +26,6 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results.base import Model
 from highwater.bench.results.files import dump
 from highwater.bench.storage import block_tools
@@ -34,6 +33,7 @@ from highwater.bench.storage.areas import SPARE_BYTES
 from highwater.bench.storage.block_tools import LoopDevice
 from highwater.bench.storage.control_groups import DiskLimits, Hierarchies, hierarchies, root_limits, set_root_limits
 from highwater.common.atomic_files import write_atomically
+from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 from highwater.tuning.facts import Facts
 from highwater.tuning.hostfiles import HostFiles

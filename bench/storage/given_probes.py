@@ -12,8 +12,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results import TargetProbe
+from highwater.common.errors import UsageError
 
 _FILE: Final = TypeAdapter(dict[str, dict[str, TargetProbe]])
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench import maven
-from highwater.bench.errors import UsageError
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.process import SystemProcess, listening, refused_configuration
@@ -27,6 +26,7 @@ from highwater.bench.systems.zookeeper import serving, start_zookeeper
 from highwater.bench.user_cache import main_of
 from highwater.bench.workload.values import Scalar
 from highwater.common.child_process import last_words
+from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 from highwater.common.secret_names import is_secret_name
 

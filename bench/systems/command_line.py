@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.systems.process import SystemProcess, listening
 from highwater.bench.systems.running import StartedSystem, await_members
+from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 
 COMMAND: Final = "command"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.environment import git_state
-from highwater.bench.errors import UsageError
 from highwater.bench.systems.process import SystemProcess, ready_line
 from highwater.bench.systems.properties import Broker, brokers_of, cluster_defaults, name_of, write_properties
 from highwater.bench.systems.running import StartedSystem, await_members
@@ -18,6 +17,7 @@ from highwater.bench.systems.zookeeper import serving, start_zookeeper, zookeepe
 from highwater.bench.workload.client_properties import as_text
 from highwater.bench.workload.values import Scalar
 from highwater.common import child_process
+from highwater.common.errors import UsageError
 from highwater.common.ports import free_ports
 from highwater.common.units import plural
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from highwater.bench.errors import UsageError
-from highwater.common.errors import MissingDependencyError
+from highwater.common.errors import MissingDependencyError, UsageError
 from highwater.common.java import find_java
 
 

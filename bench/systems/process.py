@@ -15,9 +15,9 @@ from typing import Final
 
 import psutil
 
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.systems import tether
 from highwater.common.child_process import READY, last_words_in, start, stop
+from highwater.common.errors import TrialError, UsageError
 
 STOPPED_WITHIN_S: Final = 30.0
 _USAGE_EXIT_CODE: Final = 2

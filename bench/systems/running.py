@@ -9,8 +9,8 @@ from typing import Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from highwater.bench.errors import TrialError
 from highwater.bench.systems.process import SystemProcess
+from highwater.common.errors import TrialError
 
 
 class StartedSystem:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.errors import UsageError
 from highwater.bench.systems.process import AddressWhenReady, SystemProcess
 from highwater.bench.systems.properties import write_properties
 from highwater.common import zookeeper
-from highwater.common.errors import MissingDependencyError
+from highwater.common.errors import MissingDependencyError, UsageError
 
 
 def serving(port: int) -> AddressWhenReady:

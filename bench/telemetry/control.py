@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 TOPIC: Final = "hw.telemetry"
 _SAME: Final = ("security.protocol", "sasl.mechanism", "ssl.endpoint.identification.algorithm")

@@ -8,10 +8,10 @@ from typing import Final
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.rows import rows_of
 from highwater.bench.telemetry.sums import Sums, summed
+from highwater.common.errors import UsageError
 from highwater.common.nearest import no_topic
 
 _ANSWER_S: Final = 10.0

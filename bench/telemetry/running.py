@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results import LATENCY_METRICS, Metric, ResultDirectoryError, RunResult
 from highwater.bench.results.histogram_log import read_seconds
 from highwater.bench.telemetry.comparing import COUNTS, differences_of_results, differences_of_sums
@@ -22,6 +21,7 @@ from highwater.bench.telemetry.sums import Sums
 from highwater.bench.telemetry.topics import make_topic
 from highwater.bench.telemetry.verdict_topic import PARTITIONS, VerdictTopic
 from highwater.bench.workload.command_config import read_command_config
+from highwater.common.errors import UsageError
 from highwater.pipeline.errors import PipelineError
 from highwater.spark_loadgen.histogram import Histogram
 

@@ -14,12 +14,12 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.figures import SecondFigures, TrialFigures
 from highwater.bench.telemetry.notes import EndNote, MeasureNote, TrialNote, decode_note, encode_note
 from highwater.bench.telemetry.state import DATABASE, holds_live_figures
 from highwater.bench.telemetry.sums import TaskRow, TrialSums
 from highwater.bench.telemetry.verdicts import Verdict
+from highwater.common.errors import UsageError
 from highwater.pipeline.progress.batch import Progress, offsets_from_text, offsets_to_text
 from highwater.spark_loadgen.histogram import Histogram
 

@@ -8,11 +8,11 @@ from typing import Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.specification import Specification
+from highwater.common.errors import UsageError
 
 PARTITIONS: Final = 4
 _ANSWER_S: Final = 10.0

@@ -6,10 +6,10 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.store import Store
 from highwater.bench.telemetry.verdicts import record_of
+from highwater.common.errors import UsageError
 
 TOPIC: Final = "hw.verdicts"
 PARTITIONS: Final = 1

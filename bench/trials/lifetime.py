@@ -13,10 +13,10 @@ from typing import Final, Literal
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from highwater.bench.errors import TrialError
 from highwater.bench.host.usage import Usage, usage_of
 from highwater.bench.results import Restart, Start
 from highwater.bench.systems import System
+from highwater.common.errors import TrialError
 
 # Apache Kafka's recovery of a large log is part of its start.
 _SERVES_WITHIN_S: Final = 600.0

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import TrialError
 from highwater.bench.host.usage import usage_of
 from highwater.bench.native.clients import Connections, Load, PreparedRequests, consume, fetch, produce
 from highwater.bench.native.librdkafka import rdkafka_performance
@@ -27,6 +26,7 @@ from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.native import LARGEST_LOAD_BYTES, prepared_of
 from highwater.bench.workload.values import FixedSize
+from highwater.common.errors import TrialError
 
 # A warm-up begins with so many records; the rate of a shorter load is inexact, and a larger one follows.
 _FIRST_RECORDS: Final = 500

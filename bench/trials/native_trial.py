@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 
-from highwater.bench.errors import TrialError, text_of
 from highwater.bench.host.sampler import HostSampler
 from highwater.bench.host.use import host_use
 from highwater.bench.results import (
@@ -50,6 +49,7 @@ from highwater.bench.trials.steps import LOAD, StepClock
 from highwater.bench.trials.summary import produce_of, slo_results
 from highwater.bench.trials.verdict import judge
 from highwater.bench.workload.model import Workload
+from highwater.common.errors import TrialError, text_of
 from highwater.spark_loadgen import Histogram
 
 NATIVE: Final = "native"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from highwater.bench.errors import StoppedError
+from highwater.common.errors import StoppedError
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from highwater.bench.errors import GeneratorError, TrialError, UsageError, text_of
 from highwater.bench.host.cluster_sampler import ClusterSampler
 from highwater.bench.host.cluster_use import cluster_host_use
 from highwater.bench.host.sampler import HostSampler
@@ -50,6 +49,7 @@ from highwater.bench.workload.command_config import told_of
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
 from highwater.common.bench_topics import TOKEN_BYTES, topic_names
+from highwater.common.errors import GeneratorError, TrialError, UsageError, text_of
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.tuning.facts import Facts
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError, text_of
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.client_properties import PropertyError, check_connection, is_of_a_connection
 from highwater.common.bounded_http import address_problem
+from highwater.common.errors import UsageError, text_of
 from highwater.common.java_properties import MalformedEscape, Property, parse_properties
 
 _PROTOCOL: Final = "security.protocol"

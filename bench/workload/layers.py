@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.model import WORKLOAD_SCHEMA
 from highwater.bench.workload.yaml_document import Document, Location, read_document
+from highwater.common.errors import UsageError
 
 INCLUDE: Final = "include"
 _MERGED_WITHIN_SECTIONS: Final = ("client", "clusters", "config", "targets", "settings")

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.client_properties import PropertyError, Role, is_of_a_connection, to_librdkafka
 from highwater.bench.workload.yaml_document import read_document
 from highwater.common import quantities
+from highwater.common.errors import UsageError
 from highwater.common.java_properties import MalformedEscape, parse_properties
 from highwater.common.nearest import nearest
 

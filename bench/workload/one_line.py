@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import yaml
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import WORKLOAD_SCHEMA
 from highwater.bench.workload.yaml_document import Document, Location, dotted
 from highwater.common import quantities
+from highwater.common.errors import UsageError
 from highwater.common.units import NANOSECONDS
 
 _DEFAULTS: Final[dict[str, Any]] = {

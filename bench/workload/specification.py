@@ -21,7 +21,6 @@ from pydantic import ValidationError
 
 from highwater.bench.capture.replay import Traces, arrivals_of, records_of
 from highwater.bench.capture.trace import Trace, read_trace
-from highwater.bench.errors import UsageError
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.clusters import what_is_measured
 from highwater.bench.workload.command_config import read_command_config
@@ -31,6 +30,7 @@ from highwater.bench.workload.model import Workload
 from highwater.bench.workload.traces import directory_of, fill_in
 from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location, dotted
+from highwater.common.errors import UsageError
 from highwater.common.nearest import nearest
 
 BASE_CELL: Final = "base"

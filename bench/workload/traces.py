@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field, model_validator
 
 from highwater.bench.capture.trace import Trace, read_trace
-from highwater.bench.errors import UsageError
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.values import Count, DurationNs, Part, PercentRatio, SizeBytes
 from highwater.bench.workload.yaml_document import Document
+from highwater.common.errors import UsageError
 from highwater.common.quantities import format_count, format_duration_ns, format_size
 
 PATH: Final = "path"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.yaml_nodes import Document, DocumentError, Location, dotted, parse, read_text
 
 __all__ = ["Document", "Location", "dotted", "parse_document", "read_document"]

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from highwater.bench.ceilings import ceilings_of
 from highwater.bench.cli import app
-from highwater.bench.errors import UsageError
 from highwater.bench.results import ResultWriter, RunResult, Search, SearchProbe, TrialSummary, WritebackUse
 from highwater.common.ceilings import CONSUME, DISK_WRITE, PRODUCE, Ceiling, parse_ceilings
+from highwater.common.errors import UsageError
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 

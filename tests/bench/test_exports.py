@@ -17,10 +17,10 @@ import pyperf
 import pytest
 from pyarrow import parquet
 
-from highwater.bench.errors import UsageError
 from highwater.bench.exports import exporter, formats
 from highwater.bench.metrics import METRICS
 from highwater.bench.results import RunResult, TrialSummary
+from highwater.common.errors import UsageError
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.maven import check_files, jars, main, read_table, table_of
 from highwater.bench.user_cache import cache_directory
+from highwater.common.errors import UsageError
 
 ROOT = Path(__file__).parent.parent.parent
 POMS = sorted(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cache_directory, cached, need, run_step
+from highwater.common.errors import UsageError
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 OUTCOMES_VARIABLE: Final = "HIGHWATER_COMPAT_OUTCOMES"
 """Names the file to which `python -m tests.compat` has the suites append their outcomes."""

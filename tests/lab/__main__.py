@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.lab import hosts, image, inventory, making, testing
 from tests.lab.record import DEFAULT_LAB, Record, Store
 from tests.lab.telling import tell

@@ -11,11 +11,11 @@ import re
 import time
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.storage import block_tools
 from highwater.bench.storage.block_tools import LoopDevice
 from highwater.bench.storage.control_groups import hierarchies, set_root_limits
 from highwater.bench.storage.emulated_hdd import DEFAULT_LIMITS, like_a_disk
+from highwater.common.errors import UsageError
 from highwater.tuning.facts import collect
 from highwater.tuning.hostfiles import HostFiles
 from tests.lab import groups

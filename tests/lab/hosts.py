@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.lab import disks, groups, keys, processes, proxy
 from tests.lab.record import Node, Record, Store, held
 

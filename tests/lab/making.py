@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from highwater.common.units import size_text
 from tests.lab import disks, groups, guest_image, guests, hosts, image, inventory, keys, network, processes
 from tests.lab.record import MOST_HOSTS, Node, Record, Store, free_network, held

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 # 0 stands for whoever writes it.
 _JOIN: Final = """

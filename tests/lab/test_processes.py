@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.lab import groups, processes
 
 

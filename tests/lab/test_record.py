@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.lab.record import LoopSettings, Record, Store, free_network, held
 
 

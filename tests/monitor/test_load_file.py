@@ -12,8 +12,8 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from highwater.bench.capacity.load import Load, load_of
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import UsageError
 from highwater.monitor.cli import app
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.database import Database, open_history

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from highwater.bench.errors import UsageError
 from highwater.bench.history.detection import Rules
 from highwater.bench.history.series import Acknowledgement, add, all_series, kept_series
 from highwater.bench.results import RunResult, Scalar
 from highwater.cli import app
+from highwater.common.errors import UsageError
 from highwater.reports.history import history_document
 from highwater.reports.page import render
 from tests.bench.history.test_series import otava, run

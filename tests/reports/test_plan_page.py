@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from highwater.bench.capacity.load import Growth, Load
 from highwater.bench.capacity.plan import Plan, make_plan
 from highwater.bench.capacity.stored import PLAN_FILE, plan_of, plan_text
-from highwater.bench.errors import UsageError
 from highwater.cli import app
+from highwater.common.errors import UsageError
 from highwater.reports import markdown, page
 from highwater.reports.plan import plan_document
 from tests.bench.capacity.ceilings_run import write_ceilings

@@ -8,11 +8,11 @@ import psutil
 import pytest
 import yaml
 
-from highwater.bench.errors import UsageError
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.system import HighwaterUnderTest
+from highwater.common.errors import UsageError
 from tests.waiting import wait_until
 from tools.beside_kafka import (
     _FOLDER,

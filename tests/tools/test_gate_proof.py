@@ -7,11 +7,11 @@ from time import thread_time_ns
 
 import pytest
 
-from highwater.bench.errors import NotComparableError, UsageError
 from highwater.bench.gate.policy import load_policy
 from highwater.bench.gate.run import Rules, judge_recorded
 from highwater.bench.gate.sides import Recorded
 from highwater.bench.results import GateRound, GitState, RunResult
+from highwater.common.errors import NotComparableError, UsageError
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import write_sample
 from tools.gate_proof.__main__ import Proof, go_on

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tools.scaling.control_group import ControlGroup, Hierarchy, find_hierarchy
 from tools.scaling.model import ScalingLaw, fit, interval
 

@@ -23,7 +23,6 @@ import typer
 from highwater.bench.commands.common import one_line_errors
 from highwater.bench.environment import git_state
 from highwater.bench.environment_key import environment_key
-from highwater.bench.errors import NotComparableError, TrialError, UsageError
 from highwater.bench.gate.policy import Policy, load_policy
 from highwater.bench.gate.run import Rules, gate_specification, run_gate
 from highwater.bench.gate.sides import Measured
@@ -35,6 +34,7 @@ from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.bench.workload.yaml_document import Document
+from highwater.common.errors import NotComparableError, TrialError, UsageError
 from tools.gate_proof import slow_broker
 from tools.gate_proof.outcomes import (
     ABORTED,

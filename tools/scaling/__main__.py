@@ -32,11 +32,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from rich.console import Console
 from rich.table import Table
 
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.native.clients import Connections, PreparedRequests
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.highwater import HIGHWATER
+from highwater.common.errors import TrialError, UsageError
 from highwater.common.units import count_text, percent_text, plural, ratio_text, size_text
 from highwater.tuning.facts import collect
 from tools.scaling.control_group import ControlGroup, Hierarchy, find_hierarchy

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 # Short, so that a broker never stands still for long; the kernel takes no quota below 1 ms.
 _PERIOD_US: Final = 20_000

@@ -11,12 +11,12 @@ import yaml
 from highwater.bench.advise.advising import Advising, MakeAgenda, advise, begin, make_advising, seed_of
 from highwater.bench.advise.question import read_question
 from highwater.bench.advise.writing import write_settings
-from highwater.bench.errors import UsageError
 from highwater.bench.results import Manifest, RunResult, TrialSummary
 from highwater.bench.results.advice import CONFIRMATION, SEARCH, SETTINGS, Advice, read_advice
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import load_specification
+from highwater.common.errors import UsageError
 from tests.bench.advise.questions import BASE, QUESTION, Runner, p99_of, write_question
 
 # Each is a whole advice of some hundred trials in files.

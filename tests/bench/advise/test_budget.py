@@ -5,7 +5,7 @@ import re
 import pytest
 
 from highwater.bench.advise.budget import LEAST_SEARCH_TRIALS, divide, least_blocks
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 
 
 def test_blocks_that_can_decide_at_all() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.advise.question import read_question
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.bench.advise.questions import BASE, QUESTION, write_question
 
 

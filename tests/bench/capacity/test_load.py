@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.capacity.load import load_of
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.yaml_document import read_document
+from highwater.common.errors import UsageError
 from tests.bench.capacity.samples import TEXT, load
 
 EXAMPLE = Path(__file__).parent.parent.parent.parent / "examples/load.yaml"

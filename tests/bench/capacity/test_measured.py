@@ -11,8 +11,8 @@ import pytest
 from highwater.bench.capacity.costs import fitted
 from highwater.bench.capacity.draws import predictions
 from highwater.bench.capacity.measured import measured_of
-from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult, TrialSummary, Verdict, WritebackUse
+from highwater.common.errors import UsageError
 from tests.bench.capacity.ceilings_run import TRIALS, write_ceilings
 from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_S, closed_loop
 from tests.bench.summaries import LATE

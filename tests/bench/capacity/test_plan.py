@@ -15,7 +15,7 @@ from highwater.bench.capacity.growth import month_reached
 from highwater.bench.capacity.load import Growth, Load
 from highwater.bench.capacity.plan import Plan, make_plan
 from highwater.bench.capacity.text import answer, lines
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.bench.capacity.samples import WAKING_S, load, load_with, measured
 
 TODAY = date(2026, 11, 27)

@@ -9,7 +9,7 @@ import pytest
 
 from highwater.bench.capture.summing import parts_of
 from highwater.bench.capture.trace import ARRIVALS, DISTRIBUTIONS, MANIFEST, Trace, read_trace, write_trace
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.bench.capture.logs import batch, new_statistics, observed, record, trace_of
 
 

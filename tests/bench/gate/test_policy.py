@@ -8,8 +8,8 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
-from highwater.bench.errors import UsageError
 from highwater.bench.gate import policy
+from highwater.common.errors import UsageError
 from tests.reports.sample_run import Sample, write_sample
 
 POLICIES = Path(policy.__file__).parent.parent / "policies"

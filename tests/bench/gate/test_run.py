@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.gate.policy import Policy
 from highwater.bench.gate.run import Rules, gate_specification, judge_recorded, run_gate, write_gate
 from highwater.bench.gate.sides import Measured, Recorded, side_named
@@ -31,6 +30,7 @@ from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, Tri
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.yaml_document import Document
+from highwater.common.errors import UsageError
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE, LOST, summary
 from tests.reports.sample_run import Sample, write_sample

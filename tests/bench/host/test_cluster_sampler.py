@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.host import cluster_sampler
 from highwater.bench.host.cluster_sampler import ClusterSampler, check_samplers
 from highwater.bench.host.sampling_service import serve
 from highwater.bench.workload.clusters import Cluster
+from highwater.common.errors import UsageError
 from tests.bench.host.samplers import listening, tell_of_this_process
 
 

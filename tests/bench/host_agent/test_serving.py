@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from highwater.bench.errors import UsageError
 from highwater.bench.host_agent.serving import access_of
+from highwater.common.errors import UsageError
 from highwater.common.host_answer import parse_answer
 from tests.broker.server.certificates import Authority
 

@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from highwater.bench.cli import app
-from highwater.bench.errors import UsageError
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.lake import adding, compacting, steps
 from highwater.bench.lake.asking import Answer, Connection, ask, asked_sql, opened, time_line
@@ -21,6 +20,7 @@ from highwater.bench.lake.engine import parameters_in, with_markers
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.questions import question_named, question_of, questions
 from highwater.bench.results import RunResult, TrialSummary, checksums
+from highwater.common.errors import UsageError
 from tests.bench.lake.small_lake import write_run
 
 DAYS = 8

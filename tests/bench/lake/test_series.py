@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 
 from highwater.bench.cli import app
 from highwater.bench.compare import compare
-from highwater.bench.errors import UsageError
 from highwater.bench.history import series as kept
 from highwater.bench.lake import adding
 from highwater.bench.lake.manifest import Manifest
@@ -20,6 +19,7 @@ from highwater.bench.lake.runs import result_of
 from highwater.bench.lake.series import series_of
 from highwater.bench.results import RunResult, TrialSummary
 from highwater.cli import app as whole_app
+from highwater.common.errors import UsageError
 from tests.bench.lake.small_lake import write_run
 
 

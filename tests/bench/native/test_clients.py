@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from highwater.bench.errors import TrialError
 from highwater.bench.native import clients
 from highwater.bench.native.clients import Connections, PreparedRequests, consume, fetch, produce, record_batch
 from highwater.bench.systems.bare_loop import start_bare_loop
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.highwater import start_highwater
 from highwater.bench.systems.running import StartedSystem
+from highwater.common.errors import TrialError
 from highwater.kafka.records.batch import BatchHeader, read_header, validate_produced
 from highwater.kafka.records.record import decode_batch
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.prove import loads
 from highwater.bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
 from highwater.bench.prove.subjects import Change, Subject
@@ -15,6 +14,7 @@ from highwater.bench.results import Environment, Manifest, ResultWriter, RunResu
 from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.specification import load_specification
+from highwater.common.errors import UsageError
 from highwater.tuning.catalogue import KNOBS, find_knob
 from tests.bench.summaries import summary
 

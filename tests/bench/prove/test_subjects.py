@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.prove.subjects import Subject, subject_named, whatever_differs
+from highwater.common.errors import UsageError
 from highwater.tuning.facts import Facts, collect
 from highwater.tuning.workload import Workload
 from tests.tuning.host_tree import Disk, make_host

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results.run_lock import LOCK_NAME, RunLock, is_abandoned
+from highwater.common.errors import UsageError
 
 
 def test_one_holder_at_a_time(tmp_path: Path) -> None:

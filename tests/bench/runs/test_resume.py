@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from highwater.bench.analysis.answer import answer_of
-from highwater.bench.errors import NotComparableError, TrialError, UsageError
 from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
 from highwater.bench.results.run_lock import LOCK_NAME, RunLock
 from highwater.bench.runs import execution, launchers
@@ -29,6 +28,7 @@ from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.atomic_files import write_atomically
+from highwater.common.errors import NotComparableError, TrialError, UsageError
 from highwater.spark_loadgen import LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 

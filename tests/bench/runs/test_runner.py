@@ -16,7 +16,6 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.results import (
     Calibration,
     CanaryReading,
@@ -36,6 +35,7 @@ from highwater.bench.trials.trial import TrialRunner
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import TrialError, UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_OBJECTIVE
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
 from highwater.tuning.facts import collect

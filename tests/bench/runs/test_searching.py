@@ -14,7 +14,6 @@ import pytest
 
 from highwater.bench.analysis.searched import search_statement, search_step
 from highwater.bench.display.tables import print_search
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.results import LoadTask, Manifest, Reason, RunResult, Search, SloResult, Window
 from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.agenda import TrialOutcome
@@ -32,6 +31,7 @@ from highwater.bench.trials.plan import planned_trial
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import Specification, specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import TrialError, UsageError
 from highwater.common.quantities import RATE
 from highwater.spark_loadgen import Histogram, LoadPlan, LoadResult, OpenSchedule
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.storage.control_groups import DiskLimits, SystemGroup, hierarchies, root_limits, set_root_limits
 from highwater.bench.storage.page_cache import cache_state
+from highwater.common.errors import UsageError
 from highwater.tuning.facts import collect
 from highwater.tuning.hostfiles import HostFiles
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results import StorageProbes
 from highwater.bench.storage.given_probes import load_probes
+from highwater.common.errors import UsageError
 
 
 def probe(bytes_per_s: float) -> dict[str, Any]:

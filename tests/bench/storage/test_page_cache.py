@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import TrialError
 from highwater.bench.storage import page_cache
 from highwater.bench.storage.page_cache import evict, resident_bytes, warm
+from highwater.common.errors import TrialError
 from highwater.tuning.facts import collect
 
 SIZE_BYTES = 4 << 20

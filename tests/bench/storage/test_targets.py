@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.storage import StorageAreas, describe_target, mounted_targets
+from highwater.common.errors import UsageError
 from highwater.tuning.facts import Facts, collect
 
 MOUNTS = """\

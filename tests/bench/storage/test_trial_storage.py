@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.storage import StorageAreas, emulated_hdd, page_cache
 from highwater.bench.storage.control_groups import Hierarchies
 from highwater.bench.storage.trial_storage import TrialStorage
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import UsageError
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL
 

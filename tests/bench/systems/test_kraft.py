@@ -17,9 +17,9 @@ from kio.schema.errors import ErrorCode
 from kio.schema.request_header.v2.header import RequestHeader
 from kio.serial import entity_reader, entity_writer
 
-from highwater.bench.errors import TrialError
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.systems.kraft import active_controller
+from highwater.common.errors import TrialError
 from tests.spark_loadgen.wire.scripted import scripted_broker
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.bench.errors import StoppedError, TrialError, UsageError
 from highwater.bench.systems import StartedSystem, SystemProcess
 from highwater.bench.systems.process import listening, ready_line
+from highwater.common.errors import StoppedError, TrialError, UsageError
 from highwater.common.ports import free_ports
 from tests.processes import words_of
 

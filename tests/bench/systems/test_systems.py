@@ -16,7 +16,6 @@ import pytest
 from confluent_kafka import Producer
 from pydantic import TypeAdapter
 
-from highwater.bench.errors import UsageError
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.broker_client import BrokerClient
@@ -24,6 +23,7 @@ from highwater.bench.systems.highwater import is_checkout, unpacked_wheel
 from highwater.bench.systems.java import java_for
 from highwater.bench.systems.properties import brokers_of, cluster_defaults
 from highwater.bench.workload.system import ClusterUnderTest, SystemUnderTest
+from highwater.common.errors import UsageError
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent.parent

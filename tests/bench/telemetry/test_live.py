@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.comparing import differences_of_sums
 from highwater.bench.telemetry.figures import trial_figures
 from highwater.bench.telemetry.live import Live, Sink
@@ -18,6 +17,7 @@ from highwater.bench.telemetry.parquet import ParquetSink
 from highwater.bench.telemetry.rows import rows_of
 from highwater.bench.telemetry.store import Changed, Store
 from highwater.bench.telemetry.sums import Sums, TrialSums, summed
+from highwater.common.errors import UsageError
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf, ProgressError
 from tests.bench.telemetry.messages import TRIAL, imagined_load

@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import TOPIC, ControlTopic
 from highwater.bench.telemetry.topics import control_of
 from highwater.bench.workload.specification import Specification, load_specification
 from highwater.cli import app
+from highwater.common.errors import UsageError
 from highwater.kafka.login.token_request import TokenSettings
 from highwater.pipeline.kafka.settings import settings_of
 from tests.broker.running import RunningBroker, running_broker

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.errors import UsageError
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.live import Live
 from highwater.bench.telemetry.notes import MeasureNote, TrialNote, encode_note
@@ -22,6 +21,7 @@ from highwater.bench.telemetry.sums import summed
 from highwater.bench.telemetry.topics import make_topic
 from highwater.bench.telemetry.verdict_topic import PARTITIONS, TOPIC, VerdictTopic
 from highwater.bench.telemetry.verdicts import Verdict, record_of
+from highwater.common.errors import UsageError
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf
 from tests.bench.telemetry.messages import TRIAL, imagined_load, trial_note

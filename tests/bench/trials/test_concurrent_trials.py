@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from highwater.bench.errors import StoppedError
 from highwater.bench.systems import System
 from highwater.bench.trials.concurrent_trials import ConcurrentTrials
+from highwater.common.errors import StoppedError
 from tests.bench.fakes import FakeSystem
 
 PROCESSOR = max(os.sched_getaffinity(0))

@@ -8,13 +8,13 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from highwater.bench.errors import TrialError
 from highwater.bench.results import FaultRecovery, Phase, Window
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.faults import FaultInjector
 from highwater.bench.trials.recovery import FaultMark, recoveries, undisturbed
 from highwater.bench.workload.faults import Fault
+from highwater.common.errors import TrialError
 from highwater.spark_loadgen import Progress
 from tests.bench.workload.test_specification import complaint, document, read
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import TrialError, UsageError
 from highwater.bench.trials.host_profile import applied_profile, check_profile, restore_after_a_killed_run
 from highwater.bench.workload.host import Host
+from highwater.common.errors import TrialError, UsageError
 from highwater.tuning.check import sysctl_path
 from highwater.tuning.facts import Facts, collect
 from highwater.tuning.journal import SESSION

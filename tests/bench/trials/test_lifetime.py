@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from highwater.bench.errors import TrialError
 from highwater.bench.trials import lifetime
+from highwater.common.errors import TrialError
 from tests.broker.running import running_broker
 
 

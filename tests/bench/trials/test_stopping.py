@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from highwater.bench.errors import StoppedError
 from highwater.bench.trials.stopping import StopRequest
+from highwater.common.errors import StoppedError
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.specification import Specification, specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import UsageError
 from tests.bench.fakes import MINIMAL
 
 TWO = """\

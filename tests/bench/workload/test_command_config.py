@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.commands.common import specification_of
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.command_config import read_command_config, told_of
 from highwater.bench.workload.specification import load_specification
+from highwater.common.errors import UsageError
 from tests.bench.fakes import MINIMAL
 from tests.broker.server.certificates import Authority
 

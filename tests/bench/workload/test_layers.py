@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.layers import merged
 from highwater.bench.workload.specification import Specification, load_specification
+from highwater.common.errors import UsageError
 
 BASE = """\
 schema: bench.workload/1

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.native import Prepared, prepared_of
 from highwater.bench.workload.specification import Specification, specify
 from highwater.bench.workload.yaml_document import Document
+from highwater.common.errors import UsageError
 
 NATIVE: dict[str, Any] = {
     "schema": "bench.workload/1",

@@ -9,12 +9,12 @@ import yaml
 from typer.testing import CliRunner
 
 import highwater.bench.cli
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.omb import TASKS_MAX, as_text, import_omb
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.system import ClusterUnderTest, HighwaterUnderTest
 from highwater.bench.workload.values import AfterBacklog
+from highwater.common.errors import UsageError
 
 WORKLOAD = """
 name: two topics, read twice

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.one_line import OPTIONS, as_text, default_document, overrides_of
 from highwater.bench.workload.specification import Specification, specification_of_document, specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import UsageError
 from tests.bench.fakes import MINIMAL
 
 FILE = Path("w.yaml")

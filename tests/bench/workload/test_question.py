@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import load_specification
+from highwater.common.errors import UsageError
 
 FILE = """\
 schema: bench.workload/1

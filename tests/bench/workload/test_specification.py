@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.errors import UsageError
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification, load_specification, recorded_workloads, specify
 from highwater.bench.workload.values import FixedSize
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.common.errors import UsageError
 
 BASE = {
     "schema": "bench.workload/1",

@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.broker.running import RunningBroker, running_broker
 from tests.compat.apache_kafka import (
     answer_cases,

@@ -8,10 +8,10 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.errors import UsageError
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.workload.system import ApacheKafkaUnderTest
+from highwater.common.errors import UsageError
 from tests.compat.apache_kafka.cluster_cases import cluster_case
 
 

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, need, run_step
+from highwater.common.errors import UsageError
 from tests.broker.running import running_broker
 from tests.compat.suite import AllowList, Report, choose, take_processes
 

@@ -24,9 +24,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.native.librdkafka import VERSION, librdkafka_directory
 from highwater.bench.user_cache import cached, run_step
+from highwater.common.errors import UsageError
 from tests.broker.running import RunningBroker, running_broker
 from tests.compat.suite import AllowList, Report, choose, take_processes
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, need, pip_install
+from highwater.common.errors import UsageError
 from tests.npm_packages import npm_packages
 
 _OIDC_PROVIDER: Final = "oidc-provider"

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import yaml
 
-from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult
 from highwater.bench.workload.omb import as_text, import_omb
 from highwater.bench.workload.specification import load_specification
+from highwater.common.errors import UsageError
 
 
 def main(arguments: list[str]) -> int:

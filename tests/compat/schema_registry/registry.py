@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench import maven
-from highwater.bench.errors import UsageError
 from highwater.bench.user_cache import cached, run_step
+from highwater.common.errors import UsageError
 from highwater.common.java import java_binaries
 from highwater.common.ports import free_ports
 

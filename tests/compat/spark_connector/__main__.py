@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.compat.spark_connector.jars import suites
 from tests.compat.spark_connector.parity import compare_on
 from tests.compat.spark_connector.recipes import compare_recipes, run_in_real_time

@@ -21,7 +21,6 @@ import yaml
 
 from highwater.bench.capacity.load import load_of
 from highwater.bench.capture.trace import MANIFEST, read_trace
-from highwater.bench.errors import UsageError
 from highwater.bench.results import RunResult
 from highwater.bench.results.files import ResultDirectoryError
 from highwater.bench.workload.specification import load_specification
@@ -31,6 +30,7 @@ from highwater.broker.commands.mirroring import progress as mirror_progress
 from highwater.broker.commands.reassignment_plan import MalformedPlan, parse_plan
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.common.ceilings import CeilingsError, parse_ceilings
+from highwater.common.errors import UsageError
 from highwater.common.host_answer import AnswerError, parse_answer
 from highwater.common.java_properties import MalformedEscape, parse_properties
 from highwater.common.secret_names import has_secret_in_url

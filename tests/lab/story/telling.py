@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.errors import UsageError
+from highwater.common.errors import UsageError
 from tests.lab import making
 from tests.lab.operating import Operator
 from tests.lab.record import Node, Store
