@@ -12,7 +12,9 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from highwater.bench.environment_key import Scalar, flat, unequal
-from highwater.bench.results import EnvironmentDifference, RunResult, TrialSummary
+from highwater.bench.results.gate import EnvironmentDifference
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.layers import merged, put
 from highwater.bench.workload.sections import Load, Records
 

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any, Final
 
-from highwater.bench.results import RunResult, TrialSummary
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.common.ceilings import CONSUME, DISK_READ, DISK_WRITE, PRODUCE, Ceiling, Ceilings, HostClass
 from highwater.common.errors import UsageError
 from highwater.common.quantities import SIZE

@@ -30,17 +30,16 @@ from highwater.bench.analysis.statistics import (
     unpaired_ratio_ci,
 )
 from highwater.bench.metrics import METRICS, MetricDefinition
-from highwater.bench.results import (
-    AaPair,
+from highwater.bench.results.analysis import AaPair, Better, ComparisonVerdict
+from highwater.bench.results.gate import (
     ComparedSide,
     EnvironmentDifference,
     MetricComparison,
     ResultComparison,
-    RunResult,
     SideEstimate,
-    TrialSummary,
 )
-from highwater.bench.results.analysis import Better, ComparisonVerdict
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.clusters import what_is_measured
 
 ALPHA: Final = 1 - CONFIDENCE

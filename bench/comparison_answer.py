@@ -12,7 +12,7 @@ from typing import Any, Final
 from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
 from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS, value_text
-from highwater.bench.results import MetricComparison
+from highwater.bench.results.gate import MetricComparison
 from highwater.common.units import change_size_text, change_span_text, change_text, plural
 
 SIX_HEADLINES: Final = (*HEADLINES, *HEADLINES_AT_ONCE)

@@ -15,7 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from highwater.bench.results import ClusterHostUse, Environment, EnvironmentDifference, RunResult, StorageTarget
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.gate import EnvironmentDifference
+from highwater.bench.results.models import Environment
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.storage import StorageTarget
 
 KEY_LENGTH: Final = 12
 # Facts that change all the time: never shown.

@@ -13,25 +13,21 @@ from pydantic import BaseModel
 
 from highwater.bench.advise.question import QUESTION_SCHEMA, Question
 from highwater.bench.gate.policy import POLICY_SCHEMA, Policy
-from highwater.bench.results import (
-    CALIBRATION_SCHEMA,
-    Analysis,
-    Calibration,
+from highwater.bench.results.advice import ADVICE_SCHEMA, Advice
+from highwater.bench.results.analysis import Analysis, Search
+from highwater.bench.results.calibration import CALIBRATION_SCHEMA, Calibration
+from highwater.bench.results.gate import Gate, ResultComparison
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import (
     Environment,
     EventLine,
-    Gate,
-    HostSample,
     Manifest,
     PartitionLine,
-    ResultComparison,
-    Search,
-    StorageProbes,
     TrialSummary,
     Verdict,
     Window,
 )
-from highwater.bench.results.advice import ADVICE_SCHEMA, Advice
-from highwater.bench.results.storage import PROBES_SCHEMA
+from highwater.bench.results.storage import PROBES_SCHEMA, StorageProbes
 from highwater.bench.workload.layers import INCLUDE
 from highwater.bench.workload.model import WORKLOAD_SCHEMA, Workload
 from highwater.common.errors import UsageError

@@ -11,21 +11,12 @@ from importlib import metadata
 from pathlib import Path
 
 from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.results import (
-    Analysis,
-    FaultRecovery,
-    Latency,
-    Metric,
-    ResultDirectoryError,
-    RunResult,
-    TrialPlan,
-    TrialResult,
-    TrialSummary,
-    Verdict,
-    checksums,
-    measured_latency,
-)
-from highwater.bench.results.files import parse_file
+from highwater.bench.results import checksums
+from highwater.bench.results.analysis import Analysis
+from highwater.bench.results.files import ResultDirectoryError, measured_latency, parse_file
+from highwater.bench.results.models import Latency, Metric, TrialPlan, TrialSummary, Verdict
+from highwater.bench.results.reader import RunResult, TrialResult
+from highwater.bench.results.recovery import FaultRecovery
 from highwater.bench.trials.evidence import judged_again
 from highwater.bench.trials.recovery import FaultMark, recoveries
 from highwater.bench.trials.summary import slo_results

@@ -7,14 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results import (
-    MonitorEvent,
-    MonitorLine,
-    MonitorWindow,
-    ResultDirectoryError,
-    RunResult,
-    write_monitor_window,
-)
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.monitor import MonitorEvent, MonitorLine, MonitorWindow, write_monitor_window
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import count_text
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.reader import HistoryReader, Series, metrics_of, unit_of

@@ -185,7 +185,7 @@ def attach(
     meanwhile.
     """
     with _reporting():
-        from highwater.bench.results import ResultDirectoryError
+        from highwater.bench.results.files import ResultDirectoryError
         from highwater.common.units import count_text, plural
         from highwater.monitor.bench_window import attach as run
         from highwater.monitor.history.database import open_to_read

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.metrics import METRICS, value_text
-from highwater.bench.results import SideEstimate
 from highwater.bench.results.advice import (
     Advice,
     AdviceOutcome,
@@ -17,6 +16,7 @@ from highwater.bench.results.advice import (
     own_name,
     read_advice,
 )
+from highwater.bench.results.gate import SideEstimate
 from highwater.common.units import NONE, change_span_text, change_text, plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
 from highwater.reports.moments import minute_text

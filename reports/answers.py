@@ -6,7 +6,8 @@ from typing import Final
 
 from highwater.bench.analysis.searched import search_statement
 from highwater.bench.analysis.statement import Answer, StatementState
-from highwater.bench.results import Gate, Search
+from highwater.bench.results.analysis import Search
+from highwater.bench.results.gate import Gate
 from highwater.common.units import NONE, count_text, percent_text, plural
 from highwater.reports.blocks import (
     Block,

@@ -20,16 +20,9 @@ from highwater.bench.analysis.cells import (
     short_names,
     varying_factors,
 )
-from highwater.bench.results import (
-    Analysis,
-    Comparison,
-    MetricEstimate,
-    RunResult,
-    Scalar,
-    TrialPlan,
-    TrialResult,
-    TrialSummary,
-)
+from highwater.bench.results.analysis import Analysis, Comparison, MetricEstimate
+from highwater.bench.results.models import Scalar, TrialPlan, TrialSummary
+from highwater.bench.results.reader import RunResult, TrialResult
 from highwater.common.units import NONE
 from highwater.reports.measures import PRODUCE_P99, Measure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from highwater.bench.results import Better, MetricComparison
-from highwater.bench.results.analysis import Comparison, ComparisonVerdict
+from highwater.bench.results.analysis import Better, Comparison, ComparisonVerdict
+from highwater.bench.results.gate import MetricComparison
 from highwater.common.units import NONE, change_size_text, change_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run

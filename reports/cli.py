@@ -16,7 +16,7 @@ from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
     from highwater.bench.history.series import Series
-    from highwater.bench.results import FileFault
+    from highwater.bench.results.salvage import FileFault
     from highwater.reports.facets import FacetKeys
     from highwater.reports.page import Document
 
@@ -66,8 +66,9 @@ def report(
     """
     # Imported here so that `highwater --help` stays fast.
     from highwater.bench.capacity.stored import PLAN_FILE
-    from highwater.bench.results import ResultDirectoryError, RunResult
     from highwater.bench.results.advice import holds_advice
+    from highwater.bench.results.files import ResultDirectoryError
+    from highwater.bench.results.reader import RunResult
     from highwater.bench.telemetry.state import holds_live_figures
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
@@ -163,7 +164,7 @@ def _live(directory: Path, path: Path, *, watch: bool) -> None:
 
 def _watch(directory: Path, path: Path, facets: FacetKeys) -> None:
     """Rewrite the page until the run has ended. Raises what reading the directory raises."""
-    from highwater.bench.results import RunResult
+    from highwater.bench.results.reader import RunResult
     from highwater.bench.results.run_lock import is_locked
     from highwater.reports import page
 

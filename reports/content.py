@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.bench.analysis.answer import answer_of
-from highwater.bench.results import ResultDirectoryError, RunResult
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_blocks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.results import FileFault
+from highwater.bench.results.salvage import FileFault
 from highwater.common.units import plural
 from highwater.reports.blocks import Column, Field, Paragraph, Section, table
 

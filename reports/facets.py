@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.analysis.cells import scalar_text
-from highwater.bench.results import Scalar
+from highwater.bench.results.models import Scalar
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
 from highwater.reports.cells import Cell, Run, values

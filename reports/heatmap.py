@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from highwater.bench.results import PartitionLine, TrialResult
+from highwater.bench.results.models import PartitionLine
+from highwater.bench.results.reader import TrialResult
 from highwater.common.units import NONE, count_text, significant
 from highwater.reports.blocks import Figure, Panel, View, table
 from highwater.reports.cells import Cell, Run

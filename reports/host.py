@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.bench.results import HostSample, TrialResult, TrialSummary
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import TrialResult
 from highwater.reports.blocks import Figure
 from highwater.reports.cells import Run
 from highwater.reports.measures import ACHIEVED

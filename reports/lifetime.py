@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from highwater.bench.results import Restart, Start, TrialSummary
+from highwater.bench.results.lifetime import Restart, Start
+from highwater.bench.results.models import TrialSummary
 from highwater.common.units import duration_text, plural, significant, size_text
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.metrics import METRICS, MetricDefinition, value_text
-from highwater.bench.results import Latency, TrialSummary
+from highwater.bench.results.models import Latency, TrialSummary
 from highwater.common.units import significant
 from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from highwater.bench.results import MonitorEvent, MonitorLine, MonitorWindow
+from highwater.bench.results.monitor import MonitorEvent, MonitorLine, MonitorWindow
 from highwater.common.units import significant
 from highwater.reports import axes
 from highwater.reports.blocks import Block, Column, Figure, Figures, LegendItem, Panel, Paragraph, View, table

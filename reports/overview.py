@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from highwater.bench.analysis.best import decided_best
 from highwater.bench.analysis.cells import scalar_text
-from highwater.bench.results import Scalar
+from highwater.bench.results.models import Scalar
 from highwater.common.units import NONE, count_text, plural
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
 from highwater.reports.cells import Cell, Run, delivery_total

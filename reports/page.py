@@ -16,7 +16,7 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 from highwater.reports.blocks import Section
 from highwater.reports.content import sections

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from highwater.bench.results import TrialSummary
+from highwater.bench.results.models import TrialSummary
 from highwater.common.units import count_text, duration_text, percent_text, significant, size_text
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run

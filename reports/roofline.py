@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from highwater.bench.results import Calibration, StorageProbes, TrialSummary, fastest_read_per_s
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.models import TrialSummary, fastest_read_per_s
+from highwater.bench.results.storage import StorageProbes
 from highwater.common.units import NONE, count_text, percent_text, size_text
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table

@@ -9,7 +9,10 @@ from typing import Any, Final
 
 import yaml
 
-from highwater.bench.results import ClusterHostUse, EndToEnd, Generator, RunResult, StorageTarget, TrialSummary
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.models import EndToEnd, Generator, TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.storage import StorageTarget
 from highwater.common.units import NONE, count_text, duration_text, percent_text, plural, significant, size_text
 from highwater.reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
 from highwater.reports.cells import Run

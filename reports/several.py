@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from highwater.bench.analysis.answer import answer_of
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_rows, aim_table, aims_counted

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from highwater.bench.compare import compare
-from highwater.bench.results import EnvironmentDifference, Metric, ResultComparison, RunResult
+from highwater.bench.results.gate import EnvironmentDifference, ResultComparison
+from highwater.bench.results.models import Metric
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import NONE, significant
 from highwater.reports import axes, settings
 from highwater.reports.blocks import (

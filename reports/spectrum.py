@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from highwater.bench.results import Latency, Metric, TrialResult, TrialSummary
+from highwater.bench.results.models import Latency, Metric, TrialSummary
+from highwater.bench.results.reader import TrialResult
 from highwater.common.units import count_text, significant
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, Table, View, table

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.bench.results import CacheUse, StorageTarget, TargetProbe, TrialSummary, WritebackUse
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.storage import CacheUse, StorageTarget, TargetProbe, WritebackUse
 from highwater.common.units import NONE, count_text, duration_text, percent_text, plural, size_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from highwater.bench.results import TrialResult, TrialSummary, Window
+from highwater.bench.results.models import TrialSummary, Window
+from highwater.bench.results.reader import TrialResult
 from highwater.common.units import NONE, count_text, significant
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.bench.analysis.causes import causes, limit_text, value_of_reason_text
-from highwater.bench.results import TrialPlan, TrialSummary
+from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.common.units import plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Field, Paragraph, Row, Section, Table
 from highwater.reports.cells import Run

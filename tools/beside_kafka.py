@@ -19,7 +19,8 @@ import typer
 import yaml
 
 from highwater.bench.commands.common import one_line_errors
-from highwater.bench.results import ResultDirectoryError, RunResult
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.reader import RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.workload.layers import merged, read_with_includes

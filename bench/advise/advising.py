@@ -22,7 +22,6 @@ from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing, finalists, standing
 from highwater.bench.advise.space import Candidate
 from highwater.bench.advise.writing import write_settings
-from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, is_result_directory
 from highwater.bench.results.advice import (
     CONFIRMATION,
     SEARCH,
@@ -31,6 +30,10 @@ from highwater.bench.results.advice import (
     SearchAccount,
     write_advice,
 )
+from highwater.bench.results.files import ResultDirectoryError, is_result_directory
+from highwater.bench.results.models import Manifest
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.resume import differences
 from highwater.bench.trials.plan import PROBES_S, RUN_OVERHEAD_S, Plan, planned_trial

@@ -18,7 +18,8 @@ from highwater.bench.advise.search import Block, TrialOfSearch, next_block
 from highwater.bench.advise.space import DEFAULT, Candidate, spell
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import ResultWriter, Scalar, TrialPlan, TrialRole, TrialSummary
+from highwater.bench.results.models import Scalar, TrialPlan, TrialRole, TrialSummary
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.trials.plan import PlannedTrial, planned_trial, trial_duration_s
 from highwater.bench.workload.slo import Bound

@@ -24,7 +24,6 @@ from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing
 from highwater.bench.advise.space import Candidate, spell
 from highwater.bench.metrics import value_text
-from highwater.bench.results import TrialSummary
 from highwater.bench.results.advice import (
     CONFIRMATION,
     SEARCH,
@@ -38,6 +37,7 @@ from highwater.bench.results.advice import (
     Usability,
     own_name,
 )
+from highwater.bench.results.models import TrialSummary
 from highwater.common.units import change_span_text, change_text, percent_text, plural
 
 _CONFIRMED: Final = (

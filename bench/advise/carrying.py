@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.analysis.conclusions import usable
-from highwater.bench.results import TrialSummary
 from highwater.bench.results.advice import Usability
+from highwater.bench.results.models import TrialSummary
 
 _SURE: Final = 0.05
 

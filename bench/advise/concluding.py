@@ -14,7 +14,6 @@ from highwater.bench.advise.space import Candidate, spell
 from highwater.bench.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
 from highwater.bench.analysis.statistics import bootstrap_median_ci
 from highwater.bench.metrics import METRICS, value_text
-from highwater.bench.results import AaPair, Comparison, SideEstimate, TrialSummary
 from highwater.bench.results.advice import (
     AdvisedFigure,
     AdvisedOption,
@@ -26,6 +25,9 @@ from highwater.bench.results.advice import (
     Usability,
     own_name,
 )
+from highwater.bench.results.analysis import AaPair, Comparison
+from highwater.bench.results.gate import SideEstimate
+from highwater.bench.results.models import TrialSummary
 from highwater.bench.workload.slo import Bound
 from highwater.common.units import NONE, change_span_text, change_text, plural
 

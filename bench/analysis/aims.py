@@ -9,7 +9,8 @@ from typing import Final, Literal
 
 from highwater.bench.analysis.conclusions import Values, usable, values_by_block
 from highwater.bench.analysis.statistics import RatioEstimate, paired_ratio_ci
-from highwater.bench.results import RunResult, Scalar
+from highwater.bench.results.models import Scalar
+from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.aims import Aim
 from highwater.bench.workload.slo import Bound
 

@@ -16,7 +16,8 @@ from highwater.bench.analysis.held import aim_statements, objective_statements
 from highwater.bench.analysis.searched import gate_statement, search_statement, search_step
 from highwater.bench.analysis.statement import Answer, Statement, StatementKind
 from highwater.bench.metrics import COUNTS_OF_FATES, METRICS
-from highwater.bench.results import Manifest, RunResult, TrialSummary
+from highwater.bench.results.models import Manifest, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 
 __all__ = ["Answer", "Statement", "StatementKind", "answer_of", "asked_metrics"]

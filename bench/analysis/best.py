@@ -22,7 +22,9 @@ from highwater.bench.analysis.conclusions import (
 from highwater.bench.analysis.statement import Statement
 from highwater.bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL, POWER
 from highwater.bench.metrics import METRICS, MetricDefinition, value_text
-from highwater.bench.results import AaPair, Comparison, RunResult, TrialSummary
+from highwater.bench.results.analysis import AaPair, Comparison
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import change_span_text, change_text, count_text, percent_text, plural, ratio_text
 
 _THROUGHPUT: Final = ("produce.achieved_per_s", "produce.achieved_bytes_per_s")

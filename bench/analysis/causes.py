@@ -8,7 +8,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from highwater.bench.metrics import value_text
-from highwater.bench.results import Reason, Verdict
+from highwater.bench.results.models import Reason, Verdict
 from highwater.common.units import percent_text, plural, ratio_text, significant
 
 _TIMES: Final = "times"

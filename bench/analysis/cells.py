@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Final
 
-from highwater.bench.results import Manifest, Scalar, TrialSummary
+from highwater.bench.results.models import Manifest, Scalar, TrialSummary
 from highwater.common.units import NONE, exact_text
 
 KEPT_UP: Final = 0.995

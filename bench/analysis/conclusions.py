@@ -26,17 +26,17 @@ from highwater.bench.analysis.statistics import (
     smallest_detectable_ratio,
 )
 from highwater.bench.metrics import METRICS, OFFERED, MetricDefinition, values_of
-from highwater.bench.results import (
+from highwater.bench.results.analysis import (
     AaPair,
     Analysis,
+    Better,
     CellAnalysis,
     Comparison,
+    ComparisonVerdict,
     MetricEstimate,
     Noise,
-    Scalar,
-    TrialSummary,
 )
-from highwater.bench.results.analysis import Better, ComparisonVerdict
+from highwater.bench.results.models import Scalar, TrialSummary
 from highwater.common.units import percent_text
 
 SIGNIFICANCE: Final = 0.05

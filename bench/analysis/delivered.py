@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from highwater.bench.analysis.statement import Statement
-from highwater.bench.results import Delivery, TrialSummary
+from highwater.bench.results.models import Delivery, TrialSummary
 from highwater.common.units import count_text, plural
 
 # Checks of the verdict that found a broken promise -> of which records, and what happened to some of them.

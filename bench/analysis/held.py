@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from highwater.bench.analysis.aims import AimOutcome
 from highwater.bench.analysis.statement import Statement, StatementState
 from highwater.bench.metrics import METRICS, value_text
-from highwater.bench.results import SloResult, TrialSummary
+from highwater.bench.results.models import SloResult, TrialSummary
 from highwater.common.units import plural, ratio_text
 
 _MOST_NAMED = 3

@@ -7,7 +7,9 @@ from typing import Final
 
 from highwater.bench.analysis.causes import Cause, value_of_reason_text
 from highwater.bench.analysis.statement import Statement, StatementState
-from highwater.bench.results import Gate, Reason, Search, SearchProbe
+from highwater.bench.results.analysis import Search, SearchProbe
+from highwater.bench.results.gate import Gate
+from highwater.bench.results.models import Reason
 from highwater.common.units import plural, rate_text
 
 _GATE_STATES: Final[dict[str, StatementState]] = {"pass": "good", "regression": "bad", "target_failed": "bad"}

@@ -16,7 +16,11 @@ from typing import Final
 
 from highwater.bench.calibrate.generator import measure_ceilings
 from highwater.bench.calibrate.loopback import measure_loopback
-from highwater.bench.results import Calibration, Comparison, Noise, ResultWriter, RunResult, TargetProbe
+from highwater.bench.results.analysis import Comparison, Noise
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.storage import TargetProbe
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.storage import describe_target, target_paths

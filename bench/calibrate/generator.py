@@ -15,7 +15,7 @@ from highwater.bench.calibrate.ceiling import (
     consumer_ceiling_of,
     reading_at_full_speed,
 )
-from highwater.bench.results import ConsumerCeiling, GeneratorCeiling, Sink
+from highwater.bench.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.trial import Launcher

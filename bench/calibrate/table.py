@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from highwater.bench.analysis.conclusions import HEADLINES
-from highwater.bench.results import Calibration, ConsumerCeiling, GeneratorCeiling
+from highwater.bench.results.calibration import Calibration, ConsumerCeiling, GeneratorCeiling
 from highwater.common.figure_table import FigureTable
 from highwater.common.units import duration_ns_text, percent_text, rate_text, ratio_text, size_text
 

@@ -23,8 +23,8 @@ from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
 if TYPE_CHECKING:
     from highwater.bench.advise.advising import Advising, Execute, MakeAgenda
-    from highwater.bench.results import Manifest
     from highwater.bench.results.advice import Advice, Change
+    from highwater.bench.results.models import Manifest
     from highwater.bench.runs.runner import Run
     from highwater.bench.trials.plan import Plan
 
@@ -81,7 +81,7 @@ def advise(
         _need_optuna()
         if resume is None:
             from highwater.bench.advise.trying import check_settings
-            from highwater.bench.results import ResultWriter
+            from highwater.bench.results.writer import ResultWriter
 
             ResultWriter.check(directory)
             check_settings(asked)

@@ -52,7 +52,7 @@ def plan(
         from highwater.bench.capacity.plan import make_plan
         from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.bench.capacity.text import lines
-        from highwater.bench.results import RunResult
+        from highwater.bench.results.reader import RunResult
         from highwater.bench.workload.yaml_document import read_document
         from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_NO

@@ -26,7 +26,7 @@ def ceilings(
     """
     with one_line_errors():
         from highwater.bench.ceilings import ceilings_of
-        from highwater.bench.results import RunResult
+        from highwater.bench.results.reader import RunResult
         from highwater.common.atomic_files import write_atomically
 
         made = ceilings_of([RunResult(directory) for directory in directories])

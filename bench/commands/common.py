@@ -14,7 +14,8 @@ from highwater.bench.runs.launchers import LauncherKind
 from highwater.common.secret_names import has_secret_word
 
 if TYPE_CHECKING:
-    from highwater.bench.results import Calibration, TargetProbe
+    from highwater.bench.results.calibration import Calibration
+    from highwater.bench.results.storage import TargetProbe
     from highwater.bench.workload.specification import Specification
 
 Value = TypeVar("Value")
@@ -51,7 +52,7 @@ def specification_of(
     Without a file, the load in one line is the workload, or else the one that the continued run was given in one line.
     Raises UsageError.
     """
-    from highwater.bench.results import WORKLOAD_FILE
+    from highwater.bench.results.files import WORKLOAD_FILE
     from highwater.bench.workload import one_line
     from highwater.bench.workload.layers import read_with_includes
     from highwater.bench.workload.specification import specification_of_document
@@ -125,7 +126,7 @@ def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """End with one line for an expected error, and the exit code of its kind."""
-    from highwater.bench.results import ResultDirectoryError
+    from highwater.bench.results.files import ResultDirectoryError
     from highwater.common.command_errors import errors_in_one_line, fail
     from highwater.common.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
     from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_USAGE

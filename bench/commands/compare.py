@@ -16,7 +16,8 @@ from highwater.bench.commands.common import AsJson, one_line_errors
 from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
-    from highwater.bench.results import ResultComparison, RunResult
+    from highwater.bench.results.gate import ResultComparison
+    from highwater.bench.results.reader import RunResult
 
 _Side = typer.Argument(metavar="DIR[:CELL]", help="A result directory (with --lake: a run), or one cell of it.")
 
@@ -92,7 +93,7 @@ def compare(
 
 def side_named(text: str) -> tuple[RunResult, str | None]:
     """A result directory and the cell of it that `DIR:CELL` names. Raises ResultDirectoryError."""
-    from highwater.bench.results import RunResult
+    from highwater.bench.results.reader import RunResult
 
     path, colon, cell = text.partition(":")
     if not colon or Path(text).is_dir():

@@ -55,7 +55,7 @@ def diff(
     """Show the differences between two environments. Exit code 5 when the results are not comparable."""
     with one_line_errors():
         from highwater.bench.environment_key import difference_text, differences
-        from highwater.bench.results import RunResult
+        from highwater.bench.results.reader import RunResult
         from highwater.common.exit_codes import EXIT_ENVIRONMENT
 
         found = differences(RunResult(base), RunResult(head))
@@ -75,7 +75,7 @@ def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
 
     from highwater.bench.environment import describe_environment
     from highwater.bench.environment_key import environment_key, key_of
-    from highwater.bench.results import RunResult
+    from highwater.bench.results.reader import RunResult
     from highwater.bench.storage import describe_target
     from highwater.common.errors import UsageError
     from highwater.tuning.facts import collect

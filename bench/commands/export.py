@@ -24,7 +24,7 @@ def export(
     """Write results in the format of another tool. Estimates leave out invalid trials."""
     with one_line_errors():
         from highwater.bench.exports import exporter, formats
-        from highwater.bench.results import RunResult
+        from highwater.bench.results.reader import RunResult
         from highwater.common.errors import UsageError
         from highwater.common.nearest import nearest
 

@@ -30,7 +30,8 @@ from highwater.bench.runs.launchers import LauncherKind
 if TYPE_CHECKING:
     from highwater.bench.gate.run import Rules
     from highwater.bench.gate.sides import Measured
-    from highwater.bench.results import Gate, Manifest
+    from highwater.bench.results.gate import Gate
+    from highwater.bench.results.models import Manifest
     from highwater.bench.runs.agenda import FinishedCells
     from highwater.bench.trials.plan import Plan
 

@@ -51,7 +51,7 @@ def add(
     with one_line_errors():
         from highwater.bench.history.series import add as append
         from highwater.bench.history.series import doubts
-        from highwater.bench.results import RunResult
+        from highwater.bench.results.reader import RunResult
         from highwater.common.units import plural
 
         result = RunResult(directory)

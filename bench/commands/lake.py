@@ -86,7 +86,7 @@ def add(
 
 def _result_directories(given: list[Path]) -> list[Path]:
     """The result directories among what was given, and below it. Raises UsageError."""
-    from highwater.bench.results import is_result_directory
+    from highwater.bench.results.files import is_result_directory
     from highwater.common.errors import UsageError
 
     found = []
@@ -239,7 +239,7 @@ def timeline(
         from highwater.bench.commands.common import pairs_of
         from highwater.bench.lake.asking import opened, time_line
         from highwater.bench.lake.manifest import Manifest
-        from highwater.bench.results import LATENCY_METRICS
+        from highwater.bench.results.models import LATENCY_METRICS
         from highwater.common.errors import UsageError
         from highwater.common.nearest import did_you_mean
         from highwater.common.quantities import SIZE

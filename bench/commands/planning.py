@@ -13,7 +13,8 @@ import typer
 
 if TYPE_CHECKING:
     from highwater.bench.lake.expecting import Expected
-    from highwater.bench.results import Calibration, TargetProbe
+    from highwater.bench.results.calibration import Calibration
+    from highwater.bench.results.storage import TargetProbe
     from highwater.bench.runs.launchers import LauncherChoice
     from highwater.bench.runs.preflight import Preflight
     from highwater.bench.runs.runner import Earlier
@@ -136,7 +137,8 @@ def _left(plan: Plan, earlier: Earlier) -> str:
 
 def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:
     """What stands against it, and of `resume` what is kept."""
-    from highwater.bench.results import ResultWriter, RunResult
+    from highwater.bench.results.reader import RunResult
+    from highwater.bench.results.writer import ResultWriter
     from highwater.bench.runs.preflight import preflight
     from highwater.bench.runs.resume import earlier_run
     from highwater.bench.telemetry.topics import check_control, control_of

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from highwater.bench.prove.proving import Execute, Round
     from highwater.bench.prove.subjects import Subject, Unprovable
-    from highwater.bench.results import Manifest
+    from highwater.bench.results.models import Manifest
     from highwater.bench.runs.agenda import FinishedCells
     from highwater.bench.trials.plan import Plan
     from highwater.tuning.facts import Facts

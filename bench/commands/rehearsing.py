@@ -16,7 +16,7 @@ from highwater.bench.capacity.load import Load
 from highwater.bench.capacity.rehearsal import rehearsal_of
 from highwater.bench.capacity.text import table
 from highwater.bench.commands.common import parsed
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.atomic_files import write_atomically
 from highwater.common.child_process import HIGHWATER
 from highwater.common.errors import UsageError

@@ -55,7 +55,7 @@ def run(
     with one_line_errors():
         from highwater.bench.analysis.answer import answer_of
         from highwater.bench.display.tables import print_end, results_as_json
-        from highwater.bench.results import RunResult
+        from highwater.bench.results.reader import RunResult
         from highwater.bench.runs.execution import run_plan
 
         asked = options.asked(load)

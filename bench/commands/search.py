@@ -41,7 +41,8 @@ def search(
     with one_line_errors():
         from highwater.bench.analysis.answer import answer_of
         from highwater.bench.display.tables import answer_as_json, print_search
-        from highwater.bench.results import Manifest, RunResult
+        from highwater.bench.results.models import Manifest
+        from highwater.bench.results.reader import RunResult
         from highwater.bench.runs.execution import run_plan
         from highwater.bench.runs.resume import seed_of
         from highwater.bench.runs.runner import Run

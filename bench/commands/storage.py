@@ -11,7 +11,7 @@ import typer
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 
 if TYPE_CHECKING:
-    from highwater.bench.results import StorageTarget, TargetProbe
+    from highwater.bench.results.storage import StorageTarget, TargetProbe
     from highwater.bench.storage.emulated_hdd import EmulatedDisk
     from highwater.common.figure_table import FigureTable
 

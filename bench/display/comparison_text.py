@@ -10,7 +10,7 @@ from highwater.bench.compare import ONLY_CELL
 from highwater.bench.comparison_answer import interval_text, is_zero_on_both, shown_first
 from highwater.bench.environment_key import difference_text
 from highwater.bench.metrics import value_text
-from highwater.bench.results import (
+from highwater.bench.results.gate import (
     ComparedSide,
     EnvironmentDifference,
     Gate,

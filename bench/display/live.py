@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from highwater.bench.results import TrialPlan, TrialSummary
+from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
 from highwater.bench.trials.progress import Observer, Outcomes, Skips, headline, label, progress_line
 from highwater.bench.trials.time_left import TimeLeft

@@ -18,16 +18,11 @@ from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.display.wrapping import wrapped
 from highwater.bench.metrics import metric
-from highwater.bench.results import (
-    Analysis,
-    MetricComparison,
-    RunResult,
-    Search,
-    StorageTarget,
-    TrialPlan,
-    TrialResult,
-    TrialSummary,
-)
+from highwater.bench.results.analysis import Analysis, Search
+from highwater.bench.results.gate import MetricComparison
+from highwater.bench.results.models import TrialPlan, TrialSummary
+from highwater.bench.results.reader import RunResult, TrialResult
+from highwater.bench.results.storage import StorageTarget
 from highwater.bench.runs.canary import slow_blocks
 from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.cluster_storage import cluster_target

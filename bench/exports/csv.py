@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.trials import columns, rows
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.csv_text import csv_text
 
 

@@ -9,7 +9,7 @@ from statistics import median
 from highwater.bench.analysis.statistics import bootstrap_median_ci
 from highwater.bench.compare import ONLY_CELL
 from highwater.bench.metrics import METRICS, MetricDefinition
-from highwater.bench.results import RunResult, TrialResult
+from highwater.bench.results.reader import RunResult, TrialResult
 from highwater.common.errors import UsageError
 
 

@@ -14,8 +14,9 @@ from hdrh.histogram import HdrHistogram
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import usable
-from highwater.bench.results import Metric, RunResult, TrialResult, Window
 from highwater.bench.results.histogram_log import mean_of, read_histogram
+from highwater.bench.results.models import Metric, Window
+from highwater.bench.results.reader import RunResult, TrialResult
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import recorded_workloads
 from highwater.common.errors import UsageError

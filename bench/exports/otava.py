@@ -10,7 +10,7 @@ from typing import Final
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import estimates
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.csv_text import csv_text
 
 COLUMNS: Final = ("time", "commit", "branch")

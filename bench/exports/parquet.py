@@ -7,7 +7,7 @@ import json
 
 from highwater.bench.exports import ExportedFile
 from highwater.bench.exports.trials import METRIC_COLUMNS, columns, rows
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
 from highwater.common.extras import how_to_install
 

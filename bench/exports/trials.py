@@ -6,7 +6,8 @@ from typing import Final
 
 from highwater.bench.exports.estimates import usable
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import RunResult, Scalar
+from highwater.bench.results.models import Scalar
+from highwater.bench.results.reader import RunResult
 
 METRIC_COLUMNS: Final = {definition.column: definition for definition in METRICS.values()}
 COUNTS: Final = "counts"

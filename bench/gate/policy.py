@@ -21,16 +21,10 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from highwater.bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
 from highwater.bench.metrics import METRICS, metric
-from highwater.bench.results import (
-    CALIBRATION_FILE,
-    AaPair,
-    Analysis,
-    Calibration,
-    Noise,
-    ResultDirectoryError,
-    RunResult,
-)
-from highwater.bench.results.files import parse
+from highwater.bench.results.analysis import AaPair, Analysis, Noise
+from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
+from highwater.bench.results.files import ResultDirectoryError, parse
+from highwater.bench.results.reader import RunResult
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.values import KeyFaultError, Part, PercentRatio

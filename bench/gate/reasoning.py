@@ -17,7 +17,9 @@ from highwater.bench.compare import ONLY_CELL, Limits, Trials, change_for_the_wo
 from highwater.bench.environment_key import difference_text
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
 from highwater.bench.metrics import METRICS, values_of
-from highwater.bench.results import AaPair, EnvironmentDifference, GateState, MetricComparison, TrialPlan, TrialSummary
+from highwater.bench.results.analysis import AaPair
+from highwater.bench.results.gate import EnvironmentDifference, GateState, MetricComparison
+from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.common.exit_codes import (

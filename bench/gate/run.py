@@ -35,17 +35,12 @@ from highwater.bench.gate.reasoning import (
     target_outcome,
 )
 from highwater.bench.gate.sides import Measured, Recorded
-from highwater.bench.results import (
-    AaPair,
-    ComparedSide,
-    EnvironmentDifference,
-    Gate,
-    GateRound,
-    Manifest,
-    RunResult,
-    checksums,
-)
+from highwater.bench.results import checksums
+from highwater.bench.results.analysis import AaPair
 from highwater.bench.results.files import dump
+from highwater.bench.results.gate import ComparedSide, EnvironmentDifference, Gate, GateRound
+from highwater.bench.results.models import Manifest
+from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.bench.environment import git_state
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.systems.highwater import is_checkout
 from highwater.bench.workload.yaml_document import Document, read_document
 from highwater.common.errors import UsageError

@@ -24,8 +24,8 @@ from highwater.bench import environment_key
 from highwater.bench.exports.otava import COLUMNS, row
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import RunResult
 from highwater.bench.results.analysis import Better
+from highwater.bench.results.reader import RunResult
 from highwater.common.atomic_files import write_atomically
 from highwater.common.csv_text import csv_text
 from highwater.common.errors import NotComparableError, UsageError

@@ -14,7 +14,7 @@ from typing import Final
 
 from highwater.bench.host.sampler import Readings
 from highwater.bench.host.sampling_service import Answer, Question
-from highwater.bench.results import HostSample
+from highwater.bench.results.host import HostSample
 from highwater.bench.workload.clusters import Cluster, ClusterHost
 from highwater.common.errors import UsageError
 

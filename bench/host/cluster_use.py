@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from highwater.bench.host.use import host_use
-from highwater.bench.results import ClusterHostUse, HostSample, HostUse, Phase
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.host import HostSample, HostUse
+from highwater.bench.results.models import Phase
 from highwater.bench.storage.cluster_storage import target_of
 from highwater.bench.workload.clusters import ClusterHost
 

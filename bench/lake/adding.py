@@ -24,7 +24,9 @@ from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, KeptRun, Manifest
 from highwater.bench.lake.rows import run_id, tables_of
 from highwater.bench.lake.tables import SECONDS
-from highwater.bench.results import ResultDirectoryError, RunResult, checksums
+from highwater.bench.results import checksums
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.reader import RunResult
 from highwater.bench.results.run_lock import is_locked
 from highwater.common.errors import UsageError
 

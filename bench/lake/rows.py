@@ -14,17 +14,10 @@ from highwater.bench import environment_key
 from highwater.bench.compare import ONLY_CELL
 from highwater.bench.lake.tables import SCHEMAS, SECONDS
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import (
-    LATENCY_METRICS,
-    IntervalArrays,
-    Latency,
-    Manifest,
-    Metric,
-    ResultDirectoryError,
-    RunResult,
-    TrialResult,
-    TrialSummary,
-)
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.interval_arrays import IntervalArrays
+from highwater.bench.results.models import LATENCY_METRICS, Latency, Manifest, Metric, TrialSummary
+from highwater.bench.results.reader import RunResult, TrialResult
 from highwater.spark_loadgen import Histogram
 
 Row = dict[str, Any]

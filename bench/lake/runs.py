@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, Manifest
-from highwater.bench.results import Analysis, Environment, RunResult, TrialSummary
-from highwater.bench.results import Manifest as RunManifest
+from highwater.bench.results.analysis import Analysis
+from highwater.bench.results.models import Environment, TrialSummary
+from highwater.bench.results.models import Manifest as RunManifest
+from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
 
 

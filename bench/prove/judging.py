@@ -16,7 +16,8 @@ from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL, holm, paired
 from highwater.bench.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
 from highwater.bench.gate.reasoning import own_noise
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import MetricComparison, TrialPlan, TrialSummary
+from highwater.bench.results.gate import MetricComparison
+from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.common.units import percent_text
 from highwater.tuning.proofs import EffectOutcome, MeasuredEffect, ProofVerdict, effect_text

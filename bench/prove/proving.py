@@ -17,7 +17,9 @@ from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.prove.judging import judge_cells
 from highwater.bench.prove.loads import load_file, load_for
 from highwater.bench.prove.subjects import Subject
-from highwater.bench.results import Manifest, RunResult, StorageTarget, TrialSummary
+from highwater.bench.results.models import Manifest, TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.storage import StorageTarget
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes

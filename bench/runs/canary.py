@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from highwater.bench.results import BlockCanary, CanaryReading, Reason
+from highwater.bench.results.canary import BlockCanary, CanaryReading
+from highwater.bench.results.models import Reason
 from highwater.bench.workload.sections import Validity
 from highwater.common.units import duration_ns_text, significant
 

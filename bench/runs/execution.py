@@ -15,8 +15,12 @@ from pathlib import Path
 
 import typer
 
-from highwater.bench.results import Calibration, Manifest, ResultWriter, RunResult, TargetProbe
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.models import Manifest
+from highwater.bench.results.reader import RunResult
 from highwater.bench.results.run_lock import RunLock
+from highwater.bench.results.storage import TargetProbe
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.runs.launchers import LauncherChoice, check_slots, told_arguments
 from highwater.bench.runs.preflight import preflight, storage_targets

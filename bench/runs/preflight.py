@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from highwater.bench.host.cluster_sampler import check_samplers
-from highwater.bench.results import Calibration, ResultDirectoryError
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.files import ResultDirectoryError
 from highwater.bench.runs.launchers import LauncherChoice
 from highwater.bench.storage import check_target, emulated_hdd, target_paths
 from highwater.bench.systems import check_system

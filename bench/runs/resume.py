@@ -13,7 +13,8 @@ from typing import Any
 
 from highwater.bench.environment import describe_environment, versions
 from highwater.bench.environment_key import connection_text, difference_text, environment_key, storage_facts, unequal
-from highwater.bench.results import Manifest, RunResult, TrialPlan, TrialSummary
+from highwater.bench.results.models import Manifest, TrialPlan, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.launchers import LauncherKind, told_settings
 from highwater.bench.runs.preflight import storage_targets

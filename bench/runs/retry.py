@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from highwater.bench.results import ReplacedTrial
 from highwater.bench.results.files import REPLACED
+from highwater.bench.results.models import ReplacedTrial
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.trials.verdict import target_at_fault
 

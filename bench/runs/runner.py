@@ -17,21 +17,20 @@ from typing import Literal
 
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
-from highwater.bench.results import (
-    BlockCanary,
-    Calibration,
+from highwater.bench.results import checksums
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.canary import BlockCanary
+from highwater.bench.results.models import (
     Manifest,
     Reason,
     ReplacedTrial,
-    ResultWriter,
     RunStatus,
-    StorageProbes,
-    TargetProbe,
     TrialPlan,
     TrialStatus,
     TrialSummary,
-    checksums,
 )
+from highwater.bench.results.storage import StorageProbes, TargetProbe
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Skipped, TrialOutcome, decided_by
 from highwater.bench.runs.canary import reasons as canary_reasons
 from highwater.bench.runs.canary import take as take_canary

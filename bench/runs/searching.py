@@ -16,18 +16,10 @@ from pydantic import ValidationError
 
 from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.metrics import percentile_text
-from highwater.bench.results import (
-    Reason,
-    ResultWriter,
-    RunResult,
-    Scalar,
-    Search,
-    SearchProbe,
-    SloResult,
-    TrialResult,
-    TrialSummary,
-    Window,
-)
+from highwater.bench.results.analysis import Search, SearchProbe
+from highwater.bench.results.models import Reason, Scalar, SloResult, TrialSummary, Window
+from highwater.bench.results.reader import RunResult, TrialResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from highwater.bench.results import CacheDrop, CacheUse, HostSample, WritebackUse
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.storage import CacheDrop, CacheUse, WritebackUse
 from highwater.bench.storage.log_files import LogState
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.bench.results import StorageTarget
+from highwater.bench.results.storage import StorageTarget
 from highwater.bench.workload.clusters import Cluster, ClusterStorage
 
 EXTERNAL_STORAGE: Final = StorageTarget(

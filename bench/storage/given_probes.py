@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from highwater.bench.results import TargetProbe
+from highwater.bench.results.storage import TargetProbe
 from highwater.common.errors import UsageError
 
 _FILE: Final = TypeAdapter(dict[str, dict[str, TargetProbe]])

@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from highwater.bench.results import CacheDrop
+from highwater.bench.results.storage import CacheDrop
 from highwater.common.cachestat import cachestat
 from highwater.common.errors import TrialError
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from highwater.bench.results import FioProbe, StorageTarget, TargetProbe
+from highwater.bench.results.storage import FioProbe, StorageTarget, TargetProbe
 from highwater.bench.storage import fio
 from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.targets import describe_target

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from highwater.bench.results import StorageTarget
+from highwater.bench.results.storage import StorageTarget
 from highwater.bench.storage import emulated_hdd
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.model import Workload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from highwater.bench.results import CacheDrop
+from highwater.bench.results.storage import CacheDrop
 from highwater.bench.storage import emulated_hdd, page_cache
 from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.cluster_storage import cluster_target

@@ -9,8 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results import LATENCY_METRICS, Metric, ResultDirectoryError, RunResult
+from highwater.bench.results.files import ResultDirectoryError
 from highwater.bench.results.histogram_log import read_seconds
+from highwater.bench.results.models import LATENCY_METRICS, Metric
+from highwater.bench.results.reader import RunResult
 from highwater.bench.telemetry.comparing import COUNTS, differences_of_results, differences_of_sums
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.live import Live

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, get_args
 
-from highwater.bench.results import AtOnce, Reason
+from highwater.bench.results.models import AtOnce, Reason
 from highwater.bench.systems import System
 
 Stage = Literal["started", "ready", "loaded"]

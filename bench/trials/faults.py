@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.results import EventLine
+from highwater.bench.results.models import EventLine
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.recovery import FaultMark

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from highwater.bench.environment import describe_environment
 from highwater.bench.environment_key import Scalar, difference_text, environment_key, unequal
-from highwater.bench.results import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape, ResultDirectoryError
-from highwater.bench.results.files import parse
+from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape
+from highwater.bench.results.files import ResultDirectoryError, parse
 from highwater.bench.workload.command_config import told_of
 from highwater.common.errors import NotComparableError, UsageError
 from highwater.common.quantities import format_size

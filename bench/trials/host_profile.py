@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from highwater.bench.results import HostProfileUse, Reason
+from highwater.bench.results.models import HostProfileUse, Reason
 from highwater.bench.workload.host import Host
 from highwater.common.errors import TrialError, UsageError
 from highwater.tuning.errors import TuningError

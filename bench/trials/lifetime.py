@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.bench.host.usage import Usage, usage_of
-from highwater.bench.results import Restart, Start
+from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.systems import System
 from highwater.common.errors import TrialError
 

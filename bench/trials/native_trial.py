@@ -18,22 +18,22 @@ import numpy as np
 
 from highwater.bench.host.sampler import HostSampler
 from highwater.bench.host.use import host_use
-from highwater.bench.results import (
+from highwater.bench.results.files import histogram_path
+from highwater.bench.results.histogram_log import histogram_of, write_histograms
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import (
     LATENCY_METRICS,
     Delivery,
     EventLine,
     Generator,
-    HostSample,
     LoadTask,
     PartitionLine,
     Phase,
     Reason,
-    ResultWriter,
     TrialSummary,
     Verdict,
-    histogram_path,
 )
-from highwater.bench.results.histogram_log import histogram_of, write_histograms
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.storage.cache_share import writeback_use
 from highwater.bench.storage.log_files import LogState
 from highwater.bench.storage.trial_storage import TrialStorage

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from highwater.bench.host.processes import ProcessGroups
-from highwater.bench.results import SystemFacts
+from highwater.bench.results.models import SystemFacts
 from highwater.bench.storage.trial_storage import TrialStorage
 from highwater.bench.systems import System
 from highwater.bench.systems.broker_client import BrokerClient

@@ -15,7 +15,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from highwater.bench.results import TrialPlan, TrialRole
+from highwater.bench.results.models import TrialPlan, TrialRole
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.native import LARGEST_LOAD_BYTES
 from highwater.bench.workload.sections import LoadStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from highwater.bench.results import Calibration
+from highwater.bench.results.calibration import Calibration
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.plan import Plan

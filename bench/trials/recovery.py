@@ -16,7 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from highwater.bench.host.use import host_use
-from highwater.bench.results import FaultRecovery, HostSample, Phase, Window
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import Phase, Window
+from highwater.bench.results.recovery import FaultRecovery
 from highwater.bench.trials.verdict import Evidence
 from highwater.bench.workload.faults import QUIET_S, FaultKind
 from highwater.spark_loadgen import Histogram, LoadResult

@@ -14,39 +14,35 @@ from typing import Literal
 from highwater.bench.host.cluster_use import with_cluster
 from highwater.bench.host.use import host_use
 from highwater.bench.metrics import metric
-from highwater.bench.results import (
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.files import histogram_path, measured_latency
+from highwater.bench.results.histogram_log import histogram_of, write_histograms
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.lifetime import Restart, Start
+from highwater.bench.results.models import (
     LATENCY_METRICS,
     AtOnce,
     Backlog,
-    CacheDrop,
-    CacheUse,
-    ClusterHostUse,
     Delivery,
     EndToEnd,
     EventLine,
     Generator,
     HostProfileUse,
-    HostSample,
     PartitionLine,
     Phase,
     Produce,
     Reason,
-    Recovery,
-    Restart,
     SloResult,
-    Start,
     SteadyState,
-    StorageTarget,
     SystemFacts,
     TelemetryUse,
     Transactions,
     TrialSummary,
     Verdict,
     Window,
-    histogram_path,
-    measured_latency,
 )
-from highwater.bench.results.histogram_log import histogram_of, write_histograms
+from highwater.bench.results.recovery import Recovery
+from highwater.bench.results.storage import CacheDrop, CacheUse, StorageTarget
 from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
 from highwater.bench.storage.log_files import LogState
 from highwater.bench.trials.evidence import Beside, evidence_in

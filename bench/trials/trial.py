@@ -14,7 +14,9 @@ from typing import Protocol
 from highwater.bench.host.cluster_sampler import ClusterSampler
 from highwater.bench.host.cluster_use import cluster_host_use
 from highwater.bench.host.sampler import HostSampler
-from highwater.bench.results import AtOnce, Calibration, Phase, Reason, ResultWriter, TrialSummary
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.models import AtOnce, Phase, Reason, TrialSummary
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.storage import StorageAreas
 from highwater.bench.storage.trial_storage import TrialStorage, log_directories
 from highwater.bench.systems import StartSystem, System

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.results import (
+from highwater.bench.results.models import (
     Delivery,
     EndToEnd,
     Generator,

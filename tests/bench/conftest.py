@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.bench.results import CanaryReading
+from highwater.bench.results.canary import CanaryReading
 from highwater.bench.runs import execution, runner
 from highwater.bench.storage import page_cache
 from tests.this_machine import settings_as_they_are

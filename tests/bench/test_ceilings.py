@@ -11,7 +11,11 @@ from typer.testing import CliRunner
 
 from highwater.bench.ceilings import ceilings_of
 from highwater.bench.cli import app
-from highwater.bench.results import ResultWriter, RunResult, Search, SearchProbe, TrialSummary, WritebackUse
+from highwater.bench.results.analysis import Search, SearchProbe
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.storage import WritebackUse
+from highwater.bench.results.writer import ResultWriter
 from highwater.common.ceilings import CONSUME, DISK_WRITE, PRODUCE, Ceiling, parse_ceilings
 from highwater.common.errors import UsageError
 from tests.bench.summaries import LATE

@@ -17,7 +17,10 @@ import highwater.bench.cli
 import highwater.spark_loadgen
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.metrics import METRICS
-from highwater.bench.results import Manifest, ResultWriter, RunResult, checksums
+from highwater.bench.results import checksums
+from highwater.bench.results.models import Manifest
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas

@@ -11,8 +11,11 @@ import pytest
 from highwater.bench.compare import Limits, Trials, compare, judge, noise_of_both
 from highwater.bench.display.comparison_text import header_lines
 from highwater.bench.environment_key import key_of
-from highwater.bench.results import AaPair, Analysis, MetricComparison, Noise, RunResult, Scalar, TrialSummary
+from highwater.bench.results.analysis import AaPair, Analysis, Noise
 from highwater.bench.results.files import dump
+from highwater.bench.results.gate import MetricComparison
+from highwater.bench.results.models import Scalar, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.common.atomic_files import write_atomically
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import Sample, write_sample

@@ -8,7 +8,7 @@ import pytest
 
 from highwater.bench.compare import Limits, Trials, judge
 from highwater.bench.comparison_answer import SIX_HEADLINES, asked_metrics, sentence, sentence_of_cells, shown_first
-from highwater.bench.results import MetricComparison
+from highwater.bench.results.gate import MetricComparison
 from tests.bench.summaries import summary
 
 RATE, P99 = "produce.achieved_per_s", "produce.p99"

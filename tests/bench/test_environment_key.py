@@ -13,7 +13,9 @@ from highwater.bench.environment_key import (
     renamed,
     unequal,
 )
-from highwater.bench.results import Environment, EnvironmentDifference, StorageTarget
+from highwater.bench.results.gate import EnvironmentDifference
+from highwater.bench.results.models import Environment
+from highwater.bench.results.storage import StorageTarget
 from tests.bench.summaries import summary
 
 DISK = summary(1).storage

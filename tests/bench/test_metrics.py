@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.bench.metrics import METRICS, metric, values_of
-from highwater.bench.results import Backlog, SteadyState, Transactions
+from highwater.bench.results.models import Backlog, SteadyState, Transactions
 from highwater.common.errors import UsageError
 from tests.bench.summaries import summary
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.verify import disagreements

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 import highwater.bench.cli
 from highwater.bench.environment_key import key_of
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import broker_client
 from tests.bench.fakes import MINIMAL
 from tests.broker.commands.calling import call

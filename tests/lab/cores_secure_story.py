@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.broker.server.compiled import MODULES
 from tests.lab import inventory
 from tests.lab.cores_story import (

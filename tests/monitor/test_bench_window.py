@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.monitor.bench_window import _CHOSEN
 from highwater.monitor.cli import app
 from highwater.monitor.events import Event, EventKind

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import golden_sample, write_sample

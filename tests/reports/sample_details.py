@@ -8,30 +8,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from highwater.bench.results import (
-    Backlog,
-    CacheUse,
-    Calibration,
-    EventLine,
-    FioProbe,
+from highwater.bench.results.analysis import Search, SearchProbe
+from highwater.bench.results.calibration import Calibration, Loopback
+from highwater.bench.results.gate import (
+    ComparedSide,
+    EnvironmentDifference,
     Gate,
+    GateRound,
+    MetricComparison,
+    SideEstimate,
+)
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.models import (
+    Backlog,
+    EventLine,
     HostProfileUse,
-    HostSample,
     PartitionLine,
-    Search,
-    SearchProbe,
     SloResult,
     SteadyState,
-    StorageProbes,
-    StorageTarget,
-    TargetProbe,
     Transactions,
     TrialSummary,
     Window,
-    WritebackUse,
 )
-from highwater.bench.results.calibration import Loopback
-from highwater.bench.results.gate import ComparedSide, EnvironmentDifference, GateRound, MetricComparison, SideEstimate
+from highwater.bench.results.storage import CacheUse, FioProbe, StorageProbes, StorageTarget, TargetProbe, WritebackUse
 
 _MIB = 1 << 20
 

@@ -18,33 +18,32 @@ from typing import Any, Final
 from hdrh.histogram import HdrHistogram
 
 from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.results import (
+from highwater.bench.results.calibration import CALIBRATION_FILE
+from highwater.bench.results.histogram_log import empty_histogram, histogram_of
+from highwater.bench.results.host import HostSample, HostUse
+from highwater.bench.results.models import (
     LATENCY_METRICS,
     Delivery,
     EndToEnd,
     Environment,
     Generator,
     GitState,
-    HostSample,
-    HostUse,
     Latency,
     Manifest,
     Metric,
     Phase,
     Produce,
     Reason,
-    ResultWriter,
     RunStatus,
     Scalar,
-    StorageTarget,
     SystemFacts,
     TrialPlan,
     TrialSummary,
     Verdict,
     Window,
 )
-from highwater.bench.results.calibration import CALIBRATION_FILE
-from highwater.bench.results.histogram_log import empty_histogram, histogram_of
+from highwater.bench.results.storage import StorageTarget
+from highwater.bench.results.writer import ResultWriter
 from highwater.spark_loadgen import Histogram
 from tests.reports import sample_details as details
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.reports import markdown
 from highwater.reports.aims import aim_rows, aims_counted
 from highwater.reports.cells import Run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.results.writer import ResultWriter
 from highwater.reports.page import render, run_document
 from tests.reports import sample_details

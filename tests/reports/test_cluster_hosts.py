@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import ClusterHostUse, RunResult, TrialSummary
+from highwater.bench.results.cluster import ClusterHostUse
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, write_sample

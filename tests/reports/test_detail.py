@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.metrics import value_text
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import change_text
 from highwater.reports.cells import Run
 from highwater.reports.curve import curve_figures, knee

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results import FaultRecovery, Recovery, RunResult, Scalar, TrialSummary
+from highwater.bench.results.models import Scalar, TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.recovery import FaultRecovery, Recovery
 from highwater.reports.blocks import Bullet, Bullets
 from highwater.reports.cells import Run
 from highwater.reports.findings import finding_blocks

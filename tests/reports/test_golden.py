@@ -12,7 +12,7 @@ import tempfile
 from itertools import zip_longest
 from pathlib import Path
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
 from tests.reports.sample_run import golden_sample, write_sample
 

@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 
 from highwater.bench.history.detection import Rules
 from highwater.bench.history.series import Acknowledgement, add, all_series, kept_series
-from highwater.bench.results import RunResult, Scalar
+from highwater.bench.results.models import Scalar
+from highwater.bench.results.reader import RunResult
 from highwater.cli import app
 from highwater.common.errors import UsageError
 from highwater.reports.history import history_document

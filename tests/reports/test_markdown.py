@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.reports import markdown
 from highwater.reports.blocks import Paragraph, Section
 from highwater.reports.page import Document as ReportDocument

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from highwater.bench.results import RunResult, Scalar, TrialSummary
+from highwater.bench.results.models import Scalar, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import count_text, significant
 from highwater.reports.blocks import Field, Table
 from highwater.reports.cells import Run

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import HostProfileUse, ResultDirectoryError, RunResult, SloResult, TrialSummary
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.models import HostProfileUse, SloResult, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, write_sample

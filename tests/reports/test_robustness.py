@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import Environment, RunResult, Scalar
+from highwater.bench.results.models import Environment, Scalar
+from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample

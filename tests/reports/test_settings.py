@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import EndToEnd, Environment, RunResult, TrialSummary
+from highwater.bench.results.models import EndToEnd, Environment, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.reports import settings
 from highwater.reports.blocks import FactColumns
 from highwater.reports.cells import Run

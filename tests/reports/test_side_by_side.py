@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.compare import compare
-from highwater.bench.results import Environment, RunResult, TrialSummary
+from highwater.bench.results.models import Environment, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.common.units import change_text
 from highwater.reports import markdown
 from highwater.reports.page import render

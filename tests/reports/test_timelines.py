@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.reports.cells import Run
 from highwater.reports.host import host_figures
 from highwater.reports.measures import E2E_P99

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import Reason, RunResult, TrialSummary, Verdict
+from highwater.bench.results.models import Reason, TrialSummary, Verdict
+from highwater.bench.results.reader import RunResult
 from highwater.reports.cells import Run
 from highwater.reports.page import render, run_document
 from highwater.reports.verdict import Overall, overall

@@ -26,7 +26,8 @@ from highwater.bench.environment_key import environment_key
 from highwater.bench.gate.policy import Policy, load_policy
 from highwater.bench.gate.run import Rules, gate_specification, run_gate
 from highwater.bench.gate.sides import Measured
-from highwater.bench.results import GitState, Manifest, RunResult
+from highwater.bench.results.models import GitState, Manifest
+from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind

@@ -25,7 +25,7 @@ from highwater.bench.environment_key import environment_key
 from highwater.bench.gate.policy import load_policy
 from highwater.bench.gate.run import gate_specification
 from highwater.bench.gate.sides import AS_IT_IS, Measured
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.trials.plan import make_plan

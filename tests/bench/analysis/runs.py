@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from highwater.bench.results import Manifest, ResultWriter, RunResult, RunStatus, Scalar, TrialPlan, TrialSummary
+from highwater.bench.results.models import Manifest, RunStatus, Scalar, TrialPlan, TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 
 
 def run_of(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from highwater.bench.analysis.answer import Answer, Statement, StatementKind, answer_of
-from highwater.bench.results import AtOnce, Reason, Scalar, SloResult, TrialSummary, Verdict
+from highwater.bench.results.models import AtOnce, Reason, Scalar, SloResult, TrialSummary, Verdict
 from tests.bench.analysis.runs import run_of
 from tests.bench.summaries import LATE, LOST, summary
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from highwater.bench.analysis.causes import causes, limit_text, value_of_reason_text
-from highwater.bench.results import Reason, Verdict
+from highwater.bench.results.models import Reason, Verdict
 
 
 def reason(check: str, value: float | str, limit: float | str) -> Reason:

@@ -5,7 +5,8 @@ import random
 import pytest
 
 from highwater.bench.analysis.conclusions import analyse, halfwidth_ratio
-from highwater.bench.results import Analysis, AtOnce, Comparison, MetricEstimate, Scalar, TrialSummary
+from highwater.bench.results.analysis import Analysis, Comparison, MetricEstimate
+from highwater.bench.results.models import AtOnce, Scalar, TrialSummary
 from tests.bench.summaries import LATE, summary
 
 ONE, TWO, THREE = ({"codec": codec} for codec in ("none", "lz4", "zstd"))

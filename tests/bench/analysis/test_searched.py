@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from highwater.bench.analysis.searched import search_statement, search_step
-from highwater.bench.results import Reason, Search, SearchProbe, Verdict
+from highwater.bench.results.analysis import Search, SearchProbe
+from highwater.bench.results.models import Reason, Verdict
 
 BUSY = Reason(check="host.cpu_ratio", value=0.98, limit=0.95, text="the host's CPUs were 98 % busy")
 RATE = "8,000/s with produce.p99 <10ms"

@@ -15,7 +15,7 @@ from highwater.bench.calibrate.calibration import Wanted, by_launcher, calibrate
 from highwater.bench.calibrate.loopback import measure_loopback
 from highwater.bench.cli import app
 from highwater.bench.gate.policy import load_policy, noise_from
-from highwater.bench.results import Noise
+from highwater.bench.results.analysis import Noise
 from highwater.bench.trials.given_calibration import (
     ceiling_per_s,
     check_host,

@@ -6,19 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from highwater.bench.results import (
-    Backlog,
-    CacheUse,
-    FioProbe,
-    Manifest,
-    ProbeName,
-    ResultWriter,
-    StorageProbes,
-    TargetProbe,
-    TrialPlan,
-    TrialSummary,
-)
 from highwater.bench.results.lifetime import Start
+from highwater.bench.results.models import Backlog, Manifest, TrialPlan, TrialSummary
+from highwater.bench.results.storage import CacheUse, FioProbe, ProbeName, StorageProbes, TargetProbe
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.workload.specification import Cell, load_specification
 from tests.bench.capacity.samples import closed_loop, cores, work
 from tests.bench.summaries import summary

@@ -11,7 +11,9 @@ import pytest
 from highwater.bench.capacity.costs import fitted
 from highwater.bench.capacity.draws import predictions
 from highwater.bench.capacity.measured import measured_of
-from highwater.bench.results import RunResult, TrialSummary, Verdict, WritebackUse
+from highwater.bench.results.models import TrialSummary, Verdict
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.storage import WritebackUse
 from highwater.common.errors import UsageError
 from tests.bench.capacity.ceilings_run import TRIALS, write_ceilings
 from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_S, closed_loop

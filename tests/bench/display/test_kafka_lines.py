@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.display.kafka_lines import KafkaLines
-from highwater.bench.results import ResultWriter, RunResult
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
 from highwater.bench.trials.plan import make_plan

@@ -15,17 +15,11 @@ import pytest
 from highwater.bench.gate.policy import Policy
 from highwater.bench.gate.run import Rules, gate_specification, judge_recorded, run_gate, write_gate
 from highwater.bench.gate.sides import Measured, Recorded, side_named
-from highwater.bench.results import (
-    Environment,
-    Gate,
-    Manifest,
-    ResultWriter,
-    RunResult,
-    RunStatus,
-    TrialPlan,
-    TrialSummary,
-    checksums,
-)
+from highwater.bench.results import checksums
+from highwater.bench.results.gate import Gate
+from highwater.bench.results.models import Environment, Manifest, RunStatus, TrialPlan, TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.verify import disagreements

@@ -21,7 +21,7 @@ import pytest
 
 from highwater.bench.lake import adding, compacting, storage, tables
 from highwater.bench.lake.manifest import Manifest
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
 from tests.bench.lake.small_lake import write_run
 from tests.waiting import wait_until

@@ -17,7 +17,8 @@ from highwater.bench.lake import adding
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.runs import result_of
 from highwater.bench.lake.series import series_of
-from highwater.bench.results import RunResult, TrialSummary
+from highwater.bench.results.models import TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.cli import app as whole_app
 from highwater.common.errors import UsageError
 from tests.bench.lake.small_lake import write_run

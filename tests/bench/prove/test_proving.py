@@ -10,7 +10,9 @@ import pytest
 from highwater.bench.prove import loads
 from highwater.bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
 from highwater.bench.prove.subjects import Change, Subject
-from highwater.bench.results import Environment, Manifest, ResultWriter, RunResult, RunStatus
+from highwater.bench.results.models import Environment, Manifest, RunStatus
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.specification import load_specification

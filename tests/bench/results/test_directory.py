@@ -10,7 +10,8 @@ import pytest
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
-from highwater.bench.results import ResultDirectoryError, ResultWriter, RunResult, checksums
+from highwater.bench.results import checksums
+from highwater.bench.results.files import ResultDirectoryError
 from highwater.bench.results.histogram_log import (
     empty_histogram,
     histogram_of,
@@ -18,6 +19,8 @@ from highwater.bench.results.histogram_log import (
     read_histogram,
     write_histograms,
 )
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.spark_loadgen import Histogram
 
 VALUES = [0, 1, 999, 2047, 2048, 123_456, 5_000_000, 5_000_001, 999_999_999, 3_599_999_999_999]

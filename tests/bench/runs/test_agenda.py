@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from highwater.bench.results import TrialSummary
+from highwater.bench.results.models import TrialSummary
 from highwater.bench.runs.agenda import BlockAgenda, Skipped, TrialOutcome, decided_by
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.workload.sections import StopWhen

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results import BlockCanary, CanaryReading
+from highwater.bench.results.canary import BlockCanary, CanaryReading
 from highwater.bench.runs.canary import reasons, slow_blocks, take
 
 USUAL = CanaryReading(cpu_ns=1000, memory_ns=1000, disk_ns=1000, loopback_ns=1000)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from highwater.bench.results import Calibration, Loopback
+from highwater.bench.results.calibration import Calibration, Loopback
 from highwater.bench.runs import launchers, preflight
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind, check_slots
 from highwater.bench.runs.preflight import Preflight

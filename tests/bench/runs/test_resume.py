@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from highwater.bench.analysis.answer import answer_of
-from highwater.bench.results import Manifest, ResultDirectoryError, ResultWriter, RunResult, TrialSummary
+from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.models import Manifest, TrialSummary
+from highwater.bench.results.reader import RunResult
 from highwater.bench.results.run_lock import LOCK_NAME, RunLock
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.runs.resume import seed_of

@@ -16,14 +16,11 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.bench.results import (
-    Calibration,
-    CanaryReading,
-    Manifest,
-    ResultWriter,
-    RunResult,
-    TrialSummary,
-)
+from highwater.bench.results.calibration import Calibration
+from highwater.bench.results.canary import CanaryReading
+from highwater.bench.results.models import Manifest, TrialSummary
+from highwater.bench.results.reader import RunResult
+from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas

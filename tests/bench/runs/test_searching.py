@@ -14,7 +14,9 @@ import pytest
 
 from highwater.bench.analysis.searched import search_statement, search_step
 from highwater.bench.display.tables import print_search
-from highwater.bench.results import LoadTask, Manifest, Reason, RunResult, Search, SloResult, Window
+from highwater.bench.results.analysis import Search
+from highwater.bench.results.models import LoadTask, Manifest, Reason, SloResult, Window
+from highwater.bench.results.reader import RunResult
 from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.runner import Run

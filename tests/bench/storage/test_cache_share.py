@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.bench.results import CacheUse, HostSample
+from highwater.bench.results.host import HostSample
+from highwater.bench.results.storage import CacheUse
 from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
 from highwater.bench.storage.log_files import LogState
 from highwater.bench.storage.page_cache import CacheState

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import FioProbe
+from highwater.bench.results.storage import FioProbe
 from highwater.bench.storage import fio
 from highwater.bench.storage.fio import FioError, Job
 

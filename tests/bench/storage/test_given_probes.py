@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.results import StorageProbes
+from highwater.bench.results.storage import StorageProbes
 from highwater.bench.storage.given_probes import load_probes
 from highwater.common.errors import UsageError
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results import StorageProbes, TargetProbe
+from highwater.bench.results.storage import StorageProbes, TargetProbe
 from highwater.bench.storage import StorageAreas, describe_target, fio
 from highwater.bench.storage.probe import probe_target, probe_targets
 from highwater.tuning.facts import collect

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.telemetry.control import TOPIC, ControlTopic
 from highwater.bench.telemetry.figures import trial_figures
 from highwater.bench.telemetry.reading import sums_in_one_process

@@ -8,7 +8,8 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from highwater.bench.results import FaultRecovery, Phase, Window
+from highwater.bench.results.models import Phase, Window
+from highwater.bench.results.recovery import FaultRecovery
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.faults import FaultInjector

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.analysis.aims import outcomes
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.verify import disagreements

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results import Reason, TrialPlan
+from highwater.bench.results.models import Reason, TrialPlan
 from highwater.bench.runs.search import SearchRange
 from highwater.bench.runs.searching import search_plan
 from highwater.bench.trials.plan import make_plan

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.bench.results import Calibration
+from highwater.bench.results.calibration import Calibration
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.reachable_rate import rate_problems
 from highwater.bench.workload.specification import specify

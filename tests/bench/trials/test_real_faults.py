@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import start_system
 from highwater.bench.systems.process import listening
 from highwater.bench.verify import disagreements

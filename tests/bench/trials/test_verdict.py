@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.results import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
+from highwater.bench.results.models import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
 from highwater.bench.trials.evidence import Beside, evidence_in
 from highwater.bench.trials.verdict import Evidence, judge, target_at_fault
 from highwater.bench.workload.model import Workload

@@ -10,7 +10,7 @@ from typing import Final
 
 import yaml
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.process import listening

@@ -13,7 +13,7 @@ from typing import Final
 from typer.testing import CliRunner
 
 import highwater.bench.cli
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.common.ports import free_ports
 from tests.bench.fakes import MINIMAL
 from tests.broker.commands.calling import call

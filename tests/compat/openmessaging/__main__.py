@@ -19,7 +19,7 @@ from pathlib import Path
 
 import yaml
 
-from highwater.bench.results import RunResult
+from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.omb import as_text, import_omb
 from highwater.bench.workload.specification import load_specification
 from highwater.common.errors import UsageError

@@ -21,8 +21,8 @@ import yaml
 
 from highwater.bench.capacity.load import load_of
 from highwater.bench.capture.trace import MANIFEST, read_trace
-from highwater.bench.results import RunResult
 from highwater.bench.results.files import ResultDirectoryError
+from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.yaml_document import read_document as read_bench_document
 from highwater.broker.cluster import znodes
