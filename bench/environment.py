@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.models import Environment, GitState
+from highwater.results.models import Environment, GitState
 from highwater.tuning import check
 from highwater.tuning.facts import Facts
 from highwater.tuning.fingerprint import fingerprint

@@ -13,12 +13,15 @@ from pydantic import BaseModel
 
 from highwater.bench.advise.question import QUESTION_SCHEMA, Question
 from highwater.bench.gate.policy import POLICY_SCHEMA, Policy
-from highwater.bench.results.advice import ADVICE_SCHEMA, Advice
-from highwater.bench.results.analysis import Analysis, Search
-from highwater.bench.results.calibration import CALIBRATION_SCHEMA, Calibration
-from highwater.bench.results.gate import Gate, ResultComparison
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.models import (
+from highwater.bench.workload.layers import INCLUDE
+from highwater.bench.workload.model import WORKLOAD_SCHEMA, Workload
+from highwater.common.errors import UsageError
+from highwater.results.advice import ADVICE_SCHEMA, Advice
+from highwater.results.analysis_file import Analysis, Search
+from highwater.results.calibration import CALIBRATION_SCHEMA, Calibration
+from highwater.results.gate import Gate, ResultComparison
+from highwater.results.host import HostSample
+from highwater.results.models import (
     Environment,
     EventLine,
     Manifest,
@@ -27,10 +30,7 @@ from highwater.bench.results.models import (
     Verdict,
     Window,
 )
-from highwater.bench.results.storage import PROBES_SCHEMA, StorageProbes
-from highwater.bench.workload.layers import INCLUDE
-from highwater.bench.workload.model import WORKLOAD_SCHEMA, Workload
-from highwater.common.errors import UsageError
+from highwater.results.storage import PROBES_SCHEMA, StorageProbes
 
 FOLDER: Final = Path(__file__).parent / "schemas"
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
-from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.results import checksums
-from highwater.bench.results.analysis import Analysis
-from highwater.bench.results.files import ResultDirectoryError, measured_latency, parse_file
-from highwater.bench.results.models import Latency, Metric, TrialPlan, TrialSummary, Verdict
-from highwater.bench.results.reader import RunResult, TrialResult
-from highwater.bench.results.recovery import FaultRecovery
 from highwater.bench.trials.evidence import judged_again
 from highwater.bench.trials.recovery import FaultMark, recoveries
 from highwater.bench.trials.summary import slo_results
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import recorded_workloads
+from highwater.results import checksums
+from highwater.results.analysis.conclusions import analyse
+from highwater.results.analysis_file import Analysis
+from highwater.results.files import ResultDirectoryError, measured_latency, parse_file
+from highwater.results.models import Latency, Metric, TrialPlan, TrialSummary, Verdict
+from highwater.results.reader import RunResult, TrialResult
+from highwater.results.recovery import FaultRecovery
 
 
 def opened(directory: Path) -> tuple[RunResult, list[str]]:

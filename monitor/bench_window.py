@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.monitor import MonitorEvent, MonitorLine, MonitorWindow, write_monitor_window
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import count_text
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.reader import HistoryReader, Series, metrics_of, unit_of
+from highwater.results.files import ResultDirectoryError
+from highwater.results.monitor import MonitorEvent, MonitorLine, MonitorWindow, write_monitor_window
+from highwater.results.reader import RunResult
 
 _AROUND_MS: Final = 30_000
 """Before and after the trials, to see what was usual."""

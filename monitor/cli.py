@@ -185,11 +185,11 @@ def attach(
     meanwhile.
     """
     with _reporting():
-        from highwater.bench.results.files import ResultDirectoryError
         from highwater.common.units import count_text, plural
         from highwater.monitor.bench_window import attach as run
         from highwater.monitor.history.database import open_to_read
         from highwater.monitor.history.reader import HistoryReader
+        from highwater.results.files import ResultDirectoryError
 
         found = _data_config(bootstrap, config, data)
         database = open_to_read(found.history.address, found.folder(os.environ))

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.metrics import METRICS, value_text
-from highwater.bench.results.advice import (
+from highwater.common.units import NONE, change_span_text, change_text, plural
+from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
+from highwater.reports.moments import minute_text
+from highwater.reports.page import Document
+from highwater.results.advice import (
     Advice,
     AdviceOutcome,
     AdvisedOption,
@@ -16,11 +19,8 @@ from highwater.bench.results.advice import (
     own_name,
     read_advice,
 )
-from highwater.bench.results.gate import SideEstimate
-from highwater.common.units import NONE, change_span_text, change_text, plural
-from highwater.reports.blocks import Block, Bullet, Bullets, Column, Facts, Field, Section, Statements, Tone, table
-from highwater.reports.moments import minute_text
-from highwater.reports.page import Document
+from highwater.results.gate import SideEstimate
+from highwater.results.metrics import METRICS, value_text
 
 _TONES: Final[dict[AdviceOutcome, Tone]] = {"better": "good", "nothing_better": "none", "nothing_usable": "bad"}
 _VERDICTS: Final = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.analysis.aims import AimOutcome, outcomes
 from highwater.common.units import NONE, plural, significant
 from highwater.reports.blocks import Block, Column, Field, Row, Statements, Table, Tone
 from highwater.reports.cells import Run
 from highwater.reports.measures import metric_name, metric_text
+from highwater.results.analysis.aims import AimOutcome, outcomes
 
 _TONES: Final[dict[str, Tone]] = {"reached": "good", "short": "bad", "not measured": "warn"}
 _NOTE: Final = (

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from highwater.bench.analysis.searched import search_statement
-from highwater.bench.analysis.statement import Answer, StatementState
-from highwater.bench.results.analysis import Search
-from highwater.bench.results.gate import Gate
 from highwater.common.units import NONE, count_text, percent_text, plural
 from highwater.reports.blocks import (
     Block,
@@ -26,6 +22,10 @@ from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
 from highwater.reports.measures import metric_name, metric_text
 from highwater.reports.quantity import scalar_words
+from highwater.results.analysis.searched import search_statement
+from highwater.results.analysis.statement import Answer, StatementState
+from highwater.results.analysis_file import Search
+from highwater.results.gate import Gate
 
 _GATE_TITLES: Final[dict[str, tuple[str, Tone]]] = {
     "pass": ("Gate: pass", "good"),

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from highwater.bench.analysis.best import Figures
-from highwater.bench.analysis.cells import (
+from highwater.common.units import NONE
+from highwater.reports.measures import PRODUCE_P99, Measure
+from highwater.results.analysis.best import Figures
+from highwater.results.analysis.cells import (
     cell_label,
     cell_labels,
     factors_of,
@@ -20,11 +22,9 @@ from highwater.bench.analysis.cells import (
     short_names,
     varying_factors,
 )
-from highwater.bench.results.analysis import Analysis, Comparison, MetricEstimate
-from highwater.bench.results.models import Scalar, TrialPlan, TrialSummary
-from highwater.bench.results.reader import RunResult, TrialResult
-from highwater.common.units import NONE
-from highwater.reports.measures import PRODUCE_P99, Measure
+from highwater.results.analysis_file import Analysis, Comparison, MetricEstimate
+from highwater.results.models import Scalar, TrialPlan, TrialSummary
+from highwater.results.reader import RunResult, TrialResult
 
 
 class Spread(NamedTuple):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
-from highwater.bench.results.analysis import Better, Comparison, ComparisonVerdict
-from highwater.bench.results.gate import MetricComparison
 from highwater.common.units import NONE, change_size_text, change_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
 from highwater.reports.quantity import interval_text
+from highwater.results.analysis_file import Better, Comparison, ComparisonVerdict
+from highwater.results.gate import MetricComparison
 
 _WORDS: Final[dict[ComparisonVerdict, str]] = {
     "better": "better",

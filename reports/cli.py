@@ -16,9 +16,9 @@ from highwater.common.exit_codes import EXIT_INVALID
 
 if TYPE_CHECKING:
     from highwater.bench.history.series import Series
-    from highwater.bench.results.salvage import FileFault
     from highwater.reports.facets import FacetKeys
     from highwater.reports.page import Document
+    from highwater.results.salvage import FileFault
 
 # A page takes seconds of CPU time, which a run on the same host should rarely notice.
 _WATCH_S: Final = 60
@@ -66,15 +66,15 @@ def report(
     """
     # Imported here so that `highwater --help` stays fast.
     from highwater.bench.capacity.stored import PLAN_FILE
-    from highwater.bench.results.advice import holds_advice
-    from highwater.bench.results.files import ResultDirectoryError
-    from highwater.bench.results.reader import RunResult
     from highwater.bench.telemetry.state import holds_live_figures
     from highwater.reports import markdown as as_markdown
     from highwater.reports import page
     from highwater.reports.advice import advice_document
     from highwater.reports.facets import FacetKeys, UnknownFactorError
     from highwater.reports.side_by_side import NothingInCommonError, comparison_document
+    from highwater.results.advice import holds_advice
+    from highwater.results.files import ResultDirectoryError
+    from highwater.results.reader import RunResult
 
     if most is not None and not markdown:
         fail("--most works with Markdown only: add --markdown")
@@ -164,9 +164,9 @@ def _live(directory: Path, path: Path, *, watch: bool) -> None:
 
 def _watch(directory: Path, path: Path, facets: FacetKeys) -> None:
     """Rewrite the page until the run has ended. Raises what reading the directory raises."""
-    from highwater.bench.results.reader import RunResult
-    from highwater.bench.results.run_lock import is_locked
     from highwater.reports import page
+    from highwater.results.reader import RunResult
+    from highwater.results.run_lock import is_locked
 
     # The run may measure on this host: the pages take only time that nothing else wants.
     os.nice(19)

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.analysis.answer import answer_of
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_blocks
@@ -43,6 +40,9 @@ from highwater.reports.spectrum import spectrum_figures
 from highwater.reports.storage import storage_blocks
 from highwater.reports.timelines import timeline_figures
 from highwater.reports.verdict import verdict_section
+from highwater.results.analysis.answer import answer_of
+from highwater.results.files import ResultDirectoryError
+from highwater.results.reader import RunResult
 
 _METHOD: Final = """\
 Load is open-loop unless the report says closed: the schedule fixes each record's send time beforehand, and latency \

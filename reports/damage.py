@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.results.salvage import FileFault
 from highwater.common.units import plural
 from highwater.reports.blocks import Column, Field, Paragraph, Section, table
+from highwater.results.salvage import FileFault
 
 _TEXT: Final = (
     "These files are damaged, missing, or not as the run left them. What needs a damaged or missing file is left out "

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.analysis.cells import scalar_text
-from highwater.bench.results.models import Scalar
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
 from highwater.reports.cells import Cell, Run, values
 from highwater.reports.downsample import Point
 from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
 from highwater.reports.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch
+from highwater.results.analysis.cells import scalar_text
+from highwater.results.models import Scalar
 
 _MOST_COLUMNS: Final = 6
 _WIDE: Final = Size(580, 260)

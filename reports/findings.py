@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from highwater.bench.analysis.answer import asked_metrics
-from highwater.bench.analysis.best import best_cell
-from highwater.bench.analysis.statement import StatementState
 from highwater.common.units import count_text, plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Paragraph
 from highwater.reports.cells import Cell, Run
 from highwater.reports.measures import HEADLINES, PRODUCE_P99
+from highwater.results.analysis.answer import asked_metrics
+from highwater.results.analysis.best import best_cell
+from highwater.results.analysis.statement import StatementState
 
 _MARKS: Final[dict[StatementState, Literal["plain", "shown", "open"]]] = {
     "good": "shown",

@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from highwater.bench.results.models import PartitionLine
-from highwater.bench.results.reader import TrialResult
 from highwater.common.units import NONE, count_text, significant
 from highwater.reports.blocks import Figure, Panel, View, table
 from highwater.reports.cells import Cell, Run
@@ -17,6 +15,8 @@ from highwater.reports.measures import PRODUCE_P99
 from highwater.reports.plot import FULL
 from highwater.reports.quantity import NS_PER_MS
 from highwater.reports.svg import element
+from highwater.results.models import PartitionLine
+from highwater.results.reader import TrialResult
 
 _SHADES: Final = 9
 _MOST_COLUMNS: Final = 200

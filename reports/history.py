@@ -19,7 +19,6 @@ from highwater.bench.history.detection import (
 )
 from highwater.bench.history.environments import difference_lines, fact_rows
 from highwater.bench.history.series import Change, Series, cell_of, metric_of
-from highwater.bench.metrics import value_text
 from highwater.common.units import NONE, change_text, plural
 from highwater.reports import axes
 from highwater.reports.blocks import (
@@ -46,6 +45,7 @@ from highwater.reports.page import Document
 from highwater.reports.plot import HALF, SMALL, Level, Size, line_panel
 from highwater.reports.plot import Series as Line
 from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS, as_sentence
+from highwater.results.metrics import value_text
 
 # Unit of a metric -> the unit of its chart, and its size.
 _AXIS_UNITS: Final = {

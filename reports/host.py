@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import TrialResult
 from highwater.reports.blocks import Figure
 from highwater.reports.cells import Run
 from highwater.reports.measures import ACHIEVED
 from highwater.reports.quantity import BYTES_PER_MIB
 from highwater.reports.timelines import Sample, Timeline, ms, time_figure
+from highwater.results.host import HostSample
+from highwater.results.models import TrialSummary
+from highwater.results.reader import TrialResult
 
 # A chart has this many colours that readers can distinguish.
 _MOST_HOSTS_APART: Final = 4

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from highwater.bench.results.lifetime import Restart, Start
-from highwater.bench.results.models import TrialSummary
 from highwater.common.units import duration_text, plural, significant, size_text
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
+from highwater.results.lifetime import Restart, Start
+from highwater.results.models import TrialSummary
 
 _READING: Final = "Reading"
 _START: Final = "Start"

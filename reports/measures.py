@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.metrics import METRICS, MetricDefinition, value_text
-from highwater.bench.results.models import Latency, TrialSummary
 from highwater.common.units import significant
 from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS
+from highwater.results.metrics import METRICS, MetricDefinition, value_text
+from highwater.results.models import Latency, TrialSummary
 
 FEWEST_SAMPLES_ABOVE: Final = 10
 """A percentile with fewer samples above it depends on chance more than on the system."""

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from highwater.bench.results.models import TrialSummary
 from highwater.common.units import NONE
 from highwater.reports.blocks import Column, Field, Row, Table
 from highwater.reports.cells import Cell, Run
+from highwater.results.models import TrialSummary
 
 _MANY: Final = 7
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from highwater.bench.results.monitor import MonitorEvent, MonitorLine, MonitorWindow
 from highwater.common.units import significant
 from highwater.reports import axes
 from highwater.reports.blocks import Block, Column, Figure, Figures, LegendItem, Panel, Paragraph, View, table
@@ -16,6 +15,7 @@ from highwater.reports.close_together import close_together
 from highwater.reports.downsample import Point
 from highwater.reports.plot import HALF, MOST_SERIES, Band, Mark, Series, line_panel, swatch
 from highwater.reports.quantity import as_sentence, drawn_unit
+from highwater.results.monitor import MonitorEvent, MonitorLine, MonitorWindow
 
 _MOST_MARKS: Final = 20
 _MOST_EVENTS: Final = 200

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from highwater.bench.analysis.best import decided_best
-from highwater.bench.analysis.cells import scalar_text
-from highwater.bench.results.models import Scalar
 from highwater.common.units import NONE, count_text, plural
 from highwater.reports.blocks import Block, Column, Field, Row, Table, Tone
 from highwater.reports.cells import Cell, Run, delivery_total
 from highwater.reports.measures import ACHIEVED, BYTES, FEWEST_SAMPLES_ABOVE, TABLE, Measure
+from highwater.results.analysis.best import decided_best
+from highwater.results.analysis.cells import scalar_text
+from highwater.results.models import Scalar
 
 _DELIVERY: Final = (("failed", "failed"), ("lost", "lost"), ("duplicated", "dup."))
 STATE_TONES: Final[dict[str, Tone]] = {"valid": "good", "invalid": "bad", "no result": "bad", "none finished": "bad"}

@@ -16,13 +16,13 @@ from typing import Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 from highwater.reports.blocks import Section
 from highwater.reports.content import sections
 from highwater.reports.facets import FacetKeys
 from highwater.reports.moments import minute_text
 from highwater.reports.svg import STYLE, readable
+from highwater.results.reader import RunResult
 
 _ASSETS: Final = Path(__file__).parent
 # Between a number and its unit, where large type must not break a line.

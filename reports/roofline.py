@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.models import TrialSummary, fastest_read_per_s
-from highwater.bench.results.storage import StorageProbes
 from highwater.common.units import NONE, count_text, percent_text, size_text
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
 from highwater.reports.cells import Cell, Run, Spread
 from highwater.reports.plot import FULL, Dot, DotGroup, DotRow, Level, dot_panel, swatch
+from highwater.results.calibration import Calibration
+from highwater.results.models import TrialSummary, fastest_read_per_s
+from highwater.results.storage import StorageProbes
 
 
 class _Ceiling(NamedTuple):

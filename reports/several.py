@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from highwater.bench.analysis.answer import answer_of
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import plural
 from highwater.reports import settings
 from highwater.reports.aims import aim_rows, aim_table, aims_counted
@@ -17,6 +15,8 @@ from highwater.reports.moments import minute_text
 from highwater.reports.overview import overview_blocks
 from highwater.reports.page import Document
 from highwater.reports.verdict import verdict_section
+from highwater.results.analysis.answer import answer_of
+from highwater.results.reader import RunResult
 
 
 def several_document(title: str, purpose: str, results: Sequence[RunResult]) -> Document:

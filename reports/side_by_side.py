@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from highwater.bench.compare import compare
-from highwater.bench.results.gate import EnvironmentDifference, ResultComparison
-from highwater.bench.results.models import Metric
-from highwater.bench.results.reader import RunResult
+from highwater.bench.workload.asked_load import load_of
 from highwater.common.units import NONE, significant
 from highwater.reports import axes, settings
 from highwater.reports.blocks import (
@@ -40,6 +37,10 @@ from highwater.reports.plot import DotRow, dot_panel
 from highwater.reports.quantity import as_sentence, scalar_words
 from highwater.reports.spectrum import spectrum_points
 from highwater.reports.verdict import overall
+from highwater.results.analysis.compare import compare
+from highwater.results.gate import EnvironmentDifference, ResultComparison
+from highwater.results.models import Metric
+from highwater.results.reader import RunResult
 
 _HEADLINES: Final = frozenset(measure.key for measure in (*HEADLINES, *TABLE)) - {OFFERED.key}
 
@@ -55,7 +56,7 @@ class NothingInCommonError(Exception):
 def comparison_document(base: RunResult, head: RunResult) -> Document:
     """Raises NothingInCommonError, and ResultDirectoryError when a file is missing or damaged."""
     try:
-        comparison = compare(base, head)
+        comparison = compare(base, head, load_of=load_of)
     except ValueError as error:
         raise NothingInCommonError(str(error)) from error
     runs = Run.of(base), Run.of(head)

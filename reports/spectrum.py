@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from highwater.bench.results.models import Latency, Metric, TrialSummary
-from highwater.bench.results.reader import TrialResult
 from highwater.common.units import count_text, significant
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, Table, View, table
@@ -23,6 +21,8 @@ from highwater.reports.measures import (
 )
 from highwater.reports.plot import MOST_SERIES
 from highwater.reports.quantity import NS_PER_MS
+from highwater.results.models import Latency, Metric, TrialSummary
+from highwater.results.reader import TrialResult
 
 
 def spectrum_figures(run: Run) -> list[Figure]:

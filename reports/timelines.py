@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from highwater.bench.results.models import TrialSummary, Window
-from highwater.bench.results.reader import TrialResult
 from highwater.common.units import NONE, count_text, significant
 from highwater.reports import axes
 from highwater.reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table
@@ -17,6 +15,8 @@ from highwater.reports.downsample import Point
 from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
 from highwater.reports.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
 from highwater.reports.quantity import NS_PER_MS
+from highwater.results.models import TrialSummary, Window
+from highwater.results.reader import TrialResult
 
 _MOST_TABLE_ROWS: Final = 30
 _MOST_EVENTS: Final = 12

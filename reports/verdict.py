@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.analysis.causes import causes, limit_text, value_of_reason_text
-from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.common.units import plural
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Field, Paragraph, Row, Section, Table
 from highwater.reports.cells import Run
@@ -16,6 +14,8 @@ from highwater.reports.overview import STATE_TONES
 from highwater.reports.phases import skipped_sentences
 from highwater.reports.quantity import as_sentence
 from highwater.reports.storage import emulated_targets, emulation_text
+from highwater.results.analysis.causes import causes, limit_text, value_of_reason_text
+from highwater.results.models import TrialPlan, TrialSummary
 
 Tone = Literal["good", "warn", "bad"]
 

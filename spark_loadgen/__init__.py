@@ -1,11 +1,10 @@
 """The load generator: producer and consumer load from Spark executors or plain processes.
 
-It imports no other room, so that Spark can ship it to executors on its own.
+It needs `common` and the histogram of `results`, which Spark ships to executors with it.
 """
 
 from highwater.spark_loadgen.delivery import Delivery, GroupDelivery
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
-from highwater.spark_loadgen.histogram import Histogram
 from highwater.spark_loadgen.launcher import SparkLauncher
 from highwater.spark_loadgen.model import (
     BacklogReport,
@@ -51,7 +50,6 @@ __all__ = [
     "GeneratorReport",
     "GroupDelivery",
     "Headers",
-    "Histogram",
     "Keys",
     "LoadFailed",
     "LoadPlan",

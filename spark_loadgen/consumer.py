@@ -26,11 +26,11 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from numpy.typing import NDArray
 
+from highwater.results.histogram import HistogramSeries
 from highwater.spark_loadgen.assignment import assigned_partitions
 from highwater.spark_loadgen.channel import TaskChannel
 from highwater.spark_loadgen.content import Content
 from highwater.spark_loadgen.delivery import ReceivedRecords, ReceivedReport
-from highwater.spark_loadgen.histogram import HistogramSeries
 from highwater.spark_loadgen.model import LoadPlan
 from highwater.spark_loadgen.partition_latency import PartitionLatencies
 from highwater.spark_loadgen.stamp import STAMP_BYTES

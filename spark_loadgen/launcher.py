@@ -49,6 +49,8 @@ _CONFIGURATION: Final = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "5",
     "spark.barrier.sync.timeout": "300s",
 }
+# What tasks import, for executors on other hosts.
+_FOLDERS: Final = ("common", "results/histogram.py", "spark_loadgen")
 _LOOPBACK: Final = "127.0.0.1"
 _DRIVER_ADDRESSES: Final = ("spark.driver.host", "spark.driver.bindAddress")
 # Without it, Spark's Java asks for the address of the host's own name, which need not have one.
@@ -141,7 +143,7 @@ class SparkLauncher:
         with environment_variables(self._driver_environment()):
             self._context = self._start_context(scratch)
         if not self._in_driver_process:
-            self._context.addPyFile(str(write_archive(scratch, "spark_loadgen", ("common", "spark_loadgen"))))
+            self._context.addPyFile(str(write_archive(scratch, "spark_loadgen", _FOLDERS)))
         self._try_executors()
 
     def _driver_environment(self) -> dict[str, str]:

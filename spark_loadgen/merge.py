@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
+from highwater.results.histogram import Histogram, merge_series
 from highwater.spark_loadgen.backlog import backlog_report, lag_of
 from highwater.spark_loadgen.consumer import ConsumerReport, reads_committed
 from highwater.spark_loadgen.coordination import DriverReport
 from highwater.spark_loadgen.delivery import Delivery, Sent, merge_delivery
 from highwater.spark_loadgen.errors import LoadFailed
-from highwater.spark_loadgen.histogram import Histogram, merge_series
 from highwater.spark_loadgen.model import (
     GeneratorReport,
     LoadPlan,

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen.delivery import Delivery
 from highwater.spark_loadgen.errors import LoadFailed, LoadSetupError
-from highwater.spark_loadgen.histogram import Histogram
 from highwater.spark_loadgen.records import NO_HEADERS, FilePayload, GeneratedPayload, Keys, RecordHeaders, Sizes
 from highwater.spark_loadgen.schedule import OpenSchedule, Schedule
 from highwater.spark_loadgen.traces import TracedArrivals

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from highwater.spark_loadgen.histogram import COUNTS_LENGTH, Histogram, bucket_indices
+from highwater.results.histogram import COUNTS_LENGTH, Histogram, bucket_indices
 
 _PENDING_MAX: Final = 1 << 16
 

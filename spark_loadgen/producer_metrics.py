@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from highwater.spark_loadgen.histogram import HistogramSeries
+from highwater.results.histogram import HistogramSeries
 from highwater.spark_loadgen.model import LoadPlan, TransactionReport
 from highwater.spark_loadgen.telemetry.changes import Changes
 from highwater.spark_loadgen.windows import SECOND_NS, TENTH_NS, SecondMeter, Windows

@@ -25,36 +25,25 @@ TOP_LEVEL = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spa
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
-WITHOUT_COMMANDS = ("common", "kafka")
+WITHOUT_COMMANDS = ("common", "kafka", "results")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common": (),
     "kafka": ("common",),
     "broker": ("common", "kafka"),
     "tuning": ("common",),
-    "spark_loadgen": ("common",),
+    "results": ("common",),
+    "spark_loadgen": ("common", "results"),
     # Its own commands in the broker's group have the options and the errors of the others there.
     "pipeline": ("broker.commands.client", "broker.commands.terminal", "common", "kafka"),
     # bench.telemetry runs the pipeline over the topic that load tasks publish to; bench.capture reads topics and logs
     # with its client and its decoder.
-    "bench": ("common", "pipeline", "spark_loadgen", "tuning"),
-    # bench.analysis, bench.compare, bench.metrics take results and return values: one definition of what is concluded.
-    "reports": (
-        "bench.analysis",
-        "bench.capacity",
-        "bench.compare",
-        "common.errors",
-        "bench.history",
-        "bench.lake.extra",
-        "bench.lake.series",
-        "bench.metrics",
-        "bench.results",
-        "bench.telemetry",
-        "common",
-    ),
+    "bench": ("common", "pipeline", "results", "spark_loadgen", "tuning"),
+    # studies of a bench, and the load of a workload, which a comparison needs
+    "reports": ("bench", "common", "results"),
     # A monitor knows a cluster by its protocol, plans moves as the broker's command does, and draws as reports do.
     "monitor": (
-        "bench.results",
+        "results",
         "broker.commands.client",
         "broker.commands.reassignment_plan",
         "broker.commands.terminal",
@@ -85,7 +74,6 @@ SANS_IO = (
     "bench/advise/search.py",
     "bench/advise/space.py",
     "bench/advise/surrogate.py",
-    "bench/analysis",
     "bench/capture/counts.py",
     "bench/capture/distances.py",
     "bench/capture/fitting.py",
@@ -95,9 +83,6 @@ SANS_IO = (
     "bench/capture/statistics.py",
     "bench/capture/summing.py",
     "bench/capacity",
-    "bench/compare.py",
-    "bench/ceilings.py",
-    "bench/comparison_answer.py",
     "bench/gate/reasoning.py",
     "bench/host_agent/exposition.py",
     "bench/lake/answers.py",
@@ -105,7 +90,6 @@ SANS_IO = (
     "bench/lake/merging.py",
     "bench/lake/rows.py",
     "bench/lake/tables.py",
-    "bench/metrics.py",
     "bench/prove/judging.py",
     "bench/runs/agenda.py",
     "bench/runs/search.py",
@@ -242,11 +226,16 @@ SANS_IO = (
     "pipeline/source/options.py",
     "pipeline/source/ranges.py",
     "pipeline/source/sizes.py",
+    "results/analysis",
+    "results/bounds.py",
+    "results/ceilings.py",
+    "results/environment_key.py",
+    "results/histogram.py",
+    "results/metrics.py",
     "spark_loadgen/backlog.py",
     "spark_loadgen/coordination.py",
     "spark_loadgen/assignment.py",
     "spark_loadgen/delivery.py",
-    "spark_loadgen/histogram.py",
     "spark_loadgen/merge.py",
     "spark_loadgen/phases.py",
     "spark_loadgen/schedule.py",

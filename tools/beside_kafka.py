@@ -19,8 +19,6 @@ import typer
 import yaml
 
 from highwater.bench.commands.common import one_line_errors
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.reader import RunResult
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.bench.workload.layers import merged, read_with_includes
@@ -30,6 +28,8 @@ from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVA
 from highwater.common.quantities import parse_count
 from highwater.reports import markdown
 from highwater.reports.several import several_document
+from highwater.results.files import ResultDirectoryError
+from highwater.results.reader import RunResult
 from tools.neighbour import Neighbour, busy_neighbour
 
 TITLE: Final = "Highwater's broker beside Apache Kafka"

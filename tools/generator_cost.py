@@ -25,9 +25,9 @@ from typing import Annotated, Final
 
 import typer
 
-from highwater.bench.analysis.statistics import RatioEstimate, paired_ratio_ci
 from highwater.bench.calibrate.mock_broker import PARTITIONS, make_topic, mock_broker
 from highwater.common.quantities import format_size
+from highwater.results.analysis.statistics import RatioEstimate, paired_ratio_ci
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule
 from highwater.spark_loadgen.payload import body_pool
 from highwater.spark_loadgen.process_launcher import ProcessLauncher

@@ -22,10 +22,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from highwater.bench.analysis.statistics import paired_ratio_ci
 from highwater.bench.native.clients import Connections, PreparedRequests
 from highwater.bench.systems.highwater import unpacked_wheel
 from highwater.common.errors import TrialError, UsageError
+from highwater.results.analysis.statistics import paired_ratio_ci
 from highwater.tuning.facts import collect
 from tools.versions import in_turns, running
 

@@ -22,18 +22,6 @@ from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing, finalists, standing
 from highwater.bench.advise.space import Candidate
 from highwater.bench.advise.writing import write_settings
-from highwater.bench.results.advice import (
-    CONFIRMATION,
-    SEARCH,
-    SETTINGS,
-    Advice,
-    SearchAccount,
-    write_advice,
-)
-from highwater.bench.results.files import ResultDirectoryError, is_result_directory
-from highwater.bench.results.models import Manifest
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.resume import differences
 from highwater.bench.trials.plan import PROBES_S, RUN_OVERHEAD_S, Plan, planned_trial
@@ -41,6 +29,18 @@ from highwater.bench.trials.trial import now_utc
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import UsageError
+from highwater.results.advice import (
+    CONFIRMATION,
+    SEARCH,
+    SETTINGS,
+    Advice,
+    SearchAccount,
+    write_advice,
+)
+from highwater.results.files import ResultDirectoryError, is_result_directory
+from highwater.results.models import Manifest
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 
 _QUESTION: Final = "question.json"
 _MOST_FINALISTS: Final = {1: 1, 2: 3}

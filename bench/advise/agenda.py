@@ -16,15 +16,15 @@ from highwater.bench.advise.budget import Budget
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Block, TrialOfSearch, next_block
 from highwater.bench.advise.space import DEFAULT, Candidate, spell
-from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.metrics import METRICS
-from highwater.bench.results.models import Scalar, TrialPlan, TrialRole, TrialSummary
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.trials.plan import PlannedTrial, planned_trial, trial_duration_s
-from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.specification import Cell
 from highwater.common.exit_codes import EXIT_INVALID, EXIT_OK
+from highwater.results.analysis.conclusions import analyse
+from highwater.results.bounds import Bound
+from highwater.results.metrics import METRICS
+from highwater.results.models import Scalar, TrialPlan, TrialRole, TrialSummary
+from highwater.results.writer import ResultWriter
 
 # A bound on a count that is broken, such as errors: "==0", has no ratio: it counts as this one.
 _BROKEN: Final = 1.0

@@ -23,8 +23,8 @@ from highwater.bench.advise.confirming import DEFAULTS, IN_USE, Confirmation, ce
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.search import Standing
 from highwater.bench.advise.space import Candidate, spell
-from highwater.bench.metrics import value_text
-from highwater.bench.results.advice import (
+from highwater.common.units import change_span_text, change_text, percent_text, plural
+from highwater.results.advice import (
     CONFIRMATION,
     SEARCH,
     Advice,
@@ -37,8 +37,8 @@ from highwater.bench.results.advice import (
     Usability,
     own_name,
 )
-from highwater.bench.results.models import TrialSummary
-from highwater.common.units import change_span_text, change_text, percent_text, plural
+from highwater.results.metrics import value_text
+from highwater.results.models import TrialSummary
 
 _CONFIRMED: Final = (
     "The answer rests on fresh trials alone: {blocks} in random order, each with the settings in use, the defaults and "

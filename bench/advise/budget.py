@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.advise.search import BLOCK_TRIALS, LEAST_BLOCKS, TWIN_BLOCKS
-from highwater.bench.analysis.conclusions import SIGNIFICANCE
-from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.common.errors import UsageError
 from highwater.common.units import wait_text
+from highwater.results.analysis.conclusions import SIGNIFICANCE
+from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL
 
 LEAST_SEARCH_TRIALS: Final = LEAST_BLOCKS * BLOCK_TRIALS + TWIN_BLOCKS
 _CONFIRMATION_SHARE: Final = 0.4

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.analysis.conclusions import usable
-from highwater.bench.results.advice import Usability
-from highwater.bench.results.models import TrialSummary
+from highwater.results.advice import Usability
+from highwater.results.analysis.conclusions import usable
+from highwater.results.models import TrialSummary
 
 _SURE: Final = 0.05
 

@@ -11,10 +11,8 @@ from highwater.bench.advise.carrying import Fates, mostly_usable, surely_carries
 from highwater.bench.advise.confirming import DEFAULTS, IN_USE, cell_name
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.space import Candidate, spell
-from highwater.bench.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
-from highwater.bench.analysis.statistics import bootstrap_median_ci
-from highwater.bench.metrics import METRICS, value_text
-from highwater.bench.results.advice import (
+from highwater.common.units import NONE, change_span_text, change_text, plural
+from highwater.results.advice import (
     AdvisedFigure,
     AdvisedOption,
     AdvisedSetting,
@@ -25,11 +23,13 @@ from highwater.bench.results.advice import (
     Usability,
     own_name,
 )
-from highwater.bench.results.analysis import AaPair, Comparison
-from highwater.bench.results.gate import SideEstimate
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.workload.slo import Bound
-from highwater.common.units import NONE, change_span_text, change_text, plural
+from highwater.results.analysis.conclusions import Values, comparisons_with, noise_of, usable, values_by_block
+from highwater.results.analysis.statistics import bootstrap_median_ci
+from highwater.results.analysis_file import AaPair, Comparison
+from highwater.results.bounds import Bound
+from highwater.results.gate import SideEstimate
+from highwater.results.metrics import METRICS, value_text
+from highwater.results.models import TrialSummary
 
 # Shown beside the aims, so that nobody has to find out later what an advice costs elsewhere.
 SHOWN: Final = (

@@ -15,12 +15,12 @@ from typing import Any, Final
 from highwater.bench.advise.budget import Budget, least_blocks
 from highwater.bench.advise.question import Asked
 from highwater.bench.advise.space import Candidate
-from highwater.bench.results.advice import ADVISED
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import put
 from highwater.bench.workload.specification import VARIANT, specify
 from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location
+from highwater.results.advice import ADVISED
 
 IN_USE: Final = "in-use"
 DEFAULTS: Final = "defaults"

@@ -37,17 +37,17 @@ from highwater.bench.advise.space import (
     setting_of_range,
     spell,
 )
-from highwater.bench.metrics import COUNTS_OF_FATES, METRICS, metric
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.layers import put, read_with_includes
 from highwater.bench.workload.metric_bounds import MetricBounds
 from highwater.bench.workload.model import Workload
-from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.specification import hint_of_key, location_of_key
 from highwater.bench.workload.values import DurationS, KeyFaultError, Part, Properties, Scalar
 from highwater.bench.workload.yaml_document import Document, Location, read_document
 from highwater.common.errors import UsageError
+from highwater.results.bounds import Bound
+from highwater.results.metrics import COUNTS_OF_FATES, METRICS, metric
 
 QUESTION_SCHEMA: Final = "bench.question/1"
 MOST_SETTINGS: Final = 12

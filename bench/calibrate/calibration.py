@@ -16,11 +16,6 @@ from typing import Final
 
 from highwater.bench.calibrate.generator import measure_ceilings
 from highwater.bench.calibrate.loopback import measure_loopback
-from highwater.bench.results.analysis import Comparison, Noise
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.storage import TargetProbe
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.storage import describe_target, target_paths
@@ -32,6 +27,11 @@ from highwater.bench.trials.trial import Launcher, now_utc
 from highwater.bench.workload.specification import Cell, Specification
 from highwater.bench.workload.values import TEMPORARY_TARGET
 from highwater.common.exit_codes import EXIT_OBJECTIVE, EXIT_OK
+from highwater.results.analysis_file import Comparison, Noise
+from highwater.results.calibration import Calibration
+from highwater.results.reader import RunResult
+from highwater.results.storage import TargetProbe
+from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadSetupError, ProcessLauncher, SparkLauncher
 from highwater.tuning.facts import Facts, collect
 

@@ -21,9 +21,9 @@ from highwater.bench.calibrate.keeping_broker import keeping_broker
 from highwater.bench.calibrate.mock_broker import PARTITIONS as MOCK_PARTITIONS
 from highwater.bench.calibrate.mock_broker import make_topic, mock_broker
 from highwater.bench.calibrate.null_broker import null_broker
-from highwater.bench.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.trial import Launcher
+from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, OpenSchedule
 
 WARMUP_S: Final = 1

@@ -15,11 +15,11 @@ from highwater.bench.calibrate.ceiling import (
     consumer_ceiling_of,
     reading_at_full_speed,
 )
-from highwater.bench.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.trial import Launcher
 from highwater.bench.workload.specification import Cell, Specification
+from highwater.results.calibration import ConsumerCeiling, GeneratorCeiling, Sink
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, LoadSetupError, OpenSchedule
 
 _SIZES_WITHOUT_A_WORKLOAD: Final = (100, 1024)

@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Final
 
-from highwater.bench.results.calibration import Loopback
+from highwater.results.calibration import Loopback
 
 ROUND_TRIP_BYTES: Final = 128
 _ROUND_TRIPS_MAX: Final = 20_000

@@ -7,10 +7,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from highwater.bench.analysis.conclusions import HEADLINES
-from highwater.bench.results.calibration import Calibration, ConsumerCeiling, GeneratorCeiling
 from highwater.common.figure_table import FigureTable
 from highwater.common.units import duration_ns_text, percent_text, rate_text, ratio_text, size_text
+from highwater.results.analysis.conclusions import HEADLINES
+from highwater.results.calibration import Calibration, ConsumerCeiling, GeneratorCeiling
 
 
 def print_calibration(calibration: Calibration, out: Path) -> None:

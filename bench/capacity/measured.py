@@ -9,13 +9,13 @@ from typing import Final, NamedTuple
 
 from highwater.bench.capacity.ceilings import Cell, DiskSamples, Measured
 from highwater.bench.capacity.costs import MANY_PARTITIONS, Observation, Work, looked_at, traffic
-from highwater.bench.ceilings import host_class_of, stored_ratio
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import VARIANT, recorded_workloads
 from highwater.common.errors import UsageError
 from highwater.common.quantities import SIZE
+from highwater.results.ceilings import host_class_of, stored_ratio
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 
 WORKLOAD: Final = "workloads/ceilings.yaml"
 HELD_OUT: Final = "held-out"

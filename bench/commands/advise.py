@@ -23,10 +23,10 @@ from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 
 if TYPE_CHECKING:
     from highwater.bench.advise.advising import Advising, Execute, MakeAgenda
-    from highwater.bench.results.advice import Advice, Change
-    from highwater.bench.results.models import Manifest
     from highwater.bench.runs.runner import Run
     from highwater.bench.trials.plan import Plan
+    from highwater.results.advice import Advice, Change
+    from highwater.results.models import Manifest
 
 
 def advise(
@@ -81,7 +81,7 @@ def advise(
         _need_optuna()
         if resume is None:
             from highwater.bench.advise.trying import check_settings
-            from highwater.bench.results.writer import ResultWriter
+            from highwater.results.writer import ResultWriter
 
             ResultWriter.check(directory)
             check_settings(asked)
@@ -171,10 +171,10 @@ def _tell(advice: Advice, directory: Path) -> None:
     from rich.console import Console
     from rich.markup import escape
 
-    from highwater.bench.metrics import value_text
-    from highwater.bench.results.advice import SETTINGS
     from highwater.common.figure_table import FigureTable
     from highwater.common.units import NONE
+    from highwater.results.advice import SETTINGS
+    from highwater.results.metrics import value_text
 
     console = Console(highlight=False)
     style = {"better": "green", "nothing_better": "cyan", "nothing_usable": "red"}[advice.outcome]

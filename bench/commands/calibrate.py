@@ -43,8 +43,8 @@ def calibrate(
         from highwater.bench.calibrate.calibration import calibrate as measure
         from highwater.bench.calibrate.table import print_calibration
         from highwater.bench.commands.common import specification_of
-        from highwater.bench.results.files import dump
         from highwater.bench.trials.progress import Observer, PlainObserver
+        from highwater.results.files import dump
 
         specification = specification_of(file) if file is not None else None
         wanted = Wanted(repeats, pairs, master if spark else None, seed)

@@ -52,10 +52,10 @@ def plan(
         from highwater.bench.capacity.plan import make_plan
         from highwater.bench.capacity.stored import LOAD_FILE, PLAN_FILE, plan_text
         from highwater.bench.capacity.text import lines
-        from highwater.bench.results.reader import RunResult
         from highwater.bench.workload.yaml_document import read_document
         from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_NO
+        from highwater.results.reader import RunResult
 
         for option, directory in (("--inventory", inventory), ("--out", out)):
             if directory is not None:

@@ -25,9 +25,9 @@ def ceilings(
     what was achieved: the ceiling is at least that.
     """
     with one_line_errors():
-        from highwater.bench.ceilings import ceilings_of
-        from highwater.bench.results.reader import RunResult
         from highwater.common.atomic_files import write_atomically
+        from highwater.results.ceilings import ceilings_of
+        from highwater.results.reader import RunResult
 
         made = ceilings_of([RunResult(directory) for directory in directories])
         if out is None:

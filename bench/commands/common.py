@@ -14,9 +14,9 @@ from highwater.bench.runs.launchers import LauncherKind
 from highwater.common.secret_names import has_secret_word
 
 if TYPE_CHECKING:
-    from highwater.bench.results.calibration import Calibration
-    from highwater.bench.results.storage import TargetProbe
     from highwater.bench.workload.specification import Specification
+    from highwater.results.calibration import Calibration
+    from highwater.results.storage import TargetProbe
 
 Value = TypeVar("Value")
 Trials = Annotated[int | None, typer.Option(min=1, max=1000, help="Trials of each cell; overrides the file.")]
@@ -52,11 +52,11 @@ def specification_of(
     Without a file, the load in one line is the workload, or else the one that the continued run was given in one line.
     Raises UsageError.
     """
-    from highwater.bench.results.files import WORKLOAD_FILE
     from highwater.bench.workload import one_line
     from highwater.bench.workload.layers import read_with_includes
     from highwater.bench.workload.specification import specification_of_document
     from highwater.common.errors import UsageError
+    from highwater.results.files import WORKLOAD_FILE
 
     load = load or {}
     if file is None and resume is not None and not load and (resume / WORKLOAD_FILE).is_file():
@@ -126,10 +126,10 @@ def parsed(option: str, parse: Callable[[str], Value], text: str) -> Value:
 @contextmanager
 def one_line_errors() -> Iterator[None]:
     """End with one line for an expected error, and the exit code of its kind."""
-    from highwater.bench.results.files import ResultDirectoryError
     from highwater.common.command_errors import errors_in_one_line, fail
     from highwater.common.errors import NotComparableError, StoppedError, UsageError, is_full, text_of
     from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_USAGE
+    from highwater.results.files import ResultDirectoryError
     from highwater.spark_loadgen import LoadSetupError
 
     mistakes: dict[type[Exception], int] = dict.fromkeys((UsageError, ResultDirectoryError, LoadSetupError), EXIT_USAGE)

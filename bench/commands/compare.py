@@ -16,8 +16,8 @@ from highwater.bench.commands.common import AsJson, one_line_errors
 from highwater.bench.lake.extra import named_extra
 
 if TYPE_CHECKING:
-    from highwater.bench.results.gate import ResultComparison
-    from highwater.bench.results.reader import RunResult
+    from highwater.results.gate import ResultComparison
+    from highwater.results.reader import RunResult
 
 _Side = typer.Argument(metavar="DIR[:CELL]", help="A result directory (with --lake: a run), or one cell of it.")
 
@@ -53,18 +53,19 @@ def compare(
     6 when their loads differ (keys of load: and records:).
     """
     with one_line_errors():
-        from highwater.bench.compare import compare as compared
         from highwater.bench.display.comparison_text import comparison_markdown
-        from highwater.bench.metrics import metric as known_metric
+        from highwater.bench.workload.asked_load import load_of
         from highwater.common.command_errors import fail
         from highwater.common.errors import UsageError
         from highwater.common.exit_codes import EXIT_ENVIRONMENT, EXIT_INVALID, EXIT_LOAD
+        from highwater.results.analysis.compare import compare as compared
+        from highwater.results.metrics import metric as known_metric
 
         names = [known_metric(name).name for name in metric or []]
         side = side_named if lake is None else partial(_side_of_lake, lake)
         (base_run, base_cell), (head_run, head_cell) = side(base), side(head)
         try:
-            found = compared(base_run, head_run, base_cell, head_cell, names or None)
+            found = compared(base_run, head_run, base_cell, head_cell, names or None, load_of=load_of)
         except ValueError as error:
             raise UsageError(str(error)) from None
         changed = list(_changed_since(base_run, head_run))
@@ -93,7 +94,7 @@ def compare(
 
 def side_named(text: str) -> tuple[RunResult, str | None]:
     """A result directory and the cell of it that `DIR:CELL` names. Raises ResultDirectoryError."""
-    from highwater.bench.results.reader import RunResult
+    from highwater.results.reader import RunResult
 
     path, colon, cell = text.partition(":")
     if not colon or Path(text).is_dir():
@@ -113,7 +114,7 @@ def _side_of_lake(lake: Path, text: str) -> tuple[RunResult, str | None]:
 
 def _changed_since(*results: RunResult) -> Iterator[str]:
     """A line for each directory whose files are not as its run left them."""
-    from highwater.bench.results import checksums
+    from highwater.results import checksums
 
     for result in {result.directory.resolve(): result for result in results if result.has_files}.values():
         found = list(checksums.disagreements(result.directory, ended=result.manifest.status == "done"))
@@ -146,7 +147,7 @@ def _print(found: ResultComparison, *, everything: bool) -> None:
     from highwater.bench.display.comparison_text import header_lines
     from highwater.bench.display.tables import print_metrics
     from highwater.bench.display.wrapping import wrapped
-    from highwater.bench.environment_key import difference_text
+    from highwater.results.environment_key import difference_text
 
     console = Console(highlight=False)
     for line in header_lines(found):

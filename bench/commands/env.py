@@ -14,7 +14,7 @@ import typer
 from highwater.bench.commands.common import AsJson, one_line_errors
 
 if TYPE_CHECKING:
-    from highwater.bench.environment_key import EnvironmentKey
+    from highwater.results.environment_key import EnvironmentKey
 
 app = typer.Typer(
     no_args_is_help=True, help="The environments of results: their facts, and the key computed from these."
@@ -33,7 +33,7 @@ def show(
 ) -> None:
     """Show an environment key and its facts."""
     with one_line_errors():
-        from highwater.bench.environment_key import human_name
+        from highwater.results.environment_key import human_name
 
         key = _key(directory, storage)
         if as_json:
@@ -54,9 +54,9 @@ def diff(
 ) -> None:
     """Show the differences between two environments. Exit code 5 when the results are not comparable."""
     with one_line_errors():
-        from highwater.bench.environment_key import difference_text, differences
-        from highwater.bench.results.reader import RunResult
         from highwater.common.exit_codes import EXIT_ENVIRONMENT
+        from highwater.results.environment_key import difference_text, differences
+        from highwater.results.reader import RunResult
 
         found = differences(RunResult(base), RunResult(head))
         if as_json:
@@ -74,10 +74,10 @@ def _key(directory: Path | None, storage: Path | None) -> EnvironmentKey:
     import tempfile
 
     from highwater.bench.environment import describe_environment
-    from highwater.bench.environment_key import environment_key, key_of
-    from highwater.bench.results.reader import RunResult
     from highwater.bench.storage import describe_target
     from highwater.common.errors import UsageError
+    from highwater.results.environment_key import environment_key, key_of
+    from highwater.results.reader import RunResult
     from highwater.tuning.facts import collect
 
     if directory is not None:

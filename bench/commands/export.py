@@ -24,9 +24,9 @@ def export(
     """Write results in the format of another tool. Estimates leave out invalid trials."""
     with one_line_errors():
         from highwater.bench.exports import exporter, formats
-        from highwater.bench.results.reader import RunResult
         from highwater.common.errors import UsageError
         from highwater.common.nearest import nearest
+        from highwater.results.reader import RunResult
 
         known = formats()
         if to not in known:

@@ -30,10 +30,10 @@ from highwater.bench.runs.launchers import LauncherKind
 if TYPE_CHECKING:
     from highwater.bench.gate.run import Rules
     from highwater.bench.gate.sides import Measured
-    from highwater.bench.results.gate import Gate
-    from highwater.bench.results.models import Manifest
     from highwater.bench.runs.agenda import FinishedCells
     from highwater.bench.trials.plan import Plan
+    from highwater.results.gate import Gate
+    from highwater.results.models import Manifest
 
 _Side = "DIR[:CELL]|git:REV|CHECKOUT|config:FILE|workload"
 # Written out here, so that --help does not need the import.
@@ -122,8 +122,8 @@ def gate(
 def _rules(policy: Path | None, *, strict: bool, allow_env_diff: bool) -> Rules:
     from highwater.bench.gate.policy import default_policy, load_policy, noise_from
     from highwater.bench.gate.run import Rules
-    from highwater.bench.metrics import COUNTS_OF_FATES
     from highwater.common.errors import UsageError
+    from highwater.results.metrics import COUNTS_OF_FATES
 
     loaded = default_policy() if policy is None else load_policy(policy)
     if fates := [name for name in loaded.gate if name.startswith(COUNTS_OF_FATES)]:

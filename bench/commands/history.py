@@ -51,8 +51,8 @@ def add(
     with one_line_errors():
         from highwater.bench.history.series import add as append
         from highwater.bench.history.series import doubts
-        from highwater.bench.results.reader import RunResult
         from highwater.common.units import plural
+        from highwater.results.reader import RunResult
 
         result = RunResult(directory)
         series = append(result, history, branch=branch, commit=commit, new_environment=new_environment)
@@ -123,10 +123,10 @@ def changes(
     with one_line_errors():
         from highwater.bench.history.detection import Rules, detect
         from highwater.bench.history.otava import otava_command
-        from highwater.bench.metrics import metric as known_metric
         from highwater.common.exit_codes import EXIT_REGRESSION
         from highwater.common.quantities import parse_percent
         from highwater.common.units import plural
+        from highwater.results.metrics import metric as known_metric
 
         rules = replace(
             Rules.of_file(policy),
@@ -203,8 +203,8 @@ def _print_series(series: Series, columns: Sequence[str], detection: Detection) 
     from highwater.bench.history.detection import sentence, unit_of
     from highwater.bench.history.series import cell_of, metric_of
     from highwater.bench.history.spark import CHANGE, spark_line
-    from highwater.bench.metrics import value_text
     from highwater.common.figure_table import FigureTable
+    from highwater.results.metrics import value_text
 
     console = Console(highlight=False)
     console.print(f"[bold]{escape(series.workload)}[/]  [dim]environment {series.environment}[/]")
@@ -253,8 +253,8 @@ def _series_as_json(series: Series, columns: Sequence[str], detection: Detection
 
 def _line(change: Change) -> str:
     from highwater.bench.history.detection import unit_of
-    from highwater.bench.metrics import value_text
     from highwater.common.units import change_text
+    from highwater.results.metrics import value_text
 
     unit, point = unit_of(change.column), change.point
     word = "worse" if change.is_worse else "better" if change.better != "none" else "differs"

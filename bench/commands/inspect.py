@@ -30,7 +30,7 @@ def schema(
 
 def metrics(as_json: AsJson = False) -> None:
     """List the names of all metrics, for objectives, policies and --metric."""
-    from highwater.bench.metrics import METRICS
+    from highwater.results.metrics import METRICS
 
     if as_json:
         known = {
@@ -51,9 +51,9 @@ def verify(
     Exit code 4 when something does not match or is damaged; what is there is checked all the same.
     """
     with one_line_errors():
-        from highwater.bench.results import checksums
         from highwater.bench.verify import disagreements, not_judged_again, opened
         from highwater.common.exit_codes import EXIT_INVALID
+        from highwater.results import checksums
 
         result, damaged = opened(directory)
         found, notes = [*damaged, *disagreements(result)], not_judged_again(result)

@@ -86,8 +86,8 @@ def add(
 
 def _result_directories(given: list[Path]) -> list[Path]:
     """The result directories among what was given, and below it. Raises UsageError."""
-    from highwater.bench.results.files import is_result_directory
     from highwater.common.errors import UsageError
+    from highwater.results.files import is_result_directory
 
     found = []
     for path in given:
@@ -239,10 +239,10 @@ def timeline(
         from highwater.bench.commands.common import pairs_of
         from highwater.bench.lake.asking import opened, time_line
         from highwater.bench.lake.manifest import Manifest
-        from highwater.bench.results.models import LATENCY_METRICS
         from highwater.common.errors import UsageError
         from highwater.common.nearest import did_you_mean
         from highwater.common.quantities import SIZE
+        from highwater.results.models import LATENCY_METRICS
 
         known = (*LATENCY_METRICS, "txn_commit")
         if metric not in known:

@@ -13,12 +13,12 @@ import typer
 
 if TYPE_CHECKING:
     from highwater.bench.lake.expecting import Expected
-    from highwater.bench.results.calibration import Calibration
-    from highwater.bench.results.storage import TargetProbe
     from highwater.bench.runs.launchers import LauncherChoice
     from highwater.bench.runs.preflight import Preflight
     from highwater.bench.runs.runner import Earlier
     from highwater.bench.trials.plan import Plan, Price
+    from highwater.results.calibration import Calibration
+    from highwater.results.storage import TargetProbe
     from highwater.tuning.facts import Facts
 
 
@@ -91,8 +91,8 @@ def show(
 
 def _expected(lake: Path, plan: Plan) -> list[Expected]:
     """Raises UsageError when the lake cannot be read."""
-    from highwater.bench.comparison_answer import asked_metrics
     from highwater.bench.lake.extra import named_extra
+    from highwater.results.analysis.comparison_answer import asked_metrics
 
     with named_extra():
         from highwater.bench.lake.expecting import expected_of
@@ -137,11 +137,11 @@ def _left(plan: Plan, earlier: Earlier) -> str:
 
 def _checked(asked: Asked, facts: Facts) -> tuple[Preflight, Earlier | None]:
     """What stands against it, and of `resume` what is kept."""
-    from highwater.bench.results.reader import RunResult
-    from highwater.bench.results.writer import ResultWriter
     from highwater.bench.runs.preflight import preflight
     from highwater.bench.runs.resume import earlier_run
     from highwater.bench.telemetry.topics import check_control, control_of
+    from highwater.results.reader import RunResult
+    from highwater.results.writer import ResultWriter
 
     calibration = asked.calibration
     if asked.resume is not None and calibration is None:

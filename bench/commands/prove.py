@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from highwater.bench.prove.proving import Execute, Round
     from highwater.bench.prove.subjects import Subject, Unprovable
-    from highwater.bench.results.models import Manifest
     from highwater.bench.runs.agenda import FinishedCells
     from highwater.bench.trials.plan import Plan
+    from highwater.results.models import Manifest
     from highwater.tuning.facts import Facts
     from highwater.tuning.proofs import Proof
 

@@ -16,13 +16,13 @@ from highwater.bench.capacity.load import Load
 from highwater.bench.capacity.rehearsal import rehearsal_of
 from highwater.bench.capacity.text import table
 from highwater.bench.commands.common import parsed
-from highwater.bench.results.reader import RunResult
 from highwater.common.atomic_files import write_atomically
 from highwater.common.child_process import HIGHWATER
 from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import parse_percent
 from highwater.common.units import significant
+from highwater.results.reader import RunResult
 from highwater.tuning.facts import collect
 
 WORKLOAD_FILE: Final = "rehearsal.yaml"

@@ -53,10 +53,10 @@ def run(
 ) -> None:
     """Run every trial of a workload and write a result directory."""
     with one_line_errors():
-        from highwater.bench.analysis.answer import answer_of
         from highwater.bench.display.tables import print_end, results_as_json
-        from highwater.bench.results.reader import RunResult
         from highwater.bench.runs.execution import run_plan
+        from highwater.results.analysis.answer import answer_of
+        from highwater.results.reader import RunResult
 
         asked = options.asked(load)
         if dry_run:

@@ -39,14 +39,14 @@ def search(
 ) -> None:
     """Find the highest rate that the system sustains without errors, within objectives, and without growing lag."""
     with one_line_errors():
-        from highwater.bench.analysis.answer import answer_of
         from highwater.bench.display.tables import answer_as_json, print_search
-        from highwater.bench.results.models import Manifest
-        from highwater.bench.results.reader import RunResult
         from highwater.bench.runs.execution import run_plan
         from highwater.bench.runs.resume import seed_of
         from highwater.bench.runs.runner import Run
         from highwater.bench.runs.searching import SearchAgenda, check_same_range, search_plan, searchable
+        from highwater.results.analysis.answer import answer_of
+        from highwater.results.models import Manifest
+        from highwater.results.reader import RunResult
 
         specification = searchable(options.specification(load, 1, _objectives(slo)), cell)
         first_rate = specification.workload.load.rate_per_s or 1

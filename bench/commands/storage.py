@@ -11,9 +11,9 @@ import typer
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 
 if TYPE_CHECKING:
-    from highwater.bench.results.storage import StorageTarget, TargetProbe
     from highwater.bench.storage.emulated_hdd import EmulatedDisk
     from highwater.common.figure_table import FigureTable
+    from highwater.results.storage import StorageTarget, TargetProbe
 
 app = typer.Typer(no_args_is_help=True, help="Storage targets: list them, probe them with fio, emulate a hard disk.")
 emulate_hdd = typer.Typer(

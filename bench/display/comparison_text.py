@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.compare import ONLY_CELL
-from highwater.bench.comparison_answer import interval_text, is_zero_on_both, shown_first
-from highwater.bench.environment_key import difference_text
-from highwater.bench.metrics import value_text
-from highwater.bench.results.gate import (
+from highwater.common.units import NONE, change_size_text, change_text
+from highwater.results.analysis.compare import ONLY_CELL
+from highwater.results.analysis.comparison_answer import interval_text, is_zero_on_both, shown_first
+from highwater.results.environment_key import difference_text
+from highwater.results.gate import (
     ComparedSide,
     EnvironmentDifference,
     Gate,
@@ -18,7 +18,7 @@ from highwater.bench.results.gate import (
     MetricComparison,
     ResultComparison,
 )
-from highwater.common.units import NONE, change_size_text, change_text
+from highwater.results.metrics import value_text
 
 HEADER: Final = ("metric", "base", "head", "change", "95 % interval", "detectable", "verdict")
 """The interval is that of the change; `detectable`: the smallest change that would have been found 4 times in 5."""

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, TextIO
 
-from highwater.bench.results.histogram_log import mean_of, read_histogram
-from highwater.bench.results.models import TrialPlan, TrialSummary, Window
-from highwater.bench.results.reader import TrialResult
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.progress import Observer, Outcomes
+from highwater.results.histogram_log import mean_of, read_histogram
+from highwater.results.models import TrialPlan, TrialSummary, Window
+from highwater.results.reader import TrialResult
 from highwater.spark_loadgen import Progress, Second
 
 WINDOW_S: Final = 5

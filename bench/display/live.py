@@ -13,11 +13,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.bench.trials.plan import RUN_OVERHEAD_S, Plan
 from highwater.bench.trials.progress import Observer, Outcomes, Skips, headline, label, progress_line
 from highwater.bench.trials.time_left import TimeLeft
 from highwater.common.units import wait_text
+from highwater.results.models import TrialPlan, TrialSummary
 from highwater.spark_loadgen import Progress
 
 STATE_STYLE = {

@@ -11,18 +11,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
-from highwater.bench.analysis.answer import answer_of
-from highwater.bench.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
-from highwater.bench.analysis.statement import Answer, StatementState
-from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.display.comparison_text import DETECTABLE, HEADER, cells_of, row, zero_line
 from highwater.bench.display.wrapping import wrapped
-from highwater.bench.metrics import metric
-from highwater.bench.results.analysis import Analysis, Search
-from highwater.bench.results.gate import MetricComparison
-from highwater.bench.results.models import TrialPlan, TrialSummary
-from highwater.bench.results.reader import RunResult, TrialResult
-from highwater.bench.results.storage import StorageTarget
 from highwater.bench.runs.canary import slow_blocks
 from highwater.bench.storage import describe_target, target_paths
 from highwater.bench.storage.cluster_storage import cluster_target
@@ -44,6 +34,16 @@ from highwater.common.units import (
     unit_for,
     wait_text,
 )
+from highwater.results.analysis.answer import answer_of
+from highwater.results.analysis.conclusions import HEADLINES, HEADLINES_AT_ONCE
+from highwater.results.analysis.statement import Answer, StatementState
+from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL
+from highwater.results.analysis_file import Analysis, Search
+from highwater.results.gate import MetricComparison
+from highwater.results.metrics import metric
+from highwater.results.models import TrialPlan, TrialSummary
+from highwater.results.reader import RunResult, TrialResult
+from highwater.results.storage import StorageTarget
 from highwater.tuning.facts import collect
 
 _CPU_PER_GIB: Final = "system.cpu_s_per_gib"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-from highwater.bench.results.reader import RunResult
+from highwater.results.reader import RunResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import json
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import estimates
-from highwater.bench.results.reader import RunResult
+from highwater.results.reader import RunResult
 
 
 def export(result: RunResult) -> list[ExportedFile]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.trials import columns, rows
-from highwater.bench.results.reader import RunResult
 from highwater.common.csv_text import csv_text
+from highwater.results.reader import RunResult
 
 
 def export(result: RunResult) -> list[ExportedFile]:

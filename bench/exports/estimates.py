@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from highwater.bench.analysis.statistics import bootstrap_median_ci
-from highwater.bench.compare import ONLY_CELL
-from highwater.bench.metrics import METRICS, MetricDefinition
-from highwater.bench.results.reader import RunResult, TrialResult
 from highwater.common.errors import UsageError
+from highwater.results.analysis.compare import ONLY_CELL
+from highwater.results.analysis.statistics import bootstrap_median_ci
+from highwater.results.metrics import METRICS, MetricDefinition
+from highwater.results.reader import RunResult, TrialResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,12 @@ from hdrh.histogram import HdrHistogram
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import usable
-from highwater.bench.results.histogram_log import mean_of, read_histogram
-from highwater.bench.results.models import Metric, Window
-from highwater.bench.results.reader import RunResult, TrialResult
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import recorded_workloads
 from highwater.common.errors import UsageError
+from highwater.results.histogram_log import mean_of, read_histogram
+from highwater.results.models import Metric, Window
+from highwater.results.reader import RunResult, TrialResult
 
 _WINDOW_S: Final = 10
 _NS_PER_MS: Final = 1e6

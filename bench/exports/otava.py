@@ -10,8 +10,8 @@ from typing import Final
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import estimates
-from highwater.bench.results.reader import RunResult
 from highwater.common.csv_text import csv_text
+from highwater.results.reader import RunResult
 
 COLUMNS: Final = ("time", "commit", "branch")
 

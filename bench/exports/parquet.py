@@ -7,9 +7,9 @@ import json
 
 from highwater.bench.exports import ExportedFile
 from highwater.bench.exports.trials import METRIC_COLUMNS, columns, rows
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
 from highwater.common.extras import how_to_install
+from highwater.results.reader import RunResult
 
 
 def export(result: RunResult) -> list[ExportedFile]:

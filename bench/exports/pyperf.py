@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from highwater.bench.exports import ExportedFile, text_file
 from highwater.bench.exports.estimates import Estimate, estimates
-from highwater.bench.results.reader import RunResult
+from highwater.results.reader import RunResult
 
 _FORMAT_VERSION: Final = "1.0"
 _NS_PER_S: Final = 1e9

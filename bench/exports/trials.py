@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from highwater.bench.exports.estimates import usable
-from highwater.bench.metrics import METRICS
-from highwater.bench.results.models import Scalar
-from highwater.bench.results.reader import RunResult
+from highwater.results.metrics import METRICS
+from highwater.results.models import Scalar
+from highwater.results.reader import RunResult
 
 METRIC_COLUMNS: Final = {definition.column: definition for definition in METRICS.values()}
 COUNTS: Final = "counts"

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from highwater.bench.display.comparison_text import how_decided
 from highwater.bench.gate.reasoning import describe
-from highwater.bench.results.gate import Gate, MetricComparison
+from highwater.results.gate import Gate, MetricComparison
 
 Style = Literal["github", "gitlab", "none"]
 _GITLAB_SEVERITY: Final = {"regression": "critical", "target_failed": "blocker", "inconclusive": "minor"}

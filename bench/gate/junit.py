@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 from highwater.bench.display.comparison_text import name_of, round_title, row
 from highwater.bench.gate.reasoning import describe
-from highwater.bench.results.gate import Gate, MetricComparison
+from highwater.results.gate import Gate, MetricComparison
 
 _BROKEN: Final = ("invalid", "environment_mismatch", "interrupted")
 

@@ -19,17 +19,17 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from highwater.bench.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
-from highwater.bench.metrics import METRICS, metric
-from highwater.bench.results.analysis import AaPair, Analysis, Noise
-from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration
-from highwater.bench.results.files import ResultDirectoryError, parse
-from highwater.bench.results.reader import RunResult
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.complaints import complaint
 from highwater.bench.workload.values import KeyFaultError, Part, PercentRatio
 from highwater.bench.workload.yaml_document import parse_document, read_document
 from highwater.common.errors import UsageError
+from highwater.results.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL
+from highwater.results.analysis_file import AaPair, Analysis, Noise
+from highwater.results.calibration import CALIBRATION_FILE, Calibration
+from highwater.results.files import ResultDirectoryError, parse
+from highwater.results.metrics import METRICS, metric
+from highwater.results.reader import RunResult
 
 POLICY_SCHEMA: Final = "bench.gate/1"
 OWN_A_A: Final = "a_a"

@@ -13,13 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
-from highwater.bench.environment_key import difference_text
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
-from highwater.bench.metrics import METRICS, values_of
-from highwater.bench.results.analysis import AaPair
-from highwater.bench.results.gate import EnvironmentDifference, GateState, MetricComparison
-from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.common.exit_codes import (
@@ -31,6 +25,12 @@ from highwater.common.exit_codes import (
     EXIT_REGRESSION,
 )
 from highwater.common.units import change_size_text, change_span_text, change_text, percent_text
+from highwater.results.analysis.compare import ONLY_CELL, Limits, Trials, change_for_the_worse, judge
+from highwater.results.analysis_file import AaPair
+from highwater.results.environment_key import difference_text
+from highwater.results.gate import EnvironmentDifference, GateState, MetricComparison
+from highwater.results.metrics import METRICS, values_of
+from highwater.results.models import TrialPlan, TrialSummary
 
 VARIANT: Final = "variant"
 BASE: Final = "base"

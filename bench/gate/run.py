@@ -10,10 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from highwater.bench import asked_load
-from highwater.bench.compare import compare, matched_cells, noise_of_both, side_of
 from highwater.bench.display.comparison_text import gate_markdown
-from highwater.bench.environment_key import difference_text
 from highwater.bench.gate.annotations import gitlab_report
 from highwater.bench.gate.junit import junit_xml
 from highwater.bench.gate.policy import NO_NOISE, OWN_A_A, Policy, metrics_of
@@ -35,19 +32,22 @@ from highwater.bench.gate.reasoning import (
     target_outcome,
 )
 from highwater.bench.gate.sides import Measured, Recorded
-from highwater.bench.results import checksums
-from highwater.bench.results.analysis import AaPair
-from highwater.bench.results.files import dump
-from highwater.bench.results.gate import ComparedSide, EnvironmentDifference, Gate, GateRound
-from highwater.bench.results.models import Manifest
-from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
+from highwater.bench.workload import asked_load
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import Specification, specify
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED
+from highwater.results import checksums
+from highwater.results.analysis.compare import compare, matched_cells, noise_of_both, side_of
+from highwater.results.analysis_file import AaPair
+from highwater.results.environment_key import difference_text
+from highwater.results.files import dump
+from highwater.results.gate import ComparedSide, EnvironmentDifference, Gate, GateRound
+from highwater.results.models import Manifest
+from highwater.results.reader import RunResult
 
 GATE_FILE: Final = "gate.json"
 _CONFIRMATION: Final = "confirmation"
@@ -153,7 +153,15 @@ def judge_recorded(base: Recorded, head: Recorded, rules: Rules) -> Gate:
     if policy.noise.source == OWN_A_A:
         noise = noise_of_both(base.result, head.result)
     try:
-        found = compare(base.result, head.result, base.cell, head.cell, metrics_of(policy), limits_of(policy, noise))
+        found = compare(
+            base.result,
+            head.result,
+            base.cell,
+            head.cell,
+            metrics_of(policy),
+            limits_of(policy, noise),
+            load_of=asked_load.load_of,
+        )
     except ValueError as error:
         raise UsageError(str(error)) from None
     pairs = min(_pairs_of(base, head), min((item.n_pairs for item in found.metrics if item.gated), default=0))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from highwater.bench.environment import git_state
-from highwater.bench.results.reader import RunResult
 from highwater.bench.systems.highwater import is_checkout
 from highwater.bench.workload.yaml_document import Document, read_document
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 
 GIT: Final = "git:"
 CONFIG: Final = "config:"

@@ -8,12 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.comparison_answer import SIX_HEADLINES
 from highwater.bench.gate.policy import Policy, default_policy, load_policy, metrics_of
 from highwater.bench.history.otava import LEAST_POINTS, change_points, may_change
 from highwater.bench.history.series import Change, Series, cell_of, metric_of
-from highwater.bench.metrics import METRICS, value_text
 from highwater.common.units import change_text, plural
+from highwater.results.analysis.comparison_answer import SIX_HEADLINES
+from highwater.results.metrics import METRICS, value_text
 
 _FLOOR_RATIO: Final = 0.05
 """The smallest change that matters of a metric for which the policy has no floor."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from highwater.bench.environment_key import difference_text, human_name, unequal
 from highwater.bench.history.series import Series
+from highwater.results.environment_key import difference_text, human_name, unequal
 
 
 def fact_rows(series: Series) -> list[tuple[str, str]]:

@@ -20,17 +20,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from highwater.bench import environment_key
 from highwater.bench.exports.otava import COLUMNS, row
 from highwater.bench.history.otava import ChangePoint
-from highwater.bench.metrics import METRICS
-from highwater.bench.results.analysis import Better
-from highwater.bench.results.reader import RunResult
 from highwater.common.atomic_files import write_atomically
 from highwater.common.csv_text import csv_text
 from highwater.common.errors import NotComparableError, UsageError
 from highwater.common.nearest import nearest
 from highwater.common.units import plural
+from highwater.results import environment_key
+from highwater.results.analysis_file import Better
+from highwater.results.metrics import METRICS
+from highwater.results.reader import RunResult
 
 WORKLOAD_COLUMN: Final = "workload_sha256"
 _LEADING: Final = (*COLUMNS, WORKLOAD_COLUMN)

@@ -14,9 +14,9 @@ from typing import Final
 
 from highwater.bench.host.sampler import Readings
 from highwater.bench.host.sampling_service import Answer, Question
-from highwater.bench.results.host import HostSample
 from highwater.bench.workload.clusters import Cluster, ClusterHost
 from highwater.common.errors import UsageError
+from highwater.results.host import HostSample
 
 # A sampler is a process that starts on connection: on a small, busy host Python starts slowly.
 _FIRST_READING_WITHIN_S: Final = 20.0

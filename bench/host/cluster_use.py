@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from highwater.bench.host.use import host_use
-from highwater.bench.results.cluster import ClusterHostUse
-from highwater.bench.results.host import HostSample, HostUse
-from highwater.bench.results.models import Phase
 from highwater.bench.storage.cluster_storage import target_of
 from highwater.bench.workload.clusters import ClusterHost
+from highwater.results.cluster import ClusterHostUse
+from highwater.results.host import HostSample, HostUse
+from highwater.results.models import Phase
 
 # Share of a core that a Spark worker uses without a load task.
 _GENERATES_CPU_RATIO = 0.05

@@ -10,7 +10,7 @@ from typing import Final
 
 from highwater.bench.host.processes import ProcessGroups
 from highwater.bench.host.readings import HostReader, Reading
-from highwater.bench.results.host import HostSample
+from highwater.results.host import HostSample
 
 INTERVAL_S: Final = 1.0
 

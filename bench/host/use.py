@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from highwater.bench.results.host import HostSample, HostUse
+from highwater.results.host import HostSample, HostUse
 
 
 def host_use(samples: Sequence[HostSample], start_s: float, end_s: float) -> HostUse:

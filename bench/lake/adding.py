@@ -24,11 +24,11 @@ from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, KeptRun, Manifest
 from highwater.bench.lake.rows import run_id, tables_of
 from highwater.bench.lake.tables import SECONDS
-from highwater.bench.results import checksums
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.run_lock import is_locked
 from highwater.common.errors import UsageError
+from highwater.results import checksums
+from highwater.results.files import ResultDirectoryError
+from highwater.results.reader import RunResult
+from highwater.results.run_lock import is_locked
 
 Outcome = Literal["added", "there already", "left out"]
 MOST_PROCESSES: Final = 2

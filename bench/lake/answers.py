@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from highwater.bench.lake.questions import Question
-from highwater.bench.metrics import value_text
 from highwater.common.units import (
     NONE,
     change_text,
@@ -18,6 +17,7 @@ from highwater.common.units import (
     significant,
     size_text,
 )
+from highwater.results.metrics import value_text
 
 Row = Mapping[str, Any]
 

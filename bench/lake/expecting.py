@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-from highwater.bench.analysis.expecting import MOST_TRIALS, detectable_ratio, trials_to_detect
-from highwater.bench.analysis.statistics import LEAST_FOR_NOISE
 from highwater.bench.lake.asking import asked_sql, opened
 from highwater.bench.lake.manifest import Manifest
-from highwater.bench.metrics import metric as known_metric
 from highwater.common.units import change_size_text, count_text, percent_text, plural
+from highwater.results.analysis.expecting import MOST_TRIALS, detectable_ratio, trials_to_detect
+from highwater.results.analysis.statistics import LEAST_FOR_NOISE
+from highwater.results.metrics import metric as known_metric
 
 _CHANGE_RATIO: Final = 0.05
 _SQL: Final = """

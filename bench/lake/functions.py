@@ -1,8 +1,8 @@
 """The functions of SQL on figures and histograms, the same in every engine; Arrow in, Arrow out.
 
 Each result depends on the set of values alone and not on their order, so that an engine may hand them over as it
-likes: values are sorted before anything is added up. Histograms are in the buckets of `spark_loadgen.histogram`, and
-statistics are those of `bench.analysis.statistics`: one definition for a report and for a lake.
+likes: values are sorted before anything is added up. Histograms are in the buckets of `results.histogram`, and
+statistics are those of `results.analysis.statistics`: one definition for a report and for a lake.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute
 from numpy.typing import NDArray
 
-from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL, a_a_bound, coefficient_of_variation
-from highwater.spark_loadgen.histogram import COUNTS_LENGTH, Histogram
+from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL, a_a_bound, coefficient_of_variation
+from highwater.results.histogram import COUNTS_LENGTH, Histogram
 
 _EXACT_IN_FLOAT: Final = 1 << 53
 

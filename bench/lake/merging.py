@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from highwater.bench.lake.functions import merged_histogram
-from highwater.spark_loadgen import Histogram
+from highwater.results.histogram import Histogram
 
 BUCKETS: Final = pa.list_(pa.int32())
 COUNTS: Final = pa.list_(pa.int64())

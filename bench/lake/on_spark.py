@@ -36,7 +36,7 @@ from highwater.spark_loadgen.java import find_java
 
 _TYPES: Final = {pa.float64(): "double", pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string"}
 # What the functions import, for executors on other hosts.
-_FOLDERS: Final = ("common", "spark_loadgen", "bench/analysis", "bench/lake")
+_FOLDERS: Final = ("common", "results/analysis", "results/histogram.py", "bench/lake")
 _CALLS_JAVA: Final = re.compile(r"\b(reflect|java_method|try_reflect)\b", re.IGNORECASE)
 _SETTINGS: Final = {
     "spark.sql.runSQLOnFiles": "false",

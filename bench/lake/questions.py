@@ -18,10 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.metrics import metric
 from highwater.common.errors import UsageError
 from highwater.common.nearest import did_you_mean
 from highwater.common.quantities import DURATION, parse_percent
+from highwater.results.metrics import metric
 
 _FOLDER: Final = Path(__file__).parent / "questions"
 _HEAD: Final = re.compile(r"-- (?P<what>title|answer|nothing|then|param)\b(?P<about>[^:]*): (?P<text>.*)")

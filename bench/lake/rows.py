@@ -10,15 +10,15 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from highwater.bench import environment_key
-from highwater.bench.compare import ONLY_CELL
 from highwater.bench.lake.tables import SCHEMAS, SECONDS
-from highwater.bench.metrics import METRICS
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.interval_arrays import IntervalArrays
-from highwater.bench.results.models import LATENCY_METRICS, Latency, Manifest, Metric, TrialSummary
-from highwater.bench.results.reader import RunResult, TrialResult
-from highwater.spark_loadgen import Histogram
+from highwater.results import environment_key
+from highwater.results.analysis.compare import ONLY_CELL
+from highwater.results.files import ResultDirectoryError
+from highwater.results.histogram import Histogram
+from highwater.results.interval_arrays import IntervalArrays
+from highwater.results.metrics import METRICS
+from highwater.results.models import LATENCY_METRICS, Latency, Manifest, Metric, TrialSummary
+from highwater.results.reader import RunResult, TrialResult
 
 Row = dict[str, Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Group, Manifest
-from highwater.bench.results.analysis import Analysis
-from highwater.bench.results.models import Environment, TrialSummary
-from highwater.bench.results.models import Manifest as RunManifest
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
+from highwater.results.analysis_file import Analysis
+from highwater.results.models import Environment, TrialSummary
+from highwater.results.models import Manifest as RunManifest
+from highwater.results.reader import RunResult
 
 
 def result_of(manifest: Manifest, name: str) -> RunResult:

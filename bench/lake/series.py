@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from highwater.bench import environment_key
-from highwater.bench.compare import ONLY_CELL
 from highwater.bench.exports.otava import COLUMNS
 from highwater.bench.history.series import WORKLOAD_COLUMN, Series
 from highwater.bench.lake import storage
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.runs import result_of
 from highwater.common.errors import UsageError
+from highwater.results import environment_key
+from highwater.results.analysis.compare import ONLY_CELL
 
 HISTORY: Final = "history"
 _DIGITS_OF_WORKLOAD: Final = 12

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, get_args, get_origin
 import pyarrow as pa
 from pydantic import BaseModel
 
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.models import EventLine, PartitionLine, Window
-from highwater.bench.results.storage import FioProbe
+from highwater.results.host import HostSample
+from highwater.results.models import EventLine, PartitionLine, Window
+from highwater.results.storage import FioProbe
 
 LAKE_SCHEMA: Final = "bench.lake/1"
 SECONDS: Final = "seconds"

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
-from highwater.bench.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
 from highwater.bench.gate.reasoning import own_noise
-from highwater.bench.metrics import METRICS
-from highwater.bench.results.gate import MetricComparison
-from highwater.bench.results.models import TrialPlan, TrialSummary
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.common.units import percent_text
+from highwater.results.analysis.compare import ALPHA, ONLY_CELL, Limits, Trials, judge
+from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL, holm, paired_p_value
+from highwater.results.gate import MetricComparison
+from highwater.results.metrics import METRICS
+from highwater.results.models import TrialPlan, TrialSummary
 from highwater.tuning.proofs import EffectOutcome, MeasuredEffect, ProofVerdict, effect_text
 
 # A smaller change does not matter in operation.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from highwater.bench.metrics import value_text
 from highwater.common.units import NONE, change_size_text, change_span_text, change_text
+from highwater.results.metrics import value_text
 from highwater.tuning.proofs import VERDICT_TEXTS, EffectOutcome, MeasuredEffect, Proof
 
 HEADER: Final = ("figure", "off", "on", "change", "95 %", "detectable", "")

@@ -12,19 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from highwater.bench import environment_key
-from highwater.bench.analysis.statistics import LEAST_FOR_INTERVAL
 from highwater.bench.prove.judging import judge_cells
 from highwater.bench.prove.loads import load_file, load_for
 from highwater.bench.prove.subjects import Subject
-from highwater.bench.results.models import Manifest, TrialSummary
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.storage import StorageTarget
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.layers import read_with_includes
 from highwater.bench.workload.specification import VARIANT, Specification, specify
 from highwater.common.errors import UsageError
+from highwater.results import environment_key
+from highwater.results.analysis.statistics import LEAST_FOR_INTERVAL
+from highwater.results.models import Manifest, TrialSummary
+from highwater.results.reader import RunResult
+from highwater.results.storage import StorageTarget
 from highwater.tuning.proofs import Proof, ProvedSetting
 
 AS_IT_IS: Final = "as-it-is"

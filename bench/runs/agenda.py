@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from highwater.bench.analysis.conclusions import halfwidth_ratio
-from highwater.bench.results.models import Scalar, TrialPlan, TrialSummary
 from highwater.bench.trials.plan import Plan, PlannedTrial
 from highwater.bench.workload.sections import StopWhen
 from highwater.common.units import percent_text
+from highwater.results.analysis.conclusions import halfwidth_ratio
+from highwater.results.models import Scalar, TrialPlan, TrialSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from highwater.bench.results.canary import BlockCanary, CanaryReading
-from highwater.bench.results.models import Reason
 from highwater.bench.workload.sections import Validity
 from highwater.common.units import duration_ns_text, significant
+from highwater.results.canary import BlockCanary, CanaryReading
+from highwater.results.models import Reason
 
 _CPU_BYTES: Final = 1 << 20
 _MEMORY_BYTES: Final = 32 << 20

@@ -15,12 +15,6 @@ from pathlib import Path
 
 import typer
 
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.models import Manifest
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.run_lock import RunLock
-from highwater.bench.results.storage import TargetProbe
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.runs.launchers import LauncherChoice, check_slots, told_arguments
 from highwater.bench.runs.preflight import preflight, storage_targets
@@ -36,6 +30,12 @@ from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.trials.trial import Launcher
 from highwater.common.errors import UsageError
 from highwater.common.units import plural
+from highwater.results.calibration import Calibration
+from highwater.results.models import Manifest
+from highwater.results.reader import RunResult
+from highwater.results.run_lock import RunLock
+from highwater.results.storage import TargetProbe
+from highwater.results.writer import ResultWriter
 from highwater.tuning.facts import collect
 
 

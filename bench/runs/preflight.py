@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from highwater.bench.host.cluster_sampler import check_samplers
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.files import ResultDirectoryError
 from highwater.bench.runs.launchers import LauncherChoice
 from highwater.bench.storage import check_target, emulated_hdd, target_paths
 from highwater.bench.systems import check_system
@@ -23,6 +21,8 @@ from highwater.bench.trials.reachable_rate import rate_problems
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.system import ClusterUnderTest
 from highwater.common.errors import NotComparableError, UsageError
+from highwater.results.calibration import Calibration
+from highwater.results.files import ResultDirectoryError
 from highwater.spark_loadgen import LoadSetupError
 from highwater.tuning.facts import Facts
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from highwater.bench.environment import describe_environment, versions
-from highwater.bench.environment_key import connection_text, difference_text, environment_key, storage_facts, unequal
-from highwater.bench.results.models import Manifest, TrialPlan, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.launchers import LauncherKind, told_settings
 from highwater.bench.runs.preflight import storage_targets
@@ -23,9 +20,18 @@ from highwater.bench.runs.runner import Earlier
 from highwater.bench.storage import describe_target
 from highwater.bench.trials.plan import Plan
 from highwater.bench.trials.trial import Launcher, now_utc
-from highwater.bench.workload.clusters import what_is_measured
 from highwater.bench.workload.command_config import told_of
 from highwater.common.errors import NotComparableError, UsageError
+from highwater.results.environment_key import (
+    connection_text,
+    difference_text,
+    environment_key,
+    storage_facts,
+    unequal,
+    what_is_measured,
+)
+from highwater.results.models import Manifest, TrialPlan, TrialSummary
+from highwater.results.reader import RunResult
 from highwater.tuning.facts import Facts
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from highwater.bench.results.files import REPLACED
-from highwater.bench.results.models import ReplacedTrial
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.trials.verdict import target_at_fault
+from highwater.results.files import REPLACED
+from highwater.results.models import ReplacedTrial
 
 
 def retried(outcomes: Sequence[TrialOutcome], now_utc: str, *, at_once: bool) -> Mapping[str, ReplacedTrial]:

@@ -15,22 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from highwater.bench.analysis.conclusions import analyse
 from highwater.bench.environment import describe_environment, git_state, versions
-from highwater.bench.results import checksums
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.canary import BlockCanary
-from highwater.bench.results.models import (
-    Manifest,
-    Reason,
-    ReplacedTrial,
-    RunStatus,
-    TrialPlan,
-    TrialStatus,
-    TrialSummary,
-)
-from highwater.bench.results.storage import StorageProbes, TargetProbe
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import Agenda, BlockAgenda, FinishedCells, Skipped, TrialOutcome, decided_by
 from highwater.bench.runs.canary import reasons as canary_reasons
 from highwater.bench.runs.canary import take as take_canary
@@ -49,6 +34,21 @@ from highwater.bench.trials.trial import Launcher, TrialRunner, now_utc
 from highwater.bench.trials.verdict import target_at_fault
 from highwater.common.errors import GeneratorError, StoppedError, TrialError, UsageError, is_full, text_of
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OBJECTIVE, EXIT_OK, EXIT_USAGE
+from highwater.results import checksums
+from highwater.results.analysis.conclusions import analyse
+from highwater.results.calibration import Calibration
+from highwater.results.canary import BlockCanary
+from highwater.results.models import (
+    Manifest,
+    Reason,
+    ReplacedTrial,
+    RunStatus,
+    TrialPlan,
+    TrialStatus,
+    TrialSummary,
+)
+from highwater.results.storage import StorageProbes, TargetProbe
+from highwater.results.writer import ResultWriter
 from highwater.tuning.facts import Facts
 
 

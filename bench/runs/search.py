@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from highwater.bench.results.analysis import SearchProbe, SearchStage
+from highwater.results.analysis_file import SearchProbe, SearchStage
 
 RAMP_FACTOR = 2
 _TARGET_AT_FAULT = ("delivery.", "trial.")

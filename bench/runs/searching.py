@@ -14,23 +14,23 @@ from typing import Final
 import numpy as np
 from pydantic import ValidationError
 
-from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.metrics import percentile_text
-from highwater.bench.results.analysis import Search, SearchProbe
-from highwater.bench.results.models import Reason, Scalar, SloResult, TrialSummary, Window
-from highwater.bench.results.reader import RunResult, TrialResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected, target_at_fault
 from highwater.bench.trials.plan import Plan, PlannedTrial, chosen_seed, planned_trial
 from highwater.bench.trials.progress import slo_text
 from highwater.bench.workload.model import Workload
-from highwater.bench.workload.slo import parse_bound
 from highwater.bench.workload.specification import BASE_CELL, Cell, Specification
 from highwater.common.errors import UsageError
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_INVALID, EXIT_OK
 from highwater.common.quantities import RATE, format_rate
 from highwater.common.units import count_text, duration_ns_text
+from highwater.results.analysis.conclusions import analyse
+from highwater.results.analysis_file import Search, SearchProbe
+from highwater.results.bounds import parse_bound
+from highwater.results.metrics import percentile_text
+from highwater.results.models import Reason, Scalar, SloResult, TrialSummary, Window
+from highwater.results.reader import RunResult, TrialResult
+from highwater.results.writer import ResultWriter
 
 RATE_FACTOR: Final = "load.rate"
 # A slope is significant when it is this many standard errors away from 0.

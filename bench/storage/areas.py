@@ -8,9 +8,9 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.run_lock import RunLock, is_abandoned
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
+from highwater.results.run_lock import RunLock, is_abandoned
 
 # A run leaves this much space free: a full file system harms more than the benchmark.
 SPARE_BYTES: Final = 256 << 20

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.storage import CacheDrop, CacheUse, WritebackUse
 from highwater.bench.storage.log_files import LogState
+from highwater.results.host import HostSample
+from highwater.results.storage import CacheDrop, CacheUse, WritebackUse
 
 
 def stored_ratio(log_bytes: int | None, acked_value_bytes: int, replication: int, whole: bool) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from highwater.bench.results.storage import StorageTarget
 from highwater.bench.workload.clusters import Cluster, ClusterStorage
+from highwater.results.storage import StorageTarget
 
 EXTERNAL_STORAGE: Final = StorageTarget(
     name="external",

@@ -26,8 +26,6 @@ from typing import Final, Literal
 
 from pydantic import ValidationError
 
-from highwater.bench.results.base import Model
-from highwater.bench.results.files import dump
 from highwater.bench.storage import block_tools
 from highwater.bench.storage.areas import SPARE_BYTES
 from highwater.bench.storage.block_tools import LoopDevice
@@ -35,6 +33,8 @@ from highwater.bench.storage.control_groups import DiskLimits, Hierarchies, hier
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import UsageError
 from highwater.common.units import size_text
+from highwater.results.base import Model
+from highwater.results.files import dump
 from highwater.tuning.facts import Facts
 from highwater.tuning.hostfiles import HostFiles
 

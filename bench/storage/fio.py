@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from highwater.bench.results.storage import FioProbe, ProbeName
+from highwater.results.storage import FioProbe, ProbeName
 
 # How long fio may take beyond the job's own time: to start, to create a file, to wait for pending operations.
 GRACE_S: Final = 60.0

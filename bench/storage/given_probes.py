@@ -12,8 +12,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from highwater.bench.results.storage import TargetProbe
 from highwater.common.errors import UsageError
+from highwater.results.storage import TargetProbe
 
 _FILE: Final = TypeAdapter(dict[str, dict[str, TargetProbe]])
 

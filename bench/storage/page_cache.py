@@ -15,9 +15,9 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from highwater.bench.results.storage import CacheDrop
 from highwater.common.cachestat import cachestat
 from highwater.common.errors import TrialError
+from highwater.results.storage import CacheDrop
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _DROP_CACHES: Final = Path("/proc/sys/vm/drop_caches")

@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Literal
 
-from highwater.bench.results.storage import FioProbe, StorageTarget, TargetProbe
 from highwater.bench.storage import fio
 from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.targets import describe_target
 from highwater.common.units import size_text
+from highwater.results.storage import FioProbe, StorageTarget, TargetProbe
 from highwater.tuning.facts import Facts
 
 RUNTIME_S: Final = 1.0

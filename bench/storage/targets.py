@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
-from highwater.bench.results.storage import StorageTarget
 from highwater.bench.storage import emulated_hdd
 from highwater.bench.user_paths import expanded
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.values import TEMPORARY_TARGET
+from highwater.results.storage import StorageTarget
 from highwater.tuning.facts import BlockDevice, Facts
 
 Medium = Literal["ssd", "hdd", "nvme", "memory", "unknown"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from highwater.bench.results.storage import CacheDrop
 from highwater.bench.storage import emulated_hdd, page_cache
 from highwater.bench.storage.areas import StorageAreas
 from highwater.bench.storage.cluster_storage import cluster_target
@@ -14,6 +13,7 @@ from highwater.bench.storage.log_files import LogState, log_state
 from highwater.bench.storage.targets import describe_target
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.system import ClusterUnderTest
+from highwater.results.storage import CacheDrop
 from highwater.tuning.facts import Facts
 
 

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from highwater.bench.telemetry.figures import second_figures, trial_figures
 from highwater.bench.telemetry.sums import TrialSums
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.histogram import Histogram
 
 COUNTS: Final = ("sent", "acked", "acked_bytes", "failed", "received", "received_bytes")
 _MOST_TOLD: Final = 20

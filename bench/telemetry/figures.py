@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.results.files import latency_of
-from highwater.bench.results.models import Latency
 from highwater.bench.telemetry.rows import CPU_UNITS
 from highwater.bench.telemetry.sums import TrialSums
-from highwater.bench.workload.slo import Bound, parse_bound
+from highwater.results.bounds import Bound, parse_bound
+from highwater.results.files import latency_of
+from highwater.results.histogram import Histogram
+from highwater.results.models import Latency
 from highwater.spark_loadgen.backlog import lag_of
-from highwater.spark_loadgen.histogram import Histogram
 from highwater.spark_loadgen.windows import Windows
 
 State = Literal["waiting", "held", "missed", "open"]

@@ -59,7 +59,7 @@ class EndNote:
 
 @dataclass(frozen=True, slots=True)
 class HostNote:
-    """One second of one host: the known fields of bench.results.HostSample."""
+    """One second of one host: the known fields of HostSample."""
 
     trial: str
     host: str

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
-from highwater.bench.results.host import HostSample
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.notes import EndNote, HostNote, MeasureNote, Note, TrialNote, encode_note
+from highwater.results.host import HostSample
 from highwater.spark_loadgen import LoadPlan, LoadResult, Progress, TelemetryTarget
 
 THIS_HOST: Final = "driver"

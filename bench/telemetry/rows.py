@@ -22,7 +22,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from highwater.bench.telemetry.notes import HostNote, MalformedNoteError, Note, decode_note
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen.telemetry.message import MAGIC, MalformedMessageError, TaskMessage
 
 CPU_UNITS: Final = 10_000

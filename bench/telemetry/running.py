@@ -9,10 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.histogram_log import read_seconds
-from highwater.bench.results.models import LATENCY_METRICS, Metric
-from highwater.bench.results.reader import RunResult
 from highwater.bench.telemetry.comparing import COUNTS, differences_of_results, differences_of_sums
 from highwater.bench.telemetry.control import ControlTopic
 from highwater.bench.telemetry.live import Live
@@ -25,7 +21,11 @@ from highwater.bench.telemetry.verdict_topic import PARTITIONS, VerdictTopic
 from highwater.bench.workload.command_config import read_command_config
 from highwater.common.errors import UsageError
 from highwater.pipeline.errors import PipelineError
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.files import ResultDirectoryError
+from highwater.results.histogram import Histogram
+from highwater.results.histogram_log import read_seconds
+from highwater.results.models import LATENCY_METRICS, Metric
+from highwater.results.reader import RunResult
 
 Tell = Callable[[str], object]
 _TELL_EVERY_BATCHES: Final = 5

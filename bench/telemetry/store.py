@@ -21,7 +21,7 @@ from highwater.bench.telemetry.sums import TaskRow, TrialSums
 from highwater.bench.telemetry.verdicts import Verdict
 from highwater.common.errors import UsageError
 from highwater.pipeline.progress.batch import Progress, offsets_from_text, offsets_to_text
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.histogram import Histogram
 
 SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """

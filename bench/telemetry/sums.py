@@ -18,7 +18,7 @@ from highwater.bench.telemetry.notes import (
     decode_note,
 )
 from highwater.bench.telemetry.rows import KEYS
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.histogram import Histogram
 
 WATERMARK_S: Final = 5
 """A second is closed at the latest when another task has reported a second that is so much later."""

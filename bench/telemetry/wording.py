@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from highwater.bench.metrics import metric, value_text
 from highwater.bench.telemetry.store import StoredTrial
-from highwater.bench.workload.slo import parse_bound
 from highwater.common.units import duration_ns_text, percent_text, plural, rate_text, wait_text
+from highwater.results.bounds import parse_bound
+from highwater.results.metrics import metric, value_text
 
 # A bound that is far away is no bound that somebody works towards.
 _HEADROOM_TOLD_MAX = 10.0

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, get_args
 
-from highwater.bench.results.models import AtOnce, Reason
 from highwater.bench.systems import System
+from highwater.results.models import AtOnce, Reason
 
 Stage = Literal["started", "ready", "loaded"]
 """The trial's system runs; its load tasks are ready; its load has ended."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from highwater.bench.host.cluster_use import shared_cpu_ratio, steal_ratio
-from highwater.bench.results.models import Reason, TrialSummary, Verdict, Window, fastest_read_per_s
 from highwater.bench.trials.verdict import Evidence, judge
 from highwater.bench.workload.client_properties import as_text, to_librdkafka
 from highwater.bench.workload.model import Workload
+from highwater.results.models import Reason, TrialSummary, Verdict, Window, fastest_read_per_s
 
 _LIBRDKAFKA_TRUE: Final = ("true", "t", "1")
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.results.models import EventLine
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.recovery import FaultMark
 from highwater.bench.workload.faults import Fault
 from highwater.common.errors import TrialError, UsageError
+from highwater.results.models import EventLine
 from highwater.spark_loadgen import Progress
 
 # A broker that is started again may be refused while the cluster still counts it in: it is started once more, as a

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from highwater.bench.environment import describe_environment
-from highwater.bench.environment_key import Scalar, difference_text, environment_key, unequal
-from highwater.bench.results.calibration import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape
-from highwater.bench.results.files import ResultDirectoryError, parse
 from highwater.bench.workload.command_config import told_of
 from highwater.common.errors import NotComparableError, UsageError
 from highwater.common.quantities import format_size
+from highwater.results.calibration import CALIBRATION_FILE, Calibration, ConsumerShape, GeneratorShape
+from highwater.results.environment_key import Scalar, difference_text, environment_key, unequal
+from highwater.results.files import ResultDirectoryError, parse
 from highwater.spark_loadgen import FixedSize, Headers, LoadPlan, LoadResult
 from highwater.spark_loadgen.records import RecordHeaders
 from highwater.tuning.facts import Facts

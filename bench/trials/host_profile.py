@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from highwater.bench.results.models import HostProfileUse, Reason
 from highwater.bench.workload.host import Host
 from highwater.common.errors import TrialError, UsageError
+from highwater.results.models import HostProfileUse, Reason
 from highwater.tuning.errors import TuningError
 from highwater.tuning.facts import Facts, collect_from
 from highwater.tuning.fingerprint import fingerprint

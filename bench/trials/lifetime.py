@@ -14,9 +14,9 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from highwater.bench.host.usage import Usage, usage_of
-from highwater.bench.results.lifetime import Restart, Start
 from highwater.bench.systems import System
 from highwater.common.errors import TrialError
+from highwater.results.lifetime import Restart, Start
 
 # Apache Kafka's recovery of a large log is part of its start.
 _SERVES_WITHIN_S: Final = 600.0

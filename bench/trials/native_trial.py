@@ -18,22 +18,6 @@ import numpy as np
 
 from highwater.bench.host.sampler import HostSampler
 from highwater.bench.host.use import host_use
-from highwater.bench.results.files import histogram_path
-from highwater.bench.results.histogram_log import histogram_of, write_histograms
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.models import (
-    LATENCY_METRICS,
-    Delivery,
-    EventLine,
-    Generator,
-    LoadTask,
-    PartitionLine,
-    Phase,
-    Reason,
-    TrialSummary,
-    Verdict,
-)
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.storage.cache_share import writeback_use
 from highwater.bench.storage.log_files import LogState
 from highwater.bench.storage.trial_storage import TrialStorage
@@ -50,7 +34,23 @@ from highwater.bench.trials.summary import produce_of, slo_results
 from highwater.bench.trials.verdict import judge
 from highwater.bench.workload.model import Workload
 from highwater.common.errors import TrialError, text_of
-from highwater.spark_loadgen import Histogram
+from highwater.results.files import histogram_path
+from highwater.results.histogram import Histogram
+from highwater.results.histogram_log import histogram_of, write_histograms
+from highwater.results.host import HostSample
+from highwater.results.models import (
+    LATENCY_METRICS,
+    Delivery,
+    EventLine,
+    Generator,
+    LoadTask,
+    PartitionLine,
+    Phase,
+    Reason,
+    TrialSummary,
+    Verdict,
+)
+from highwater.results.writer import ResultWriter
 
 NATIVE: Final = "native"
 _GIB: Final = 1 << 30

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from highwater.bench.host.processes import ProcessGroups
-from highwater.bench.results.models import SystemFacts
 from highwater.bench.storage.trial_storage import TrialStorage
 from highwater.bench.systems import System
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.lifetime import Restarted, restart
 from highwater.bench.trials.steps import StepClock
 from highwater.bench.workload.model import Workload
+from highwater.results.models import SystemFacts
 
 
 def process_groups(system: System, others: tuple[int, ...] = ()) -> ProcessGroups:

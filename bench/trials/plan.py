@@ -15,11 +15,11 @@ import re
 import secrets
 from dataclasses import dataclass
 
-from highwater.bench.results.models import TrialPlan, TrialRole
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.native import LARGEST_LOAD_BYTES
 from highwater.bench.workload.sections import LoadStep
 from highwater.bench.workload.specification import Cell, Specification
+from highwater.results.models import TrialPlan, TrialRole
 
 # What a trial costs beside its load: broker start, topic, Spark stage, drain, counting. Measured on two shared cores:
 # 1.1 to 1.8 s on a host without other work, 1.6 to 6 s with it (medians 2.4 s with processes, 4.8 s with Spark).

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from highwater.bench.results.calibration import Calibration
 from highwater.bench.trials.given_calibration import consumer_shape_of, shape_of
 from highwater.bench.trials.load_plan import load_plan_of
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
 from highwater.common.units import percent_text, rate_text
+from highwater.results.calibration import Calibration
 from highwater.spark_loadgen import LoadPlan
 
 

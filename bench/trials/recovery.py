@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from highwater.bench.host.use import host_use
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.models import Phase, Window
-from highwater.bench.results.recovery import FaultRecovery
 from highwater.bench.trials.verdict import Evidence
 from highwater.bench.workload.faults import QUIET_S, FaultKind
-from highwater.spark_loadgen import Histogram, LoadResult
+from highwater.results.histogram import Histogram
+from highwater.results.host import HostSample
+from highwater.results.models import Phase, Window
+from highwater.results.recovery import FaultRecovery
+from highwater.spark_loadgen import LoadResult
 
 SETTLED_S: Final = QUIET_S
 HALF: Final = 0.5

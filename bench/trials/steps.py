@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from highwater.bench.results.models import Overhead
+from highwater.results.models import Overhead
 
 LOAD = "load"
 

@@ -13,13 +13,21 @@ from typing import Literal
 
 from highwater.bench.host.cluster_use import with_cluster
 from highwater.bench.host.use import host_use
-from highwater.bench.metrics import metric
-from highwater.bench.results.cluster import ClusterHostUse
-from highwater.bench.results.files import histogram_path, measured_latency
-from highwater.bench.results.histogram_log import histogram_of, write_histograms
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.lifetime import Restart, Start
-from highwater.bench.results.models import (
+from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
+from highwater.bench.storage.log_files import LogState
+from highwater.bench.trials.evidence import Beside, evidence_in
+from highwater.bench.trials.plan import PlannedTrial
+from highwater.bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
+from highwater.bench.trials.verdict import judge
+from highwater.bench.workload.model import Workload
+from highwater.bench.workload.values import FixedSize
+from highwater.results.cluster import ClusterHostUse
+from highwater.results.files import histogram_path, measured_latency
+from highwater.results.histogram_log import histogram_of, write_histograms
+from highwater.results.host import HostSample
+from highwater.results.lifetime import Restart, Start
+from highwater.results.metrics import metric
+from highwater.results.models import (
     LATENCY_METRICS,
     AtOnce,
     Backlog,
@@ -41,16 +49,8 @@ from highwater.bench.results.models import (
     Verdict,
     Window,
 )
-from highwater.bench.results.recovery import Recovery
-from highwater.bench.results.storage import CacheDrop, CacheUse, StorageTarget
-from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
-from highwater.bench.storage.log_files import LogState
-from highwater.bench.trials.evidence import Beside, evidence_in
-from highwater.bench.trials.plan import PlannedTrial
-from highwater.bench.trials.recovery import FaultMark, evidence_beside_faults, recoveries, undisturbed
-from highwater.bench.trials.verdict import judge
-from highwater.bench.workload.model import Workload
-from highwater.bench.workload.values import FixedSize
+from highwater.results.recovery import Recovery
+from highwater.results.storage import CacheDrop, CacheUse, StorageTarget
 from highwater.spark_loadgen import LoadResult
 from highwater.spark_loadgen.model import PartitionCounts
 

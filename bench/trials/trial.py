@@ -14,9 +14,6 @@ from typing import Protocol
 from highwater.bench.host.cluster_sampler import ClusterSampler
 from highwater.bench.host.cluster_use import cluster_host_use
 from highwater.bench.host.sampler import HostSampler
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.models import AtOnce, Phase, Reason, TrialSummary
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.storage import StorageAreas
 from highwater.bench.storage.trial_storage import TrialStorage, log_directories
 from highwater.bench.systems import StartSystem, System
@@ -52,6 +49,9 @@ from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import Specification
 from highwater.common.bench_topics import TOKEN_BYTES, topic_names
 from highwater.common.errors import GeneratorError, TrialError, UsageError, text_of
+from highwater.results.calibration import Calibration
+from highwater.results.models import AtOnce, Phase, Reason, TrialSummary
+from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError, Progress
 from highwater.tuning.facts import Facts
 

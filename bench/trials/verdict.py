@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from highwater.bench.results.models import (
+from highwater.bench.workload.sections import Validity
+from highwater.common.units import duration_ns_text, percent_text, rate_text, wait_text
+from highwater.results.models import (
     Delivery,
     EndToEnd,
     Generator,
@@ -21,8 +23,6 @@ from highwater.bench.results.models import (
     Verdict,
     VerdictState,
 )
-from highwater.bench.workload.sections import Validity
-from highwater.common.units import duration_ns_text, percent_text, rate_text, wait_text
 
 # A percentile is read off the records beyond it; with fewer than this many it is an anecdote.
 SAMPLES_BEYOND_PERCENTILE: Final = 10

@@ -11,10 +11,10 @@ from typing import Any
 
 from pydantic import Field, field_validator
 
-from highwater.bench.metrics import metric
-from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.values import KeyFaultError, Part, SloBound
 from highwater.common.errors import UsageError
+from highwater.results.bounds import Bound
+from highwater.results.metrics import metric
 
 
 class Aim(Part):

@@ -7,8 +7,7 @@ the whole file.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -26,20 +25,6 @@ def host_and_port(address: str) -> str:
     if not (host and port.isdecimal() and 0 < int(port) < 65536):
         raise ValueError(f"{address!r} is not HOST:PORT")
     return address
-
-
-def what_is_measured(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the document without paths of password files and without where live figures go: two workloads that differ
-    in these only are the same.
-    """
-    system = {key: value for key, value in document.get("system", {}).items() if key != "command_config"}
-    if "clusters" in system:
-        system["clusters"] = {
-            name: {key: value for key, value in cluster.items() if key != "command_config"}
-            for name, cluster in system["clusters"].items()
-        }
-    measured = {key: value for key, value in document.items() if key != "telemetry"}
-    return {**measured, "system": system}
 
 
 class ClusterStorage(Part):

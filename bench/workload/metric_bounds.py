@@ -9,10 +9,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from highwater.bench.metrics import metric
-from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.values import KeyFaultError, SloBound
 from highwater.common.errors import UsageError
+from highwater.results.bounds import Bound
+from highwater.results.metrics import metric
 
 
 def _of_known_metrics(bounds: dict[str, Bound]) -> dict[str, Bound]:

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
-from highwater.bench.metrics import COUNTS_OF_FATES, metric
 from highwater.bench.workload.values import Part
 from highwater.common.errors import UsageError
+from highwater.results.metrics import COUNTS_OF_FATES, metric
 
 _NAMES_SCHEMA = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from highwater.bench.metrics import COUNTS_OF_FATES
 from highwater.bench.workload.aims import Aim
 from highwater.bench.workload.client_properties import to_librdkafka
 from highwater.bench.workload.faults import Fault
@@ -21,10 +20,11 @@ from highwater.bench.workload.sections import (
     Topics,
     Trials,
 )
-from highwater.bench.workload.slo import Bound
 from highwater.bench.workload.system import SystemUnderTest
 from highwater.bench.workload.values import NO_PROFILE, TEMPORARY_TARGET, FixedSize, KeyFaultError
 from highwater.common import quantities
+from highwater.results.bounds import Bound
+from highwater.results.metrics import COUNTS_OF_FATES
 from highwater.spark_loadgen import LoadSetupError
 from highwater.spark_loadgen.wire_settings import WireSettings
 

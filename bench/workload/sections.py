@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from highwater.bench.metrics import metric
 from highwater.bench.workload.client_properties import PropertyError, Role, to_librdkafka
 from highwater.bench.workload.traces import TraceLoad, TraceRecords
 from highwater.bench.workload.values import (
@@ -32,6 +31,7 @@ from highwater.bench.workload.values import (
     Warmup,
 )
 from highwater.common.errors import UsageError
+from highwater.results.metrics import metric
 
 
 def _known_to_librdkafka(role: Role, client: dict[str, Scalar]) -> dict[str, Scalar]:

@@ -22,7 +22,6 @@ from pydantic import ValidationError
 from highwater.bench.capture.replay import Traces, arrivals_of, records_of
 from highwater.bench.capture.trace import Trace, read_trace
 from highwater.bench.user_paths import expanded
-from highwater.bench.workload.clusters import what_is_measured
 from highwater.bench.workload.command_config import read_command_config
 from highwater.bench.workload.complaints import complaint, describe, location_of, scalar_locations
 from highwater.bench.workload.layers import merged, put, read_with_includes
@@ -32,6 +31,7 @@ from highwater.bench.workload.values import Scalar
 from highwater.bench.workload.yaml_document import Document, Location, dotted
 from highwater.common.errors import UsageError
 from highwater.common.nearest import nearest
+from highwater.results.environment_key import what_is_measured
 
 BASE_CELL: Final = "base"
 VARIANT: Final = "variant"

@@ -24,8 +24,8 @@ from pydantic import (
     model_validator,
 )
 
-from highwater.bench.workload.slo import BOUND_FORM, BOUND_PATTERN, Bound, parse_bound
 from highwater.common import quantities
+from highwater.results.bounds import BOUND_FORM, BOUND_PATTERN, Bound, parse_bound
 
 TEMPORARY_TARGET: Final = "temporary"
 NO_PROFILE: Final = "none"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
-from highwater.spark_loadgen.histogram import Histogram, HistogramSeries
+from highwater.results.histogram import Histogram, HistogramSeries
 from highwater.spark_loadgen.windows import SecondMeter, Windows
 
 # So many histograms are far below the 1 MiB that a broker takes as one message.

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from highwater.spark_loadgen.histogram import COUNTS_LENGTH, Histogram
+from highwater.results.histogram import COUNTS_LENGTH, Histogram
 
 VERSION: Final = 1
 MAGIC: Final = b"HWT"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.bench.results.canary import CanaryReading
 from highwater.bench.runs import execution, runner
 from highwater.bench.storage import page_cache
+from highwater.results.canary import CanaryReading
 from tests.this_machine import settings_as_they_are
 
 

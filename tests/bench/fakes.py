@@ -10,10 +10,10 @@ from typing import Any
 
 from highwater.bench.systems import SystemProcess
 from highwater.bench.workload.system import SystemUnderTest
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen import (
     Delivery,
     GeneratorReport,
-    Histogram,
     LoadPlan,
     LoadResult,
     OpenSchedule,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from highwater.bench.results.host import HostUse
-from highwater.bench.results.models import (
+from highwater.results.host import HostUse
+from highwater.results.models import (
     Delivery,
     EndToEnd,
     Generator,
@@ -19,7 +19,7 @@ from highwater.bench.results.models import (
     TrialSummary,
     Verdict,
 )
-from highwater.bench.results.storage import StorageTarget
+from highwater.results.storage import StorageTarget
 
 LOST = Reason(check="delivery.lost", value=3, limit=0, text="3 acknowledged records were lost")
 LATE = Reason(check="load.achieved_ratio", value=0.9, limit=0.995, text="of 20k/s offered, 18k/s were acked")

@@ -16,11 +16,6 @@ from typer.testing import CliRunner, Result
 import highwater.bench.cli
 import highwater.spark_loadgen
 from highwater.bench.display.tables import print_end, results_as_json
-from highwater.bench.metrics import METRICS
-from highwater.bench.results import checksums
-from highwater.bench.results.models import Manifest
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
@@ -29,6 +24,11 @@ from highwater.bench.trials.progress import Observer, PlainObserver
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import load_specification
+from highwater.results import checksums
+from highwater.results.metrics import METRICS
+from highwater.results.models import Manifest
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadSetupError
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems

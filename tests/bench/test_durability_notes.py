@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.compare import compare
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.gate.run import judge_recorded
 from highwater.bench.gate.sides import Recorded
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.reports import markdown, page
 from highwater.reports.side_by_side import comparison_document
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 from tests.bench.gate.test_run import RULES
 from tests.reports.sample_run import Sample, write_sample
+from tests.results.analysis.comparing import compare
 
 TRADE = "commit=60 on /data: a crash may cost 60 s of metadata instead of 5"
 NOTE = f"durability traded away: {TRADE}"

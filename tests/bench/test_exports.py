@@ -18,10 +18,10 @@ import pytest
 from pyarrow import parquet
 
 from highwater.bench.exports import exporter, formats
-from highwater.bench.metrics import METRICS
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
+from highwater.results.metrics import METRICS
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 

@@ -16,12 +16,12 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import System, start_system
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadPlan, OpenSchedule, TransactionPlan
 from tests.spark_loadgen.running import run_load
 

@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import highwater.bench.cli
-from highwater.bench.environment_key import key_of
-from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import broker_client
+from highwater.results.environment_key import key_of
+from highwater.results.reader import RunResult
 from tests.bench.fakes import MINIMAL
 from tests.broker.commands.calling import call
 from tests.broker.running import RunningBroker

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.compare import compare
 from highwater.bench.display.tables import print_end, results_as_json
 from highwater.bench.gate.run import judge_recorded
 from highwater.bench.gate.sides import Recorded
-from highwater.bench.results.models import AtOnce, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.reports import markdown, page
+from highwater.results.models import AtOnce, TrialSummary
+from highwater.results.reader import RunResult
 from tests.bench.gate.test_run import RULES
 from tests.reports.sample_run import Sample, write_sample
+from tests.results.analysis.comparing import compare
 
 NOTE = "trials ran at once on one processor: compare their CPU time"
 

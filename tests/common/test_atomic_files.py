@@ -19,7 +19,7 @@ _RENAME_FOR_A_REASON: Final = {
     "bench/capture/trace.py": "a folder that is new",
     "bench/lake/compacting.py": "the manifest, which is no file here",
     "bench/lake/storage.py": "files of a lake",
-    "bench/results/writer.py": "a folder of a result directory",
+    "highwater/results/writer.py": "a folder of a result directory",
     "bench/user_cache.py": "a folder that is new",
     "common/atomic_files.py": "the rule itself",
     "monitor/alerts/keeper.py": "puts a damaged file aside",

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from highwater.bench.capacity.quantities import BytesPerS, NetworkBytesPerS, SpanS
-from highwater.bench.workload.slo import parse_bound
 from highwater.broker.commands.offset_reset import parse_duration_ms
 from highwater.broker.commands.terminal import UsageError
 from highwater.common import quantities
@@ -28,6 +27,7 @@ from highwater.monitor.web.filters import Kind, matching, parse_filter
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.levels import parse_delay_ms
 from highwater.pipeline.option_values import OptionValues
+from highwater.results.bounds import parse_bound
 from highwater.tuning.errors import TuningError
 from highwater.tuning.workload import parse_workload
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from highwater.bench.results.reader import RunResult
 from highwater.broker.server.compiled import MODULES
+from highwater.results.reader import RunResult
 from tests.lab import inventory
 from tests.lab.cores_story import (
     ALL,

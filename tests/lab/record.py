@@ -16,11 +16,11 @@ from typing import Final
 
 from pydantic import Field, ValidationError
 
-from highwater.bench.results.base import Model
-from highwater.bench.results.files import dump
 from highwater.bench.user_cache import cache_directory
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import UsageError
+from highwater.results.base import Model
+from highwater.results.files import dump
 
 DEFAULT_LAB: Final = "lab"
 DISKS: Final = ("hdd", "ssd")

@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.results.reader import RunResult
+from highwater.results.reader import RunResult
 from tests.lab import inventory
 from tests.lab.ledger import Ledger
 from tests.lab.operating import Operator, Played, operated

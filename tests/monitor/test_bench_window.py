@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from highwater.bench.results.reader import RunResult
 from highwater.monitor.bench_window import _CHOSEN
 from highwater.monitor.cli import app
 from highwater.monitor.events import Event, EventKind
@@ -17,6 +16,7 @@ from highwater.monitor.history.database import Database, open_history
 from highwater.monitor.history.reader import metrics_of
 from highwater.monitor.history.writer import TickWriter
 from highwater.reports.page import render, run_document
+from highwater.results.reader import RunResult
 from tests.monitor.history.ticks import tick
 from tests.reports.sample_run import Sample, write_sample
 

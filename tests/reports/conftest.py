@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import golden_sample, write_sample
 

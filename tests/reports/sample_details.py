@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from highwater.bench.results.analysis import Search, SearchProbe
-from highwater.bench.results.calibration import Calibration, Loopback
-from highwater.bench.results.gate import (
+from highwater.results.analysis_file import Search, SearchProbe
+from highwater.results.calibration import Calibration, Loopback
+from highwater.results.gate import (
     ComparedSide,
     EnvironmentDifference,
     Gate,
@@ -18,8 +18,8 @@ from highwater.bench.results.gate import (
     MetricComparison,
     SideEstimate,
 )
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.models import (
+from highwater.results.host import HostSample
+from highwater.results.models import (
     Backlog,
     EventLine,
     HostProfileUse,
@@ -30,7 +30,7 @@ from highwater.bench.results.models import (
     TrialSummary,
     Window,
 )
-from highwater.bench.results.storage import CacheUse, FioProbe, StorageProbes, StorageTarget, TargetProbe, WritebackUse
+from highwater.results.storage import CacheUse, FioProbe, StorageProbes, StorageTarget, TargetProbe, WritebackUse
 
 _MIB = 1 << 20
 

@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from hdrh.histogram import HdrHistogram
 
-from highwater.bench.analysis.conclusions import analyse
-from highwater.bench.results.calibration import CALIBRATION_FILE
-from highwater.bench.results.histogram_log import empty_histogram, histogram_of
-from highwater.bench.results.host import HostSample, HostUse
-from highwater.bench.results.models import (
+from highwater.results.analysis.conclusions import analyse
+from highwater.results.calibration import CALIBRATION_FILE
+from highwater.results.histogram import Histogram
+from highwater.results.histogram_log import empty_histogram, histogram_of
+from highwater.results.host import HostSample, HostUse
+from highwater.results.models import (
     LATENCY_METRICS,
     Delivery,
     EndToEnd,
@@ -42,9 +43,8 @@ from highwater.bench.results.models import (
     Verdict,
     Window,
 )
-from highwater.bench.results.storage import StorageTarget
-from highwater.bench.results.writer import ResultWriter
-from highwater.spark_loadgen import Histogram
+from highwater.results.storage import StorageTarget
+from highwater.results.writer import ResultWriter
 from tests.reports import sample_details as details
 
 _QUANTILES: Final = 200

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from highwater.bench.results.reader import RunResult
 from highwater.reports import markdown
 from highwater.reports.aims import aim_rows, aims_counted
 from highwater.reports.cells import Run
 from highwater.reports.several import several_document
-from tests.bench.analysis.runs import run_of
+from highwater.results.reader import RunResult
 from tests.bench.summaries import summary
+from tests.results.analysis.runs import run_of
 
 STEADY_MS = (2.0,) * 6
 SCATTERED_MS = (1.0, 1.0, 1.0, 1.0, 3.9, 3.9)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.reports.page import render, run_document
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from tests.reports import sample_details
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, write_sample

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.analysis.cells import scalar_text, short_names
-from highwater.bench.results.models import Scalar, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.reports.cells import Run
 from highwater.reports.measures import PRODUCE_P99
+from highwater.results.analysis.cells import scalar_text, short_names
+from highwater.results.models import Scalar, TrialSummary
+from highwater.results.reader import RunResult
 from tests.reports.sample_run import Sample, saturated, write_sample
 
 

@@ -13,9 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from highwater.bench.results import checksums
-from highwater.bench.results.run_lock import RunLock
 from highwater.reports.cli import report
+from highwater.results import checksums
+from highwater.results.run_lock import RunLock
 from tests.reports.parsing import parse
 from tests.reports.sample_run import Sample, write_sample
 from tests.reports.test_golden import comparable

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.cluster import ClusterHostUse
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
+from highwater.results.cluster import ClusterHostUse
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, write_sample
 

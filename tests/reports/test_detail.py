@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.metrics import value_text
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import change_text
 from highwater.reports.cells import Run
 from highwater.reports.curve import curve_figures, knee
@@ -17,6 +15,8 @@ from highwater.reports.facets import FacetKeys, UnknownFactorError, chosen_keys,
 from highwater.reports.heatmap import partition_figures
 from highwater.reports.page import render, run_document
 from highwater.reports.roofline import roofline_figures
+from highwater.results.metrics import value_text
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, saturated, write_sample
 

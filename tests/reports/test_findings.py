@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results.models import Scalar, TrialSummary
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.recovery import FaultRecovery, Recovery
 from highwater.reports.blocks import Bullet, Bullets
 from highwater.reports.cells import Run
 from highwater.reports.findings import finding_blocks
+from highwater.results.models import Scalar, TrialSummary
+from highwater.results.reader import RunResult
+from highwater.results.recovery import FaultRecovery, Recovery
 from tests.reports.sample_run import Sample, saturated, write_sample
 
 ACKS: dict[str, list[Scalar]] = {"producers.client.acks": ["all", "1"]}

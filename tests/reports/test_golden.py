@@ -12,8 +12,8 @@ import tempfile
 from itertools import zip_longest
 from pathlib import Path
 
-from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
+from highwater.results.reader import RunResult
 from tests.reports.sample_run import golden_sample, write_sample
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from highwater.bench.history.detection import Rules
 from highwater.bench.history.series import Acknowledgement, add, all_series, kept_series
-from highwater.bench.results.models import Scalar
-from highwater.bench.results.reader import RunResult
 from highwater.cli import app
 from highwater.common.errors import UsageError
 from highwater.reports.history import history_document
 from highwater.reports.page import render
+from highwater.results.models import Scalar
+from highwater.results.reader import RunResult
 from tests.bench.history.test_series import otava, run
 from tests.reports.parsing import parse, parse_drawing
 from tests.reports.sample_run import Sample, write_sample

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from highwater.bench.results.reader import RunResult
 from highwater.reports import markdown
 from highwater.reports.blocks import Paragraph, Section
 from highwater.reports.page import Document as ReportDocument
 from highwater.reports.page import run_document
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document
 from tests.reports.sample_run import write_sample
 from tests.reports.test_page import HOSTILE, hostile_sample

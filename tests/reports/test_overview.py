@@ -6,12 +6,12 @@ import statistics
 from collections.abc import Callable
 from pathlib import Path
 
-from highwater.bench.results.models import Scalar, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import count_text, significant
 from highwater.reports.blocks import Field, Table
 from highwater.reports.cells import Run
 from highwater.reports.overview import overview_blocks
+from highwater.results.models import Scalar, TrialSummary
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document
 from tests.reports.sample_run import Sample, saturated, write_sample
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.models import HostProfileUse, SloResult, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
+from highwater.results.files import ResultDirectoryError
+from highwater.results.models import HostProfileUse, SloResult, TrialSummary
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse, parse_drawing
 from tests.reports.sample_run import Sample, write_sample
 

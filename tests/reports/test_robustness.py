@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.models import Environment, Scalar
-from highwater.bench.results.reader import RunResult
 from highwater.reports.page import render, run_document
+from highwater.results.models import Environment, Scalar
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.models import EndToEnd, Environment, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.reports import settings
 from highwater.reports.blocks import FactColumns
 from highwater.reports.cells import Run
+from highwater.results.models import EndToEnd, Environment, TrialSummary
+from highwater.results.reader import RunResult
 from tests.reports.sample_run import Sample, write_sample
 
 

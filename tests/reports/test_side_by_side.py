@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.compare import compare
-from highwater.bench.results.models import Environment, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.common.units import change_text
 from highwater.reports import markdown
 from highwater.reports.page import render
 from highwater.reports.side_by_side import NothingInCommonError, comparison_document
+from highwater.results.models import Environment, TrialSummary
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
+from tests.results.analysis.comparing import compare
 
 
 def slower(summary: TrialSummary) -> TrialSummary:

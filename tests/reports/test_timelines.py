@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from highwater.bench.results.reader import RunResult
 from highwater.reports.cells import Run
 from highwater.reports.host import host_figures
 from highwater.reports.measures import E2E_P99
 from highwater.reports.spectrum import spectrum_figures
 from highwater.reports.timelines import timeline_figures
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse_drawing
 from tests.reports.sample_run import Sample, write_sample
 from tests.reports.test_plot import drawn_points

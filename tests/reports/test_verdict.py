@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.models import Reason, TrialSummary, Verdict
-from highwater.bench.results.reader import RunResult
 from highwater.reports.cells import Run
 from highwater.reports.page import render, run_document
 from highwater.reports.verdict import Overall, overall
+from highwater.results.models import Reason, TrialSummary, Verdict
+from highwater.results.reader import RunResult
 from tests.reports.parsing import Document, parse
 from tests.reports.sample_run import Sample, saturated, write_sample
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from highwater.spark_loadgen import Histogram, LoadResult, LoadSetupError, ProcessLauncher, process_launcher
+from highwater.results.histogram import Histogram
+from highwater.spark_loadgen import LoadResult, LoadSetupError, ProcessLauncher, process_launcher
 from highwater.spark_loadgen.windows import SECOND_NS
 from tests.spark_loadgen.conftest import PlanMaker
 

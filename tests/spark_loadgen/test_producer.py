@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen import (
     Headers,
-    Histogram,
     LoadResult,
     OpenSchedule,
     Progress,

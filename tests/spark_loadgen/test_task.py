@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from highwater.spark_loadgen import FilePayload, FixedSize, Histogram, LoadPlan, LoadResult, Progress, task
+from highwater.results.histogram import Histogram
+from highwater.spark_loadgen import FilePayload, FixedSize, LoadPlan, LoadResult, Progress, task
 from highwater.spark_loadgen.channel import DriverChannel, clock_name
 from highwater.spark_loadgen.coordination import Coordinator
 from highwater.spark_loadgen.stamp import STAMP_BYTES

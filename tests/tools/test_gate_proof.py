@@ -10,10 +10,10 @@ import pytest
 from highwater.bench.gate.policy import load_policy
 from highwater.bench.gate.run import Rules, judge_recorded
 from highwater.bench.gate.sides import Recorded
-from highwater.bench.results.gate import GateRound
-from highwater.bench.results.models import GitState
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import NotComparableError, UsageError
+from highwater.results.gate import GateRound
+from highwater.results.models import GitState
+from highwater.results.reader import RunResult
 from tests.bench.summaries import LATE, summary
 from tests.reports.sample_run import write_sample
 from tools.gate_proof.__main__ import Proof, go_on

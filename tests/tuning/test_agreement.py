@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.bench.results.reader import RunResult
 from highwater.reports.settings import tuning_table
+from highwater.results.reader import RunResult
 from highwater.tuning.catalogue import KNOBS, find_knob
 from highwater.tuning.check import evaluate
 from highwater.tuning.facts import collect

@@ -22,12 +22,9 @@ import typer
 
 from highwater.bench.commands.common import one_line_errors
 from highwater.bench.environment import git_state
-from highwater.bench.environment_key import environment_key
 from highwater.bench.gate.policy import Policy, load_policy
 from highwater.bench.gate.run import Rules, gate_specification, run_gate
 from highwater.bench.gate.sides import Measured
-from highwater.bench.results.models import GitState, Manifest
-from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.agenda import FinishedCells
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
@@ -36,6 +33,9 @@ from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.system import HighwaterUnderTest
 from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import NotComparableError, TrialError, UsageError
+from highwater.results.environment_key import environment_key
+from highwater.results.models import GitState, Manifest
+from highwater.results.reader import RunResult
 from tools.gate_proof import slow_broker
 from tools.gate_proof.outcomes import (
     ABORTED,

@@ -21,16 +21,16 @@ from typing import Annotated, Final
 import typer
 
 from highwater.bench.commands.common import one_line_errors
-from highwater.bench.environment_key import environment_key
 from highwater.bench.gate.policy import load_policy
 from highwater.bench.gate.run import gate_specification
 from highwater.bench.gate.sides import AS_IT_IS, Measured
-from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
+from highwater.results.environment_key import environment_key
+from highwater.results.reader import RunResult
 from tools.gate_proof.outcomes import POLICY, WORKLOAD, cost_ratios, trial_line
 
 _ARRANGEMENTS: Final = {"at once": True, "in turn": False}

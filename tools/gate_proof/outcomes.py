@@ -16,11 +16,11 @@ from pydantic import Field
 
 from highwater.bench.gate.policy import Policy, metrics_of
 from highwater.bench.gate.reasoning import BASE, HEAD, VARIANT
-from highwater.bench.metrics import values_of
-from highwater.bench.results.base import Model
-from highwater.bench.results.gate import Gate, GateRound
-from highwater.bench.results.models import GitState, TrialRole, TrialSummary, VerdictState
 from highwater.common.exit_codes import EXIT_DAMAGE, EXIT_REGRESSION
+from highwater.results.base import Model
+from highwater.results.gate import Gate, GateRound
+from highwater.results.metrics import values_of
+from highwater.results.models import GitState, TrialRole, TrialSummary, VerdictState
 
 _Z_95: Final = 1.959964
 _HERE: Final = Path(__file__).resolve().parent

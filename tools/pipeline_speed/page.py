@@ -10,8 +10,8 @@ from importlib import metadata
 from statistics import median
 from typing import Final
 
-from highwater.bench.analysis.statistics import paired_ratio_ci
 from highwater.common.units import duration_ns_text, plural, rate_text, ratio_text, significant, size_text
+from highwater.results.analysis.statistics import paired_ratio_ci
 from highwater.tuning.facts import collect
 from tools.pipeline_reading import Topic
 from tools.pipeline_speed import databases, latency, micro_batches, topics

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final
 
 from highwater.bench.advise.advising import MakeAgenda
-from highwater.bench.results.models import Environment, Manifest, RunStatus, Scalar, TrialSummary
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import Agenda, BlockAgenda, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
+from highwater.results.models import Environment, Manifest, RunStatus, Scalar, TrialSummary
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from tests.bench.summaries import LATE, summary
 
 BASE: Final = """\

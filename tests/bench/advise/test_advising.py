@@ -11,13 +11,13 @@ import yaml
 from highwater.bench.advise.advising import Advising, MakeAgenda, advise, begin, make_advising, seed_of
 from highwater.bench.advise.question import read_question
 from highwater.bench.advise.writing import write_settings
-from highwater.bench.results.advice import CONFIRMATION, SEARCH, SETTINGS, Advice, read_advice
-from highwater.bench.results.models import Manifest, TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.specification import load_specification
 from highwater.common.errors import UsageError
+from highwater.results.advice import CONFIRMATION, SEARCH, SETTINGS, Advice, read_advice
+from highwater.results.models import Manifest, TrialSummary
+from highwater.results.reader import RunResult
 from tests.bench.advise.questions import BASE, QUESTION, Runner, p99_of, write_question
 
 # Each is a whole advice of some hundred trials in files.

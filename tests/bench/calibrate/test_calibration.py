@@ -15,7 +15,6 @@ from highwater.bench.calibrate.calibration import Wanted, by_launcher, calibrate
 from highwater.bench.calibrate.loopback import measure_loopback
 from highwater.bench.cli import app
 from highwater.bench.gate.policy import load_policy, noise_from
-from highwater.bench.results.analysis import Noise
 from highwater.bench.trials.given_calibration import (
     ceiling_per_s,
     check_host,
@@ -29,6 +28,7 @@ from highwater.bench.trials.progress import Observer
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.values import FixedSize as FixedSizeOfRecords
 from highwater.common.errors import NotComparableError, UsageError
+from highwater.results.analysis_file import Noise
 from highwater.spark_loadgen import FixedSize, GeneratedPayload, LoadFailed, LoadPlan, OpenSchedule, ProcessLauncher
 from highwater.tuning.facts import collect
 

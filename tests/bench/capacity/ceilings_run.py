@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from highwater.bench.results.lifetime import Start
-from highwater.bench.results.models import Backlog, Manifest, TrialPlan, TrialSummary
-from highwater.bench.results.storage import CacheUse, FioProbe, ProbeName, StorageProbes, TargetProbe
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.workload.specification import Cell, load_specification
+from highwater.results.lifetime import Start
+from highwater.results.models import Backlog, Manifest, TrialPlan, TrialSummary
+from highwater.results.storage import CacheUse, FioProbe, ProbeName, StorageProbes, TargetProbe
+from highwater.results.writer import ResultWriter
 from tests.bench.capacity.samples import closed_loop, cores, work
 from tests.bench.summaries import summary
 from tests.reports.sample_run import Sample, write_sample

@@ -11,10 +11,10 @@ import pytest
 from highwater.bench.capacity.costs import fitted
 from highwater.bench.capacity.draws import predictions
 from highwater.bench.capacity.measured import measured_of
-from highwater.bench.results.models import TrialSummary, Verdict
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.storage import WritebackUse
 from highwater.common.errors import UsageError
+from highwater.results.models import TrialSummary, Verdict
+from highwater.results.reader import RunResult
+from highwater.results.storage import WritebackUse
 from tests.bench.capacity.ceilings_run import TRIALS, write_ceilings
 from tests.bench.capacity.samples import MOST_CORES, TRUE_COSTS, WAKING_S, closed_loop
 from tests.bench.summaries import LATE

@@ -14,9 +14,9 @@ from highwater.bench.capacity.measured import measured_of
 from highwater.bench.capacity.rehearsal import rehearsal_of
 from highwater.bench.commands import rehearsing
 from highwater.bench.commands.rehearsing import rehearsed
-from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.specification import load_specification
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 from tests.bench.capacity.ceilings_run import write_ceilings
 from tests.bench.capacity.samples import load, load_with, measured, work
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from highwater.bench.display.kafka_lines import KafkaLines
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.stopping import StopRequest
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadPlan, LoadResult, Progress, Second
 from highwater.tuning.facts import collect
 from tests.bench.display.test_live import PROGRESS

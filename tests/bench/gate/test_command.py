@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from highwater.bench.cli import app
-from highwater.bench.results import checksums
-from highwater.bench.results.gate import Gate
-from highwater.bench.results.models import Scalar, TrialSummary, Verdict
-from highwater.bench.results.reader import RunResult
+from highwater.results import checksums
+from highwater.results.gate import Gate
+from highwater.results.models import Scalar, TrialSummary, Verdict
+from highwater.results.reader import RunResult
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample

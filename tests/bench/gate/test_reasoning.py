@@ -10,8 +10,8 @@ import pytest
 
 from highwater.bench.gate import reasoning
 from highwater.bench.gate.policy import Policy
-from highwater.bench.results.analysis import AaPair
-from highwater.bench.results.models import Reason, Scalar, TrialPlan, TrialSummary
+from highwater.results.analysis_file import AaPair
+from highwater.results.models import Reason, Scalar, TrialPlan, TrialSummary
 from tests.bench.summaries import LATE, LOST, summary
 
 POLICY = Policy.model_validate(

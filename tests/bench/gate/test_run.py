@@ -15,16 +15,16 @@ import pytest
 from highwater.bench.gate.policy import Policy
 from highwater.bench.gate.run import Rules, gate_specification, judge_recorded, run_gate, write_gate
 from highwater.bench.gate.sides import Measured, Recorded, side_named
-from highwater.bench.results import checksums
-from highwater.bench.results.gate import Gate
-from highwater.bench.results.models import Environment, Manifest, RunStatus, TrialPlan, TrialSummary
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.yaml_document import Document
 from highwater.common.errors import UsageError
+from highwater.results import checksums
+from highwater.results.gate import Gate
+from highwater.results.models import Environment, Manifest, RunStatus, TrialPlan, TrialSummary
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE, LOST, summary
 from tests.reports.sample_run import Sample, write_sample

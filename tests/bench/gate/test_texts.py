@@ -11,7 +11,7 @@ from highwater.bench.display.comparison_text import gate_markdown
 from highwater.bench.gate import reasoning
 from highwater.bench.gate.annotations import github_lines, gitlab_report, style_of
 from highwater.bench.gate.junit import junit_xml
-from highwater.bench.results.gate import ComparedSide, Gate, GateRound
+from highwater.results.gate import ComparedSide, Gate, GateRound
 from tests.bench.gate.test_reasoning import POLICY, evaluate, run
 
 

@@ -15,9 +15,9 @@ from typer.testing import CliRunner, Result
 from highwater.bench.cli import app
 from highwater.bench.history.otava import ChangePoint
 from highwater.bench.history.series import Acknowledgement, Series, add, all_series, chosen, doubts
-from highwater.bench.results.models import Scalar, TrialSummary, Verdict
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import NotComparableError, UsageError
+from highwater.results.models import Scalar, TrialSummary, Verdict
+from highwater.results.reader import RunResult
 from tests.bench.summaries import LATE
 from tests.reports.sample_run import Sample, write_sample
 

@@ -6,7 +6,7 @@ import time
 from highwater.bench.host.processes import ProcessGroups
 from highwater.bench.host.sampler import HostSampler
 from highwater.bench.host.use import host_use
-from highwater.bench.results.host import HostSample
+from highwater.results.host import HostSample
 
 
 def sample(second: int, **values: float | int | None) -> HostSample:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from highwater.bench.results import checksums
-from highwater.bench.results.models import Scalar, TrialSummary
+from highwater.results import checksums
+from highwater.results.models import Scalar, TrialSummary
 from tests.reports.sample_run import Sample, write_sample
 
 TINY: Final = Sample(axes={}, trials=2, measure_s=3, rate_per_s=200.0)

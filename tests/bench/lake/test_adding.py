@@ -21,8 +21,8 @@ import pytest
 
 from highwater.bench.lake import adding, compacting, storage, tables
 from highwater.bench.lake.manifest import Manifest
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 from tests.bench.lake.small_lake import write_run
 from tests.waiting import wait_until
 

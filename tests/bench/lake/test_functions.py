@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from highwater.bench.analysis.statistics import a_a_bound, coefficient_of_variation
 from highwater.bench.lake.functions import FUNCTIONS, merged_histogram
 from highwater.bench.lake.merging import BUCKETS, COUNTS, merged, merged_in_parts, percentiles_of
-from highwater.spark_loadgen import Histogram
-from highwater.spark_loadgen.histogram import HIGHEST_VALUE_NS, bucket_indices
+from highwater.results.analysis.statistics import a_a_bound, coefficient_of_variation
+from highwater.results.histogram import HIGHEST_VALUE_NS, Histogram, bucket_indices
 
 OF = {function.name: function.of for function in FUNCTIONS}
 CASES = 1200

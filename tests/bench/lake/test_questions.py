@@ -19,10 +19,10 @@ from highwater.bench.lake.asking import Answer, Connection, ask, asked_sql, open
 from highwater.bench.lake.engine import parameters_in, with_markers
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.questions import question_named, question_of, questions
-from highwater.bench.results import checksums
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
+from highwater.results import checksums
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 from tests.bench.lake.small_lake import write_run
 
 DAYS = 8

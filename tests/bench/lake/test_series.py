@@ -11,17 +11,17 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from highwater.bench.cli import app
-from highwater.bench.compare import compare
 from highwater.bench.history import series as kept
 from highwater.bench.lake import adding
 from highwater.bench.lake.manifest import Manifest
 from highwater.bench.lake.runs import result_of
 from highwater.bench.lake.series import series_of
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
 from highwater.cli import app as whole_app
 from highwater.common.errors import UsageError
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 from tests.bench.lake.small_lake import write_run
+from tests.results.analysis.comparing import compare
 
 
 def slower(summary: TrialSummary) -> TrialSummary:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 import highwater.cli
 import highwater.tuning.facts
 from highwater.bench.commands import prove as command
-from highwater.bench.results.models import RunStatus
+from highwater.results.models import RunStatus
 from highwater.tuning.cli.documents import json_schema
 from highwater.tuning.facts import collect
 from highwater.tuning.hostfiles import HostFiles

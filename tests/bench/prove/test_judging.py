@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from highwater.bench.prove.judging import DECIDING, Judgement, judge_cells
-from highwater.bench.results.models import TrialPlan, TrialSummary
-from highwater.bench.results.storage import WritebackUse
+from highwater.results.models import TrialPlan, TrialSummary
+from highwater.results.storage import WritebackUse
 from highwater.tuning.proofs import MeasuredEffect
 from tests.bench.summaries import LATE, LOST, summary
 

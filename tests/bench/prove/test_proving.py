@@ -10,13 +10,13 @@ import pytest
 from highwater.bench.prove import loads
 from highwater.bench.prove.proving import AS_IT_IS, duration_s, make_rounds, proofs_of_run, prove, until
 from highwater.bench.prove.subjects import Change, Subject
-from highwater.bench.results.models import Environment, Manifest, RunStatus
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs.agenda import BlockAgenda, FinishedCells, Skipped, TrialOutcome
 from highwater.bench.trials.plan import Plan
 from highwater.bench.workload.specification import load_specification
 from highwater.common.errors import UsageError
+from highwater.results.models import Environment, Manifest, RunStatus
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from highwater.tuning.catalogue import KNOBS, find_knob
 from tests.bench.summaries import summary
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from highwater.bench.results.models import TrialSummary
 from highwater.bench.runs.agenda import BlockAgenda, Skipped, TrialOutcome, decided_by
 from highwater.bench.trials.plan import Plan, PlannedTrial, make_plan
 from highwater.bench.workload.sections import StopWhen
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.results.models import TrialSummary
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import LATE, summary
 

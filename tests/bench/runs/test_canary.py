@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results.canary import BlockCanary, CanaryReading
 from highwater.bench.runs.canary import reasons, slow_blocks, take
+from highwater.results.canary import BlockCanary, CanaryReading
 
 USUAL = CanaryReading(cpu_ns=1000, memory_ns=1000, disk_ns=1000, loopback_ns=1000)
 

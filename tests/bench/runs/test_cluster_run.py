@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.environment_key import key_of
+from highwater.results.environment_key import key_of
 from tests.bench.fakes import MINIMAL
 from tests.bench.host.samplers import listening, tell_of_this_process
 from tests.bench.runs.test_runner import Bench

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import pytest
 
-from highwater.bench.results.calibration import Calibration, Loopback
 from highwater.bench.runs import launchers, preflight
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind, check_slots
 from highwater.bench.runs.preflight import Preflight
@@ -18,6 +17,7 @@ from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.errors import NotComparableError, UsageError
+from highwater.results.calibration import Calibration, Loopback
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeLauncher
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.bench.results.reader import RunResult
 from highwater.bench.verify import disagreements
+from highwater.results.reader import RunResult
 from tests.bench.test_real_broker import TINY
 from tests.processes import words_of
 

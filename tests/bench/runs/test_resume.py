@@ -16,12 +16,6 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.analysis.answer import answer_of
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.models import Manifest, TrialSummary
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.run_lock import LOCK_NAME, RunLock
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.launchers import LauncherChoice, LauncherKind
 from highwater.bench.runs.resume import seed_of
@@ -32,6 +26,12 @@ from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.atomic_files import write_atomically
 from highwater.common.errors import NotComparableError, TrialError, UsageError
+from highwater.results.analysis.answer import answer_of
+from highwater.results.files import ResultDirectoryError
+from highwater.results.models import Manifest, TrialSummary
+from highwater.results.reader import RunResult
+from highwater.results.run_lock import LOCK_NAME, RunLock
+from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadPlan, LoadResult
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 
@@ -124,7 +124,7 @@ def at_write_of(name: str, number: int) -> Callable[[Bench], None]:
             write_atomically(path, text)
 
         # In the process that is about to be killed, so nothing needs to be put back.
-        pytest.MonkeyPatch().setattr("highwater.bench.results.writer.write_atomically", write)
+        pytest.MonkeyPatch().setattr("highwater.results.writer.write_atomically", write)
 
     return prepare
 

@@ -16,11 +16,6 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.bench.results.calibration import Calibration
-from highwater.bench.results.canary import CanaryReading
-from highwater.bench.results.models import Manifest, TrialSummary
-from highwater.bench.results.reader import RunResult
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.runs import runner
 from highwater.bench.runs.runner import Run, Surroundings
 from highwater.bench.storage import StorageAreas
@@ -34,6 +29,11 @@ from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.errors import TrialError, UsageError
 from highwater.common.exit_codes import EXIT_INTERRUPTED, EXIT_OBJECTIVE
+from highwater.results.calibration import Calibration
+from highwater.results.canary import CanaryReading
+from highwater.results.models import Manifest, TrialSummary
+from highwater.results.reader import RunResult
+from highwater.results.writer import ResultWriter
 from highwater.spark_loadgen import LoadFailed, LoadPlan, LoadResult, LoadSetupError
 from highwater.tuning.facts import collect
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.bench.results.analysis import SearchProbe
 from highwater.bench.runs.search import NextProbe, SearchRange, bracket_of, next_probe, probes_expected
+from highwater.results.analysis_file import SearchProbe
 
 WANTED = SearchRange(min_per_s=1000, max_per_s=None, precision_ratio=0.03, confirmations=3)
 

@@ -12,11 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.analysis.searched import search_statement, search_step
 from highwater.bench.display.tables import print_search
-from highwater.bench.results.analysis import Search
-from highwater.bench.results.models import LoadTask, Manifest, Reason, SloResult, Window
-from highwater.bench.results.reader import RunResult
 from highwater.bench.runs import execution, launchers
 from highwater.bench.runs.agenda import TrialOutcome
 from highwater.bench.runs.runner import Run
@@ -35,7 +31,12 @@ from highwater.bench.workload.specification import Specification, specify
 from highwater.bench.workload.yaml_document import parse_document
 from highwater.common.errors import TrialError, UsageError
 from highwater.common.quantities import RATE
-from highwater.spark_loadgen import Histogram, LoadPlan, LoadResult, OpenSchedule
+from highwater.results.analysis.searched import search_statement, search_step
+from highwater.results.analysis_file import Search
+from highwater.results.histogram import Histogram
+from highwater.results.models import LoadTask, Manifest, Reason, SloResult, Window
+from highwater.results.reader import RunResult
+from highwater.spark_loadgen import LoadPlan, LoadResult, OpenSchedule
 from tests.bench.fakes import MINIMAL, FakeClient, FakeLauncher, FakeSystems, load_result
 from tests.bench.summaries import LATE, LOST, summary
 

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from highwater.bench.results.host import HostSample
-from highwater.bench.results.storage import CacheUse
 from highwater.bench.storage.cache_share import cache_use, stored_ratio, writeback_use
 from highwater.bench.storage.log_files import LogState
 from highwater.bench.storage.page_cache import CacheState
+from highwater.results.host import HostSample
+from highwater.results.storage import CacheUse
 from tests.bench.host.test_sampler import sample
 
 LOG = LogState(

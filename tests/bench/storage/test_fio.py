@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.storage import FioProbe
 from highwater.bench.storage import fio
 from highwater.bench.storage.fio import FioError, Job
+from highwater.results.storage import FioProbe
 
 REPORTS = Path(__file__).parent / "fio_reports"
 READ = Job("random_read", "randread", 4096, 16 << 20, 0.2, direct=False, repeat=True)

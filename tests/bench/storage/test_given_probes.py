@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.results.storage import StorageProbes
 from highwater.bench.storage.given_probes import load_probes
 from highwater.common.errors import UsageError
+from highwater.results.storage import StorageProbes
 
 
 def probe(bytes_per_s: float) -> dict[str, Any]:

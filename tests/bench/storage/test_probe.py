@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.results.storage import StorageProbes, TargetProbe
 from highwater.bench.storage import StorageAreas, describe_target, fio
 from highwater.bench.storage.probe import probe_target, probe_targets
+from highwater.results.storage import StorageProbes, TargetProbe
 from highwater.tuning.facts import collect
 
 requires_fio = pytest.mark.skipif(shutil.which("fio") is None, reason=fio.HOW_TO_INSTALL)

@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from highwater.bench.telemetry.notes import EndNote, HostNote, Note, TrialNote
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen.telemetry.message import TaskMessage
 
 TRIAL = "run-1a2b/base-1"

@@ -15,7 +15,6 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from highwater.bench.results.reader import RunResult
 from highwater.bench.telemetry.control import TOPIC, ControlTopic
 from highwater.bench.telemetry.figures import trial_figures
 from highwater.bench.telemetry.reading import sums_in_one_process
@@ -26,6 +25,7 @@ from highwater.bench.telemetry.topics import make_topic
 from highwater.bench.telemetry.verdicts import record_of
 from highwater.bench.verify import disagreements
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 from tests.bench.telemetry.messages import imagined_load, trial_note
 from tests.bench.telemetry.reading import records_at
 from tests.broker.running import RunningBroker, running_broker, start_broker

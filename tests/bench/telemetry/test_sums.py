@@ -5,12 +5,12 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from highwater.bench.results.files import latency_of
 from highwater.bench.telemetry.figures import second_figures, trial_figures
 from highwater.bench.telemetry.notes import HostNote, encode_note
 from highwater.bench.telemetry.rows import rows_of
 from highwater.bench.telemetry.sums import Sums, TrialSums, summed
-from highwater.spark_loadgen.histogram import Histogram
+from highwater.results.files import latency_of
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen.telemetry.message import TaskMessage
 from tests.bench.telemetry.messages import TRIAL, ImaginedLoad, exact_percentile, imagined_load, trial_note
 

@@ -8,14 +8,14 @@ from typing import Any, Literal, cast
 
 import pytest
 
-from highwater.bench.results.models import Phase, Window
-from highwater.bench.results.recovery import FaultRecovery
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.broker_client import BrokerClient
 from highwater.bench.trials.faults import FaultInjector
 from highwater.bench.trials.recovery import FaultMark, recoveries, undisturbed
 from highwater.bench.workload.faults import Fault
 from highwater.common.errors import TrialError
+from highwater.results.models import Phase, Window
+from highwater.results.recovery import FaultRecovery
 from highwater.spark_loadgen import Progress
 from tests.bench.workload.test_specification import complaint, document, read
 

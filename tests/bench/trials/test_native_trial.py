@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.analysis.aims import outcomes
-from highwater.bench.results.reader import RunResult
 from highwater.bench.runs.execution import run_plan
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.specification import load_specification
+from highwater.results.analysis.aims import outcomes
+from highwater.results.reader import RunResult
 
 pytestmark = [
     pytest.mark.clients,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results.writer import ResultWriter
 from highwater.bench.trials.plan import Plan, make_plan
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.results.writer import ResultWriter
 from tests.bench.fakes import MINIMAL
 
 MATRIX = """\

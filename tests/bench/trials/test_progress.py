@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from highwater.bench.results.models import Reason, TrialPlan
 from highwater.bench.runs.search import SearchRange
 from highwater.bench.runs.searching import search_plan
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.progress import Outcomes, headline
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.results.models import Reason, TrialPlan
 from tests.bench.fakes import MINIMAL
 from tests.bench.summaries import summary
 

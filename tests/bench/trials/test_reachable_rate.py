@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.bench.results.calibration import Calibration
 from highwater.bench.trials.plan import make_plan
 from highwater.bench.trials.reachable_rate import rate_problems
 from highwater.bench.workload.specification import specify
 from highwater.bench.workload.yaml_document import parse_document
+from highwater.results.calibration import Calibration
 from tests.bench.fakes import MINIMAL
 
 

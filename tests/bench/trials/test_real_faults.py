@@ -12,11 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import start_system
 from highwater.bench.systems.process import listening
 from highwater.bench.verify import disagreements
 from highwater.bench.workload.system import HighwaterUnderTest
+from highwater.results.reader import RunResult
 from tests.bench.test_real_broker import TINY, left_running
 
 pytestmark = [pytest.mark.clients, pytest.mark.usefixtures("host_settings_stay"), pytest.mark.slow]

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from highwater.bench.results.models import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
 from highwater.bench.trials.evidence import Beside, evidence_in
 from highwater.bench.trials.verdict import Evidence, judge, target_at_fault
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.sections import Validity
+from highwater.results.models import Delivery, EndToEnd, Generator, Latency, Produce, Reason, SteadyState
 from tests.bench.summaries import summary
 
 MS = 1_000_000

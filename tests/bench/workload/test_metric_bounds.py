@@ -4,7 +4,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from highwater.bench.workload.metric_bounds import MetricBounds
-from highwater.bench.workload.slo import Bound
+from highwater.results.bounds import Bound
 
 BOUNDS: TypeAdapter[dict[str, Bound]] = TypeAdapter(MetricBounds)
 

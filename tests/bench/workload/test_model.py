@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from highwater.bench.metrics import METRICS, MetricDefinition
 from highwater.bench.workload.model import Workload
 from highwater.bench.workload.sections import Transactions
-from highwater.bench.workload.slo import Bound, parse_bound
 from highwater.bench.workload.values import AfterBacklog, SteadyWarmup, WeightedSizes, ZipfKeys
 from highwater.common.errors import UsageError
+from highwater.results.bounds import Bound, parse_bound
+from highwater.results.metrics import METRICS, MetricDefinition
 from tests.bench.workload.test_specification import complaint, document, read
 
 

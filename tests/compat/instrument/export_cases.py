@@ -12,7 +12,7 @@ from junitparser import JUnitXml
 
 from highwater.bench.gate.junit import junit_xml
 from highwater.bench.json_schemas import FOLDER
-from highwater.bench.results.reader import RunResult
+from highwater.results.reader import RunResult
 from tests.bench.gate.test_texts import outcome
 from tests.compat.instrument.case import case, highwater, judged_run, printed_by, temporary_directory
 

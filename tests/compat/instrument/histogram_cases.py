@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.histogram_log import empty_histogram, write_histograms
-from highwater.bench.results.models import LATENCY_METRICS, Latency, Metric, TrialSummary
-from highwater.bench.results.reader import RunResult
+from highwater.results.histogram_log import empty_histogram, write_histograms
+from highwater.results.models import LATENCY_METRICS, Latency, Metric, TrialSummary
+from highwater.results.reader import RunResult
 from tests.compat.apache_kafka.tools import jars_4
 from tests.compat.instrument.case import case, judged_run, printed_by, temporary_directory
 

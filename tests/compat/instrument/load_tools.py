@@ -32,9 +32,9 @@ import yaml
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from highwater.bench.analysis.statistics import bootstrap_median_ci
 from highwater.bench.native.librdkafka import rdkafka_performance
-from highwater.bench.results.reader import RunResult
+from highwater.results.analysis.statistics import bootstrap_median_ci
+from highwater.results.reader import RunResult
 from tests.broker.running import running_broker
 from tests.compat.apache_kafka.tools import jars_3_9, jars_4
 from tests.compat.instrument.case import case

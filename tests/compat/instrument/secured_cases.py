@@ -10,11 +10,11 @@ from typing import Final
 
 import yaml
 
-from highwater.bench.results.reader import RunResult
 from highwater.bench.systems import SystemProcess
 from highwater.bench.systems.apache_kafka import find_distribution
 from highwater.bench.systems.process import listening
 from highwater.common.ports import free_ports
+from highwater.results.reader import RunResult
 from tests.broker.server.certificates import Authority
 from tests.compat.instrument.case import WORKLOAD, case, highwater, temporary_directory
 

@@ -13,8 +13,8 @@ from typing import Final
 from typer.testing import CliRunner
 
 import highwater.bench.cli
-from highwater.bench.results.reader import RunResult
 from highwater.common.ports import free_ports
+from highwater.results.reader import RunResult
 from tests.bench.fakes import MINIMAL
 from tests.broker.commands.calling import call
 from tests.broker.running_cluster import running_cluster

@@ -19,10 +19,10 @@ from pathlib import Path
 
 import yaml
 
-from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.omb import as_text, import_omb
 from highwater.bench.workload.specification import load_specification
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 
 
 def main(arguments: list[str]) -> int:

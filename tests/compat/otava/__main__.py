@@ -14,8 +14,8 @@ import yaml
 
 from highwater.bench.exports import exporter
 from highwater.bench.history.otava import change_points, otava_command
-from highwater.bench.results.reader import RunResult
 from highwater.common.errors import UsageError
+from highwater.results.reader import RunResult
 from tests.compat.suite import AllowList, Report, choose
 from tests.reports.sample_run import Sample, write_sample
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 import psutil
 import yaml
 
-from highwater.bench.results.models import TrialSummary
-from highwater.bench.results.reader import RunResult
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
 from tests.broker.running import running_broker
 from tests.drills.lying_broker import lies
 from tests.drills.lying_broker.proxy import Lie, LyingProxy

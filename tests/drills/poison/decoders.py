@@ -21,8 +21,6 @@ import yaml
 
 from highwater.bench.capacity.load import load_of
 from highwater.bench.capture.trace import MANIFEST, read_trace
-from highwater.bench.results.files import ResultDirectoryError
-from highwater.bench.results.reader import RunResult
 from highwater.bench.workload.specification import load_specification
 from highwater.bench.workload.yaml_document import read_document as read_bench_document
 from highwater.broker.cluster import znodes
@@ -72,6 +70,8 @@ from highwater.pipeline.registry.protobuf_format import ProtobufFormat
 from highwater.pipeline.run.document import read_document
 from highwater.pipeline.run.parse import parse_pipeline
 from highwater.pipeline.source.offsets import read_assignment
+from highwater.results.files import ResultDirectoryError
+from highwater.results.reader import RunResult
 from highwater.tuning.errors import TuningError
 from highwater.tuning.persistence.sysctl_d import parse_lines
 from tests.bench.capture.logs import batch, observed, record, trace_of

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from highwater.bench.results.reader import RunResult
+from highwater.results.reader import RunResult
 from tests.lab.broker_story import newer_tree
 from tests.lab.record import Node
 from tests.lab.story import looking

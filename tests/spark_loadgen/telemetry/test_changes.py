@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.spark_loadgen.histogram import Histogram, HistogramSeries, merge_series
+from highwater.results.histogram import Histogram, HistogramSeries, merge_series
 from highwater.spark_loadgen.telemetry.changes import Changed, Changes
 from highwater.spark_loadgen.windows import SECOND_NS, SecondMeter, Windows
 

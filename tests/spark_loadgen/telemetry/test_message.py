@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.spark_loadgen.histogram import HIGHEST_VALUE_NS, Histogram
+from highwater.results.histogram import HIGHEST_VALUE_NS, Histogram
 from highwater.spark_loadgen.telemetry.message import MalformedMessageError, TaskMessage
 
 histograms = st.lists(st.integers(0, HIGHEST_VALUE_NS), min_size=1).map(Histogram.of_values)

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from highwater.results.histogram import Histogram
 from highwater.spark_loadgen import LoadResult, TelemetryTarget
-from highwater.spark_loadgen.histogram import Histogram
 from highwater.spark_loadgen.telemetry import publisher as publisher_module
 from highwater.spark_loadgen.telemetry.message import TaskMessage
 from tests.spark_loadgen.conftest import PlanMaker

@@ -1,0 +1,297 @@
+"""Which cell is best in a metric, whether the trials decide it, and how many trials would. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import NormalDist, median
+from typing import Final
+
+from highwater.common.units import change_span_text, change_text, count_text, percent_text, plural, ratio_text
+from highwater.results.analysis import cells
+from highwater.results.analysis.conclusions import (
+    SIGNIFICANCE,
+    Values,
+    comparisons_with,
+    estimate,
+    noise_of,
+    usable,
+    values_by_block,
+)
+from highwater.results.analysis.statement import Statement
+from highwater.results.analysis.statistics import CONFIDENCE, LEAST_FOR_INTERVAL, POWER
+from highwater.results.analysis_file import AaPair, Comparison
+from highwater.results.metrics import METRICS, MetricDefinition, value_text
+from highwater.results.models import TrialSummary
+from highwater.results.reader import RunResult
+
+_THROUGHPUT: Final = ("produce.achieved_per_s", "produce.achieved_bytes_per_s")
+_MOST_NAMED: Final = 3
+# A difference that more trials of each cell than this would be needed for is too small to be worth them.
+_MOST_TRIALS: Final = 50
+_TWICE: Final = 2
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The usable figures of a run, by cell and block."""
+
+    result: RunResult
+
+    @cached_property
+    def trials(self) -> dict[str, list[TrialSummary]]:
+        """The usable trials of each cell."""
+        return {cell: usable(t.summary for t in trials) for cell, trials in self.result.cells().items()}
+
+    @cached_property
+    def values(self) -> dict[str, dict[int, Values]]:
+        return {cell: values_by_block(trials) for cell, trials in self.trials.items()}
+
+    @cached_property
+    def noise(self) -> dict[str, Sequence[AaPair]]:
+        """Metric to its A/A pairs."""
+        return {item.metric: item.pairs for item in noise_of([t.summary for t in self.result.trials], self.values)}
+
+    @cached_property
+    def names(self) -> dict[str, str]:
+        return cells.short_names(cells.varying_factors(self.result.manifest))
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """The cells by the names and values of their factors."""
+        return self._labels_by(self.names)
+
+    @cached_property
+    def labels_at_a_load(self) -> dict[str, str]:
+        """The labels without the factors that change the offered load."""
+        return self._labels_by({factor: name for factor, name in self.names.items() if factor not in self._of_load})
+
+    def _labels_by(self, names: Mapping[str, str]) -> dict[str, str]:
+        found = cells.factors_of(self.result.manifest)
+        return {cell: cells.cell_label(factors, names, named=True) for cell, factors in found.items()}
+
+    @cached_property
+    def _offered_per_s(self) -> dict[str, float | None]:
+        return {
+            cell: cells.offered_per_s(trial.summary for trial in trials) for cell, trials in self.result.cells().items()
+        }
+
+    @cached_property
+    def _of_load(self) -> list[str]:
+        """The factors that change the offered load."""
+        factors = cells.factors_of(self.result.manifest)
+        return cells.load_axes(list(self.names), {cell: factors[cell] for cell in self.trials}, self._offered_per_s)
+
+    @cached_property
+    def _levels(self) -> list[tuple[str, list[str]]]:
+        """The cells by offered load, from the lowest load to the highest."""
+        factors = cells.factors_of(self.result.manifest)
+        found = cells.levels(self.names, self._of_load, {cell: factors[cell] for cell in self.trials})
+        return sorted(found.items(), key=lambda level: self._offered_per_s[level[1][0]] or 0.0)
+
+    def level_to_answer_at(self, metric: str) -> tuple[str, list[str]]:
+        """The name and cells of the highest offered load at which two cells have the metric, else one cell; else none.
+
+        The name is empty if all cells were offered the same.
+        """
+        measured = [(level, [cell for cell in found if self.of(cell, metric)]) for level, found in self._levels]
+        best = max((min(len(found), 2) for _, found in measured), default=0)
+        return next((level for level in reversed(measured) if best and len(level[1]) >= best), ("", []))
+
+    def of(self, cell: str, metric: str) -> list[float]:
+        """The values of a metric in the usable trials of a cell."""
+        return [row[metric] for row in self.values[cell].values() if metric in row]
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """What is said of one metric. `trials`: an estimate of how many trials of each cell would decide what is open."""
+
+    statement: Statement
+    cells: Sequence[str]
+    trials: int | None = None
+    in_vain: str = ""
+    """Why more trials would not decide it."""
+
+
+def best_cell(figures: Figures, metric: str) -> Best:
+    definition = METRICS[metric]
+    level, compared = figures.level_to_answer_at(metric)
+    at = (
+        f"At {level}, the highest load that {'two cells carried' if len(compared) > 1 else 'was carried'}: "
+        if level
+        else ""
+    )
+    if not compared:
+        return Best(
+            Statement(f"{_title(definition)} was not measured in any trial that can be used.", "best", "open"), ()
+        )
+    if len(compared) == 1:
+        return _alone(figures, definition, compared[0], at)
+    if metric in _THROUGHPUT and all(cells.kept_up(figures.trials[cell]) for cell in compared):
+        offered_per_s = cells.offered_per_s(figures.trials[compared[0]]) or 0.0
+        text = (
+            f"{at}{_title(definition)} is not a question that this run can answer: every cell kept up with the "
+            f"{count_text(offered_per_s)}/s offered; highwater bench search finds limits."
+        )
+        return Best(Statement(text, "best", "plain"), compared)
+    return _ranked(figures, definition, compared, at)
+
+
+def _alone(figures: Figures, definition: MetricDefinition, cell: str, at: str) -> Best:
+    values = figures.of(cell, definition.name)
+    found = estimate(definition, values, figures.result.manifest.seed)
+    several = len(set(figures.labels_at_a_load.values())) > 1
+    with_cell = f" with “{figures.labels_at_a_load[cell]}”, the only cell with a usable trial" if several else ""
+    text = f"{at}{_title(definition)} is {value_text(found.value, found.unit)}{with_cell}"
+    if found.ci95:
+        low, high = (value_text(end, found.unit) for end in found.ci95)
+        text += f", 95 % interval {_span(low, high)} ({plural(len(values), 'trial')})."
+        return Best(Statement(text, "best", "plain"), [cell])
+    text += f" ({plural(len(values), 'trial')}; an interval needs {LEAST_FOR_INTERVAL})."
+    return Best(Statement(text, "best", "plain"), [cell], LEAST_FOR_INTERVAL)
+
+
+def decided_best(figures: Figures, metric: str, compared: Sequence[str]) -> str | None:
+    """The cell that is better than each other one of `compared`, which all have the metric; None if none is."""
+    ranking, _, open_cells = _compared(figures, METRICS[metric], compared)
+    return None if open_cells or len(ranking) < _TWICE else ranking[0]
+
+
+def _compared(
+    figures: Figures, definition: MetricDefinition, compared: Sequence[str]
+) -> tuple[list[str], dict[str, Comparison], list[str]]:
+    """The cells from the best median on, the comparisons with the best one, and the cells not distinct from it."""
+    medians = {cell: median(figures.of(cell, definition.name)) for cell in compared}
+    ranking = sorted(compared, key=medians.__getitem__, reverse=definition.better == "higher")
+    best, *others = ranking
+    found = comparisons_with(
+        best,
+        {cell: figures.values[cell] for cell in ranking},
+        definition,
+        figures.noise.get(definition.name, ()),
+        figures.result.manifest.seed,
+    )
+    by_cell = {comparison.head: comparison for comparison in found}
+    return ranking, by_cell, [cell for cell in others if cell not in by_cell or by_cell[cell].verdict != "worse"]
+
+
+def _ranked(figures: Figures, definition: MetricDefinition, compared: Sequence[str], at: str) -> Best:
+    medians = {cell: median(figures.of(cell, definition.name)) for cell in compared}
+    ranking, by_cell, open_cells = _compared(figures, definition, compared)
+    best, *others = ranking
+
+    def named(cell: str) -> str:
+        return f"“{figures.labels_at_a_load[cell]}” ({value_text(medians[cell], definition.unit)})"
+
+    if not open_cells:
+        return Best(
+            Statement(at + _decided(figures, definition, medians, ranking, by_cell[others[0]]), "best", "good"),
+            compared,
+        )
+    group = [best, *open_cells]
+    text = f"{at}{_title(definition)}: not decided between {_listed([named(cell) for cell in group])}, because "
+    difference = "the difference of the first two" if len(open_cells) > 1 else "the difference"
+    text += _reason(by_cell.get(open_cells[0]), len(others), difference) + "."
+    if behind := len(others) - len(open_cells):
+        text += f" {'Both' if len(group) == _TWICE else 'All of these'} are better than "
+        text += "the other cell." if behind == 1 else f"the other {behind} cells."
+    needed = [_trials_to_decide(by_cell.get(cell), len(others)) for cell in open_cells]
+    in_vain = ""
+    if None in needed:
+        in_vain = f"{definition.name} is the same in all trials of these cells"
+    elif (most := max(filter(None, needed))) > _MOST_TRIALS:
+        about = count_text(float(f"{most:.1g}"))
+        in_vain = f"{definition.name} would take about {about} trials of each cell (an estimate)"
+    statement = Statement(text, "best", "open")
+    return Best(statement, compared, None if in_vain else max(filter(None, needed)), in_vain)
+
+
+def _decided(
+    figures: Figures,
+    definition: MetricDefinition,
+    medians: Mapping[str, float],
+    ranking: Sequence[str],
+    comparison: Comparison,
+) -> str:
+    best, next_best = (f"“{figures.labels_at_a_load[cell]}”" for cell in ranking[:2])
+    value, next_value = (value_text(medians[cell], definition.unit) for cell in ranking[:2])
+    extreme = "highest" if definition.better == "higher" else "lowest"
+    rank = "the next best, " if len(ranking) > _TWICE else ""
+    return (
+        f"{_title(definition)} is {extreme} with {best}: {value}, and {next_value} with {rank}{next_best}; "
+        f"in trials of the same block {_by(comparison)}."
+    )
+
+
+def _by(comparison: Comparison) -> str:
+    """How much better the base is than the head: `13 % lower (95 % interval 5 to 20 %)`."""
+    assert comparison.ci95 is not None
+    ratio, low, high = (1 / value for value in (comparison.ratio, comparison.ci95[1], comparison.ci95[0]))
+    size, *ends = (change_text(value).lstrip("+−") for value in (ratio, low, high))
+    if comparison.better == "lower":
+        return f"{size} lower (95 % interval {_span(*reversed(ends))})"
+    if ratio > _TWICE:
+        return f"{size} as high (95 % interval {_span(ratio_text(low), ratio_text(high))})"
+    return f"{size} higher (95 % interval {_span(*ends)})"
+
+
+def _span(low: str, high: str) -> str:
+    """`20 ms` and `25 ms` -> `20 to 25 ms`."""
+    unit = high.lstrip("0123456789.,")
+    alike = low.lstrip("0123456789.,") == unit
+    return f"{low.removesuffix(unit) if alike else low} to {high}"
+
+
+def _reason(comparison: Comparison | None, comparisons: int, difference: str) -> str:
+    """Why a cell is not distinct from the best one, which is the base. difference: how to name theirs."""
+    if comparison is None:
+        return "no ratio can be taken: no block has usable trials of both, or a value is 0"
+    if comparison.ci95 is None:
+        blocks = "is 1" if comparison.n_pairs == 1 else f"are {comparison.n_pairs}"
+        return f"an interval needs {LEAST_FOR_INTERVAL} blocks with a usable trial of each cell, and there {blocks}"
+    low, high = 1 / comparison.ci95[1], 1 / comparison.ci95[0]
+    if low == high == 1:
+        return "trials of the same block have the same value"
+    interval = f"95 % interval {change_span_text(low, high)}"
+    if low <= 1 <= high:
+        return f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), may be none"
+    if comparison.verdict == "no_change":
+        return (
+            f"{difference}, {change_text(1 / comparison.ratio)} ({interval}), is within the noise: as many trials "
+            f"of the same thing differ by ±{percent_text(comparison.delta_ratio)}"
+        )
+    if comparison.verdict == "better":
+        return f"medians and trials of the same block ({interval}) disagree"
+    return f"{comparison.n_pairs} trials of each cell are too few for {plural(comparisons, 'comparison')}"
+
+
+def _trials_to_decide(comparison: Comparison | None, comparisons: int) -> int | None:
+    """An estimate of the trials that show the estimated difference 4 times in 5; None if none does.
+
+    Both the half-width of the interval and the bound of the noise shrink with the root of the number of trials.
+    """
+    fewest = max(LEAST_FOR_INTERVAL, math.ceil(math.log2(_TWICE * comparisons / SIGNIFICANCE)))
+    if comparison is None or comparison.ci95 is None:
+        return fewest
+    difference = abs(math.log(comparison.ratio))
+    if not difference:
+        return None
+    normal = NormalDist()
+    half_width = math.log(comparison.ci95[1] / comparison.ci95[0]) / 2
+    reach = math.log1p(comparison.delta_ratio) + half_width * (
+        1 + normal.inv_cdf(POWER) / normal.inv_cdf(0.5 + CONFIDENCE / 2)
+    )
+    return max(fewest, comparison.n_pairs + 1, math.ceil(comparison.n_pairs * (reach / difference) ** 2))
+
+
+def _listed(texts: Sequence[str]) -> str:
+    if len(texts) > _MOST_NAMED:
+        return f"{', '.join(texts[:_MOST_NAMED])} and {len(texts) - _MOST_NAMED} more"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def _title(definition: MetricDefinition) -> str:
+    return definition.title or definition.name

@@ -1,0 +1,101 @@
+"""The statements of a run's objectives and aims: kept or missed, by which cells, in which trials. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from highwater.common.units import plural, ratio_text
+from highwater.results.analysis.aims import AimOutcome
+from highwater.results.analysis.statement import Statement, StatementState
+from highwater.results.metrics import METRICS, value_text
+from highwater.results.models import SloResult, TrialSummary
+
+_MOST_NAMED = 3
+
+
+def objective_statements(trials: Mapping[str, Sequence[TrialSummary]], labels: Mapping[str, str]) -> list[Statement]:
+    """Missed objectives first, one statement each. trials: the usable ones of each cell."""
+    results: dict[tuple[str, str], dict[str, list[SloResult]]] = {}
+    for cell, summaries in trials.items():
+        for summary in summaries:
+            for result in summary.slo:
+                results.setdefault((result.metric, result.bound), {}).setdefault(cell, []).append(result)
+    missed = {
+        objective: cells
+        for objective, by_cell in results.items()
+        if (cells := {cell: found for cell, found in by_cell.items() if not all(result.met for result in found)})
+    }
+    statements = [
+        Statement(_missed(objective, cells, len(results[objective]), labels), "objective", "bad")
+        for objective, cells in missed.items()
+    ]
+    if kept := [_objective(*objective) for objective in results if objective not in missed]:
+        noun = "Objectives" if len(kept) > 1 else "Objective"
+        statements.append(Statement(f"{noun} kept in every trial: {', '.join(kept)}.", "objective", "good"))
+    return statements
+
+
+def _missed(
+    objective: tuple[str, str], cells: Mapping[str, Sequence[SloResult]], of_cells: int, labels: Mapping[str, str]
+) -> str:
+    parts = [
+        f"{f'by “{labels[cell]}” ' if len(labels) > 1 else ''}in {sum(not result.met for result in found)} of "
+        f"{plural(len(found), 'trial')} ({_worst(found)})"
+        for cell, found in list(cells.items())[:_MOST_NAMED]
+    ]
+    if more := len(cells) - len(parts):
+        parts.append(f"by {plural(more, 'more cell')}")
+    kept = of_cells - len(cells)
+    rest = f"; kept by {plural(kept, 'other cell')}" if kept else ""
+    return f"Objective missed: {_objective(*objective)}, {', '.join(parts)}{rest}."
+
+
+def _worst(results: Sequence[SloResult]) -> str:
+    values = [result.value for result in results if result.value is not None and not result.met]
+    if not values:
+        return "without a figure"
+    worst = min(values) if results[0].bound.startswith(">") else max(values)
+    known = METRICS.get(results[0].metric)
+    return f"worst {value_text(worst, known.unit if known else '')}"
+
+
+def _objective(metric: str, bound: str) -> str:
+    return f"{_title(metric)} {bound}"
+
+
+def aim_statements(outcomes: Sequence[AimOutcome], labels: Mapping[str, str]) -> list[Statement]:
+    """Aims that are not reached first, one statement each; many aims are counted before."""
+    found = sorted(outcomes, key=lambda outcome: (outcome.state == "reached", outcome.state == "not measured"))
+    statements = [Statement(_aim_text(outcome, labels), "aim", _aim_state(outcome)) for outcome in found]
+    if len(statements) <= _MOST_NAMED:
+        return statements
+    reached = sum(outcome.state == "reached" for outcome in found)
+    counted = Statement(
+        f"{reached} of {len(found)} aims are reached.", "aim", "good" if reached == len(found) else "bad"
+    )
+    return [counted, *(statement for statement in statements if statement.state != "good")]
+
+
+def _aim_state(outcome: AimOutcome) -> StatementState:
+    if not outcome.decided:
+        return "open"
+    return "good" if outcome.state == "reached" else "bad"
+
+
+def _aim_text(outcome: AimOutcome, labels: Mapping[str, str]) -> str:
+    what = f"{_title(outcome.metric)} of “{labels[outcome.cell]}” beside “{labels[outcome.beside]}”"
+    aimed = f"{outcome.bound} is aimed at"
+    if outcome.measured is None:
+        return f"Aim not measured: {what}; {aimed}."
+    ratio = outcome.measured.ratio
+    word = "reached" if outcome.state == "reached" else "missed"
+    if ratio.interval is None:
+        return f"Aim {word}, without an interval: {what} is {ratio_text(ratio.ratio)}; {aimed}."
+    low, high = map(ratio_text, ratio.interval)
+    sure = "" if outcome.decided else ", but not decided"
+    interval = f"95 % interval {low.removesuffix('×')} to {high}"
+    return f"Aim {word}{sure}: {what} is {ratio_text(ratio.ratio)} ({interval}); {aimed}."
+
+
+def _title(metric: str) -> str:
+    return (METRICS[metric].title if metric in METRICS else "") or metric

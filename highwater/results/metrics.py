@@ -1,0 +1,529 @@
+"""The table of metrics: name, unit, direction, and place in a summary.
+
+One table: name -> unit, title, which way is better, how it is read off a trial's summary. Units are those of the result
+directory (ns, bytes, per second, ratio); a figure that a trial does not have is None and never 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from highwater.common.errors import UsageError
+from highwater.common.nearest import nearest
+from highwater.common.units import duration_ns_text, duration_text, percent_text, rate_text, significant, size_text
+from highwater.results.analysis_file import Better
+from highwater.results.host import HostUse
+from highwater.results.lifetime import Start
+from highwater.results.models import Delivery, Latency, TrialSummary
+from highwater.results.recovery import FaultRecovery
+
+# Metrics that are 0 unless something went wrong, and of 0 there is no ratio: for objectives, not for comparisons.
+COUNTS_OF_FATES: Final = ("delivery.", "errors")
+
+OFFERED: Final = "produce.offered_per_s"
+SAME_LOAD: Final = 1.005
+"""Two loads are the same up to this ratio: random arrivals differ a little from trial to trial."""
+
+_GIB: Final = 1 << 30
+# Name -> how it is written, and the share of all samples that are above it.
+_PERCENTILES: Final = {
+    "p50": ("p50", 0.5),
+    "p90": ("p90", 0.1),
+    "p99": ("p99", 0.01),
+    "p999": ("p99.9", 0.001),
+    "p9999": ("p99.99", 0.0001),
+    "max": ("max", None),
+}
+
+Read = Callable[[TrialSummary], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """What one figure is."""
+
+    name: str
+    unit: str
+    """`per_s`, `bytes_per_s`, `ns`, `s`, `bytes`, `ratio`, `records` or `s_per_gib`."""
+    better: Better
+    meaning: str
+    read: Read
+    title: str = ""
+    """What reports call it; empty where they show the name."""
+    samples_above: Read = lambda _: None
+    """The number of samples of a trial above a percentile."""
+    follows_load: bool = False
+    """It is as high as what is offered, while the system keeps up: of two loads, it is a verdict on neither system."""
+
+    def better_of(self, base_offered_per_s: float | None, head_offered_per_s: float | None) -> Better:
+        """Which way is better between two sides that were offered this much; None: a closed loop."""
+        one, other = base_offered_per_s, head_offered_per_s
+        if not self.follows_load or one == other:
+            return self.better
+        alike = one and other and max(one, other) <= min(one, other) * SAME_LOAD
+        return self.better if alike else "none"
+
+    @property
+    def column(self) -> str:
+        """The name with its unit, for files that have no other place for it: `produce.p99_ns`."""
+        return self.name if re.search(rf"(^|[._]){self.unit}$", self.name) else f"{self.name}_{self.unit}"
+
+
+def _latencies(
+    prefix: str, title: str, meaning: str, latency: Callable[[TrialSummary], Latency | None]
+) -> list[MetricDefinition]:
+    def reader(percentile: str) -> Read:
+        def read(summary: TrialSummary) -> float | None:
+            found = latency(summary)
+            return None if found is None or not found.count else float(getattr(found, percentile))
+
+        return read
+
+    def counter(share_above: float | None) -> Read:
+        def count(summary: TrialSummary) -> float | None:
+            found = latency(summary)
+            return None if found is None or share_above is None else found.count * share_above
+
+        return count
+
+    return [
+        MetricDefinition(
+            f"{prefix}.{name}",
+            "ns",
+            "lower",
+            f"{meaning}, {name}",
+            reader(name),
+            title=f"{title} {written}",
+            samples_above=counter(share_above),
+        )
+        for name, (written, share_above) in _PERCENTILES.items()
+    ]
+
+
+def _host(
+    name: str, unit: str, better: Better, meaning: str, read: Callable[[HostUse], float | None], title: str = ""
+) -> MetricDefinition:
+    return MetricDefinition(name, unit, better, meaning, lambda summary: read(summary.host), title)
+
+
+def _fate(name: str, title: str, meaning: str, read: Callable[[Delivery], int]) -> MetricDefinition:
+    """The count of records with one fate; not known if the log was not checked."""
+
+    def known(summary: TrialSummary) -> float | None:
+        return read(summary.delivery) if summary.delivery.checked else None
+
+    return MetricDefinition(f"delivery.{name}", "records", "lower", meaning, known, title)
+
+
+def _recovery(name: str, title: str, meaning: str, read: Callable[[FaultRecovery], float | None]) -> MetricDefinition:
+    """The figure of a trial's worst fault; a trial that did not come back from each of its faults has none."""
+
+    def worst(summary: TrialSummary) -> float | None:
+        values = [read(fault) for fault in summary.recovery.faults] if summary.recovery else []
+        known = [value for value in values if value is not None]
+        return max(known) if values and len(known) == len(values) else None
+
+    return MetricDefinition(name, "s", "lower", f"faults: {meaning}", worst, title)
+
+
+def _start(name: str, unit: str, title: str, meaning: str, read: Callable[[Start], float | None]) -> MetricDefinition:
+    return MetricDefinition(
+        name, unit, "lower", meaning, lambda summary: read(summary.start) if summary.start else None, title
+    )
+
+
+def _rss_of_a_partition(start: Start) -> float | None:
+    if start.idle_rss_bytes is None or start.rss_bytes is None:
+        return None
+    return (start.idle_rss_bytes - start.rss_bytes) / start.partitions
+
+
+def _restart_of_a_partition(summary: TrialSummary) -> float | None:
+    if summary.restart is None or summary.start is None:
+        return None
+    return max(0.0, summary.restart.ready_s - summary.start.ready_s) / summary.start.partitions
+
+
+def _cpu_s_per_gib(summary: TrialSummary) -> float | None:
+    if summary.host.system_cpu_s_per_gib is not None:
+        return summary.host.system_cpu_s_per_gib
+    # Of an older result: from samples, which lie up to half a second beside the measured phase.
+    moved_gib_per_s = (summary.achieved_bytes_per_s + summary.consumed_bytes_per_s) / _GIB
+    if summary.host.system_cpu_ratio is None or not moved_gib_per_s:
+        return None
+    return summary.host.system_cpu_ratio / moved_gib_per_s
+
+
+_DEFINITIONS: Final = (
+    MetricDefinition(
+        "produce.achieved_per_s",
+        "per_s",
+        "higher",
+        "records acknowledged",
+        lambda summary: summary.achieved_per_s,
+        "Throughput",
+        follows_load=True,
+    ),
+    MetricDefinition(
+        "produce.achieved_bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes acknowledged",
+        lambda summary: summary.achieved_bytes_per_s,
+        "Throughput in bytes",
+        follows_load=True,
+    ),
+    MetricDefinition(
+        OFFERED,
+        "per_s",
+        "none",
+        "records due by the schedule",
+        lambda summary: summary.offered_per_s,
+        "Offered load",
+    ),
+    *_latencies("produce", "Produce latency", "acknowledged − due", lambda summary: summary.produce.response_ns),
+    *_latencies(
+        "produce.service", "Service latency", "acknowledged − sent", lambda summary: summary.produce.service_ns
+    ),
+    *_latencies("send_delay", "Lateness of sends", "sent − due", lambda summary: summary.produce.send_delay_ns),
+    *_latencies(
+        "e2e", "End-to-end latency", "received − due", lambda summary: summary.e2e.response_ns if summary.e2e else None
+    ),
+    *_latencies(
+        "txn.commit",
+        "Commit of a transaction",
+        "time to commit a transaction",
+        lambda summary: summary.transactions.commit_ns if summary.transactions else None,
+    ),
+    MetricDefinition(
+        "consume.per_s",
+        "per_s",
+        "higher",
+        "records received, all groups",
+        lambda summary: summary.consumed_per_s if summary.generator.consumers else None,
+        "Consumed records",
+        follows_load=True,
+    ),
+    MetricDefinition(
+        "consume.bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes received, all groups",
+        lambda summary: summary.consumed_bytes_per_s if summary.generator.consumers else None,
+        "Consumed bytes",
+        follows_load=True,
+    ),
+    MetricDefinition(
+        "lag.max",
+        "records",
+        "lower",
+        "acknowledged and not yet received, at its worst",
+        lambda summary: summary.lag_max,
+        "Largest lag",
+    ),
+    MetricDefinition(
+        "backlog.drain_bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes read while catching up",
+        lambda summary: summary.backlog.drain_bytes_per_s if summary.backlog else None,
+        "Catching up with the backlog",
+    ),
+    _recovery(
+        "recovery.no_ack_s",
+        "Time without any acknowledgement (whole seconds)",
+        "seconds without an acknowledgement",
+        lambda fault: fault.no_ack_s,
+    ),
+    _recovery(
+        "recovery.to_half_s",
+        "Time until 50 % of the rate was back (to a second)",
+        "until 50 % of the rate were back",
+        lambda fault: fault.to_half_s,
+    ),
+    _recovery(
+        "recovery.to_ninety_s",
+        "Time until 90 % of the rate was back (to a second)",
+        "until 90 % of the rate were back",
+        lambda fault: fault.to_ninety_s,
+    ),
+    _recovery(
+        "recovery.longest_wait_s",
+        "Longest wait for an acknowledgement",
+        "longest from due to acknowledged",
+        lambda fault: fault.longest_wait_s,
+    ),
+    _recovery(
+        "recovery.ended_after_s",
+        "Time that the broker took to end",
+        "until a broker that was asked to end had ended",
+        lambda fault: fault.ended_after_s,
+    ),
+    _recovery(
+        "recovery.consumer_gap_s",
+        "Time in which consumers received nothing (whole seconds)",
+        "seconds consumers got nothing",
+        lambda fault: fault.consumer_gap_s,
+    ),
+    MetricDefinition(
+        "errors",
+        "records",
+        "lower",
+        "records that the client gave up",
+        lambda summary: summary.delivery.failed,
+        "Failed records",
+    ),
+    _fate("lost", "Lost records", "acknowledged and not received", lambda delivery: delivery.lost),
+    _fate(
+        "unread",
+        "Unread records",
+        "of those, still in the log when consumers' time was up",
+        lambda delivery: delivery.unread,
+    ),
+    _fate(
+        "duplicated",
+        "Duplicated records",
+        "received once more than needed, all groups",
+        lambda delivery: delivery.duplicated,
+    ),
+    _fate(
+        "reordered",
+        "Reordered records",
+        "received after a later one of their partition",
+        lambda delivery: delivery.reordered,
+    ),
+    _fate("corrupt", "Damaged records", "received and not what was sent", lambda delivery: delivery.corrupt),
+    _fate(
+        "aborted_received",
+        "Received records of aborted transactions",
+        "of aborted transactions, and received",
+        lambda delivery: delivery.aborted_received,
+    ),
+    MetricDefinition(
+        "partition.skew_ratio",
+        "ratio",
+        "none",
+        "busiest partition ÷ mean partition",
+        lambda summary: summary.partition_skew_ratio,
+    ),
+    MetricDefinition(
+        "steady.at_s",
+        "s",
+        "lower",
+        "time to steady state",
+        lambda summary: summary.steady.at_s if summary.steady and summary.steady.attained else None,
+        "Time to steady state",
+    ),
+    MetricDefinition(
+        "generator.cpu_ratio",
+        "ratio",
+        "lower",
+        "busiest load task, of a core",
+        lambda summary: summary.generator.cpu_ratio_max,
+        "Generator CPU",
+    ),
+    _host("host.cpu_ratio", "ratio", "lower", "all CPUs of the host", lambda host: host.cpu_ratio, "CPU of the host"),
+    _host(
+        "host.disk_write_bytes_per_s",
+        "bytes_per_s",
+        "none",
+        "the target's device",
+        lambda host: host.disk_write_bytes_per_s,
+    ),
+    _host(
+        "host.disk_read_bytes_per_s",
+        "bytes_per_s",
+        "none",
+        "the target's device",
+        lambda host: host.disk_read_bytes_per_s,
+    ),
+    _host("host.disk_util_ratio", "ratio", "none", "target's device busy", lambda host: host.disk_util_ratio),
+    _host(
+        "host.disk_read_latency",
+        "ns",
+        "lower",
+        "target's device, mean",
+        lambda host: host.disk_read_latency_ns,
+        "Mean read latency of the disk",
+    ),
+    _host(
+        "host.disk_write_latency",
+        "ns",
+        "lower",
+        "target's device, mean",
+        lambda host: host.disk_write_latency_ns,
+        "Mean write latency of the disk",
+    ),
+    _host("host.net_received_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_received_bytes_per_s),
+    _host("host.net_sent_bytes_per_s", "bytes_per_s", "none", "host", lambda host: host.net_sent_bytes_per_s),
+    _host(
+        "host.io_pressure_some_ratio",
+        "ratio",
+        "lower",
+        "share of time in which something waited for storage (PSI)",
+        lambda host: host.io_pressure_some_ratio,
+        "Time in which something waited for storage",
+    ),
+    MetricDefinition(
+        "writeback.dirty_max_bytes",
+        "bytes",
+        "lower",
+        "memory that waits to be written, at its most: what a power cut takes",
+        lambda summary: summary.writeback.dirty_max_bytes if summary.writeback else None,
+        "Most memory that waited to be written",
+    ),
+    MetricDefinition(
+        "writeback.written_bytes",
+        "bytes",
+        "none",
+        "by the target's device while the load ran",
+        lambda summary: summary.writeback.written_bytes if summary.writeback else None,
+    ),
+    MetricDefinition(
+        "writeback.flush_s",
+        "s",
+        "lower",
+        "writing out what was still in memory when the load had ended",
+        lambda summary: summary.writeback.flush_s if summary.writeback else None,
+        "Time to write out the rest of the log",
+    ),
+    MetricDefinition(
+        "host.cache_served_ratio",
+        "ratio",
+        "none",
+        "share of fetched bytes that no device was read for",
+        lambda summary: summary.cache.served_ratio if summary.cache else None,
+        "Reads served from cache",
+    ),
+    _host(
+        "system.cpu_ratio", "ratio", "lower", "CPU seconds per second", lambda host: host.system_cpu_ratio, "Broker CPU"
+    ),
+    MetricDefinition(
+        "system.cpu_s_per_gib",
+        "s_per_gib",
+        "lower",
+        "CPU seconds per GiB of values in and out",
+        _cpu_s_per_gib,
+        "Broker CPU per GiB",
+    ),
+    _host("system.rss_bytes", "bytes", "lower", "resident memory", lambda host: host.system_rss_bytes, "Broker memory"),
+    _start(
+        "system.start_s", "s", "Start", "from the start of its processes until it serves", lambda start: start.ready_s
+    ),
+    _start(
+        "system.idle_rss_bytes",
+        "bytes",
+        "Broker memory at rest",
+        "resident memory before the load",
+        lambda start: start.idle_rss_bytes,
+    ),
+    _start(
+        "system.peak_rss_bytes",
+        "bytes",
+        "Broker memory at its most",
+        "resident memory at its most",
+        lambda start: start.peak_rss_bytes,
+    ),
+    _start(
+        "partition.make_s",
+        "s",
+        "Making a partition",
+        "making the topics ÷ partitions",
+        lambda start: start.make_topics_s / start.partitions,
+    ),
+    _start(
+        "partition.rss_bytes",
+        "bytes",
+        "Memory of a partition",
+        "what the topics added to resident memory ÷ partitions",
+        _rss_of_a_partition,
+    ),
+    MetricDefinition(
+        "restart.ready_s",
+        "s",
+        "lower",
+        "from its start, after it was ended, until all is there and one more record was acknowledged",
+        lambda summary: summary.restart.ready_s if summary.restart else None,
+        "Start on its log",
+    ),
+    MetricDefinition(
+        "restart.cpu_s",
+        "s",
+        "lower",
+        "CPU seconds until then",
+        lambda summary: summary.restart.cpu_s if summary.restart else None,
+        "CPU of the start on its log",
+    ),
+    MetricDefinition(
+        "restart.partition_s",
+        "s",
+        "lower",
+        "what that took longer than the first start ÷ partitions",
+        _restart_of_a_partition,
+        "Start on its log, each partition",
+    ),
+    MetricDefinition(
+        "storage.cold_read_bytes_per_s",
+        "bytes_per_s",
+        "higher",
+        "value bytes of the log, read from the disk without a broker",
+        lambda summary: summary.cold_read_bytes_per_s,
+        "Reading the log without a broker",
+    ),
+    MetricDefinition(
+        "consume.cold_read_ratio",
+        "ratio",
+        "higher",
+        "bytes received ÷ what the disk gives without a broker",
+        lambda summary: (
+            summary.consumed_bytes_per_s / summary.cold_read_bytes_per_s if summary.cold_read_bytes_per_s else None
+        ),
+        "Consumed, of reading without a broker",
+    ),
+)
+
+METRICS: Final[dict[str, MetricDefinition]] = {definition.name: definition for definition in _DEFINITIONS}
+
+
+def metric(name: str) -> MetricDefinition:
+    """Look a metric up; `p99.9` may be written for `p999`. Raises UsageError that names one that is near."""
+    found = METRICS.get(name) or METRICS.get(name.replace("p99.99", "p9999").replace("p99.9", "p999"))
+    if found is None:
+        near = nearest(name, METRICS)
+        hint = f'did you mean "{near}"? ' if near else ""
+        raise UsageError(f"{name} is no metric; {hint}`highwater bench metrics` lists them all")
+    return found
+
+
+def percentile_text(percentile: str) -> str | None:
+    """How a percentile is written: `p999` -> `p99.9`; None if it is not the name of one."""
+    return _PERCENTILES[percentile][0] if percentile in _PERCENTILES else None
+
+
+def values_of(summary: TrialSummary) -> dict[str, float]:
+    """Every figure that the trial has, by name, in the order of the table."""
+    found = ((name, definition.read(summary)) for name, definition in METRICS.items())
+    return {name: float(value) for name, value in found if value is not None}
+
+
+def value_text(value: float, unit: str) -> str:
+    """A figure in its unit, for people to read: 4100000 ns -> `4.1 ms`. An unknown unit stands after the number."""
+    match unit:
+        case "ns":
+            return duration_ns_text(value)
+        case "s":
+            return duration_text(value)
+        case "bytes":
+            return size_text(value)
+        case "bytes_per_s":
+            return f"{size_text(value)}/s"
+        case "per_s":
+            return rate_text(value)
+        case "ratio":
+            return percent_text(value)
+        case "s_per_gib":
+            return f"{significant(value)} s/GiB"
+    return f"{significant(value)} {unit}".rstrip()
