@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from highwater.common.units import NONE, count_text, percent_text, plural
+from highwater.drawing.quantity import scalar_words
 from highwater.reports.blocks import (
     Block,
     Column,
@@ -21,7 +22,6 @@ from highwater.reports.blocks import (
 from highwater.reports.cells import Cell, Run
 from highwater.reports.changes import comparison_table
 from highwater.reports.measures import metric_name, metric_text
-from highwater.reports.quantity import scalar_words
 from highwater.results.analysis.searched import search_statement
 from highwater.results.analysis.statement import Answer, StatementState
 from highwater.results.analysis_file import Search

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
 from highwater.common.units import NONE, change_size_text, change_text
+from highwater.drawing.quantity import interval_text
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.measures import E2E_P999, HEADLINES, PRODUCE_P999, metric_name, metric_text
-from highwater.reports.quantity import interval_text
 from highwater.results.analysis_file import Better, Comparison, ComparisonVerdict
 from highwater.results.gate import MetricComparison
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import HALF, MOST_SERIES, SMALL, Level, Series, Whisker, line_panel, swatch
 from highwater.reports.blocks import LegendItem, Panel
-from highwater.reports.downsample import Point
-from highwater.reports.plot import HALF, MOST_SERIES, SMALL, Level, Series, Whisker, line_panel, swatch
 
 
 @dataclass(frozen=True)

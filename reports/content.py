@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.common.units import plural
+from highwater.drawing.quantity import as_sentence
 from highwater.reports import settings
 from highwater.reports.aims import aim_blocks
 from highwater.reports.answers import answer_section, gate_section, search_section, slo_blocks
@@ -34,7 +35,6 @@ from highwater.reports.lifetime import lifetime_blocks
 from highwater.reports.monitor import monitor_blocks
 from highwater.reports.overview import overview_blocks
 from highwater.reports.phases import phase_blocks
-from highwater.reports.quantity import as_sentence
 from highwater.reports.roofline import roofline_figures
 from highwater.reports.spectrum import spectrum_figures
 from highwater.reports.storage import storage_blocks

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from highwater.common.units import count_text
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import MOST_SERIES, Level, Whisker
 from highwater.reports.blocks import Figure, View, table
 from highwater.reports.cells import Cell, Run, values
 from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
-from highwater.reports.downsample import Point
 from highwater.reports.measures import (
     ACHIEVED,
     E2E_P50,
@@ -20,7 +21,6 @@ from highwater.reports.measures import (
     PRODUCE_P999,
     Measure,
 )
-from highwater.reports.plot import MOST_SERIES, Level, Whisker
 
 _CLEAR_KNEE = 0.25
 """A knee must lie this far below the curve's chord, as a share of the curve's height."""

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
 from highwater.reports.cells import Cell, Run, values
-from highwater.reports.downsample import Point
 from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
-from highwater.reports.plot import MOST_SERIES, SMALL, Series, Size, Whisker, line_panel, swatch
 from highwater.results.analysis.cells import scalar_text
 from highwater.results.models import Scalar
 

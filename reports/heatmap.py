@@ -9,12 +9,12 @@ from typing import Final, NamedTuple
 from markupsafe import Markup
 
 from highwater.common.units import NONE, count_text, significant
+from highwater.drawing.plot import FULL
+from highwater.drawing.quantity import NS_PER_MS
+from highwater.drawing.svg import element
 from highwater.reports.blocks import Figure, Panel, View, table
 from highwater.reports.cells import Cell, Run
 from highwater.reports.measures import PRODUCE_P99
-from highwater.reports.plot import FULL
-from highwater.reports.quantity import NS_PER_MS
-from highwater.reports.svg import element
 from highwater.results.models import PartitionLine
 from highwater.results.reader import TrialResult
 

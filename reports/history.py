@@ -20,7 +20,11 @@ from highwater.bench.history.detection import (
 from highwater.bench.history.environments import difference_lines, fact_rows
 from highwater.bench.history.series import Change, Series, cell_of, metric_of
 from highwater.common.units import NONE, change_text, plural
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import HALF, SMALL, Level, Size, line_panel
+from highwater.drawing.plot import Series as Line
+from highwater.drawing.quantity import BYTES_PER_MIB, NS_PER_MS, as_sentence
 from highwater.reports.blocks import (
     Block,
     Bullet,
@@ -39,12 +43,8 @@ from highwater.reports.blocks import (
     View,
     table,
 )
-from highwater.reports.downsample import Point
 from highwater.reports.measures import metric_name
 from highwater.reports.page import Document
-from highwater.reports.plot import HALF, SMALL, Level, Size, line_panel
-from highwater.reports.plot import Series as Line
-from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS, as_sentence
 from highwater.results.metrics import value_text
 
 # Unit of a metric -> the unit of its chart, and its size.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from highwater.drawing.quantity import BYTES_PER_MIB
 from highwater.reports.blocks import Figure
 from highwater.reports.cells import Run
 from highwater.reports.measures import ACHIEVED
-from highwater.reports.quantity import BYTES_PER_MIB
 from highwater.reports.timelines import Sample, Timeline, ms, time_figure
 from highwater.results.host import HostSample
 from highwater.results.models import TrialSummary

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.common.units import NONE, significant
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.plot import Dot, DotGroup, DotRow, dot_panel, swatch
 from highwater.reports.blocks import Figure, LegendItem, Panel, Table, View, table
 from highwater.reports.cells import Cell, Run, values
 from highwater.reports.measures import (
@@ -18,7 +19,6 @@ from highwater.reports.measures import (
     SYSTEM_CPU,
     Measure,
 )
-from highwater.reports.plot import Dot, DotGroup, DotRow, dot_panel, swatch
 
 MARKS_NOTE: Final = "A mark is a trial, the line their median; a cross is an invalid trial."
 _INTERVAL_NOTE: Final = " The bracket beneath is the 95 % interval of the median."

@@ -9,7 +9,10 @@ from typing import Any, Final
 from highwater.bench.telemetry.store import Store, StoredTrial
 from highwater.bench.telemetry.wording import bound_ns, evidence_line, objective_line, state_text, title_of
 from highwater.common.units import NONE, count_text, duration_ns_text, percent_text, plural, rate_text, significant
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import Band, Level, Series, Size, line_panel, swatch
+from highwater.drawing.quantity import NS_PER_MS
 from highwater.reports.blocks import (
     Block,
     FactColumns,
@@ -25,10 +28,7 @@ from highwater.reports.blocks import (
     View,
     table,
 )
-from highwater.reports.downsample import Point
 from highwater.reports.page import Document
-from highwater.reports.plot import Band, Level, Series, Size, line_panel, swatch
-from highwater.reports.quantity import NS_PER_MS
 
 _TONES: Final[dict[str, Tone]] = {"held": "good", "missed": "bad", "waiting": "warn", "open": "warn"}
 _TABLE_ROWS: Final = 20

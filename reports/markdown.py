@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from highwater.drawing.svg import readable
 from highwater.reports.blocks import (
     Block,
     Bullets,
@@ -25,7 +26,6 @@ from highwater.reports.blocks import (
     Table,
 )
 from highwater.reports.page import Document
-from highwater.reports.svg import readable
 
 _MARKS: Final = {"good": "✓ ", "warn": "! ", "bad": "✕ "}
 # Characters that would start an element, a link, emphasis, code or a mention.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.common.units import significant
-from highwater.reports.quantity import BYTES_PER_MIB, NS_PER_MS
+from highwater.drawing.quantity import BYTES_PER_MIB, NS_PER_MS
 from highwater.results.metrics import METRICS, MetricDefinition, value_text
 from highwater.results.models import Latency, TrialSummary
 

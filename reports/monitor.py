@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Final
 
 from highwater.common.units import significant
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.close_together import close_together
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import HALF, MOST_SERIES, Band, Mark, Series, line_panel, swatch
+from highwater.drawing.quantity import as_sentence, drawn_unit
 from highwater.reports.blocks import Block, Column, Figure, Figures, LegendItem, Panel, Paragraph, View, table
 from highwater.reports.cells import Run
-from highwater.reports.close_together import close_together
-from highwater.reports.downsample import Point
-from highwater.reports.plot import HALF, MOST_SERIES, Band, Mark, Series, line_panel, swatch
-from highwater.reports.quantity import as_sentence, drawn_unit
 from highwater.results.monitor import MonitorEvent, MonitorLine, MonitorWindow
 
 _MOST_MARKS: Final = 20

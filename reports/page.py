@@ -17,11 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from highwater.common.units import plural
+from highwater.drawing.svg import STYLE, readable
 from highwater.reports.blocks import Section
 from highwater.reports.content import sections
 from highwater.reports.facets import FacetKeys
 from highwater.reports.moments import minute_text
-from highwater.reports.svg import STYLE, readable
 from highwater.results.reader import RunResult
 
 _ASSETS: Final = Path(__file__).parent

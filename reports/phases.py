@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from highwater.common.units import count_text, duration_text, percent_text, significant, size_text
+from highwater.drawing.quantity import NS_PER_S
 from highwater.reports.blocks import Block, Column
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
-from highwater.reports.quantity import NS_PER_S
 from highwater.results.models import TrialSummary
 
 _STEADY: Final = "Steady state"

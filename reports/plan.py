@@ -18,7 +18,9 @@ from highwater.bench.capacity.text import (
     rate_text,
 )
 from highwater.common.units import change_text, count_text, percent_text, plural, significant, size_text, wait_text
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.plot import Dot, DotGroup, DotRow, Level, dot_panel
+from highwater.drawing.quantity import as_sentence
 from highwater.reports.blocks import (
     Block,
     Bullet,
@@ -39,8 +41,6 @@ from highwater.reports.blocks import (
     table,
 )
 from highwater.reports.page import Document
-from highwater.reports.plot import Dot, DotGroup, DotRow, Level, dot_panel
-from highwater.reports.quantity import as_sentence
 
 # Above, a resource is near to what the plan may use of it.
 _NEAR: Final = 0.8

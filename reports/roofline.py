@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from highwater.common.units import NONE, count_text, percent_text, size_text
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.plot import FULL, Dot, DotGroup, DotRow, Level, dot_panel, swatch
 from highwater.reports.blocks import Figure, LegendItem, Panel, View, table
 from highwater.reports.cells import Cell, Run, Spread
-from highwater.reports.plot import FULL, Dot, DotGroup, DotRow, Level, dot_panel, swatch
 from highwater.results.calibration import Calibration
 from highwater.results.models import TrialSummary, fastest_read_per_s
 from highwater.results.storage import StorageProbes

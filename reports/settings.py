@@ -10,10 +10,10 @@ from typing import Any, Final
 import yaml
 
 from highwater.common.units import NONE, count_text, duration_text, percent_text, plural, significant, size_text
+from highwater.drawing.quantity import NS_PER_MS, NS_PER_S, NS_PER_US, as_sentence
 from highwater.reports.blocks import Block, Column, FactColumns, Facts, Field, Row, Table, Tone, table
 from highwater.reports.cells import Run
 from highwater.reports.overview import STATE_TONES
-from highwater.reports.quantity import NS_PER_MS, NS_PER_S, NS_PER_US, as_sentence
 from highwater.reports.storage import target_label
 from highwater.results.cluster import ClusterHostUse
 from highwater.results.models import EndToEnd, Generator, TrialSummary

@@ -7,7 +7,10 @@ from typing import Final
 
 from highwater.bench.workload.asked_load import load_of
 from highwater.common.units import NONE, significant
-from highwater.reports import axes, settings
+from highwater.drawing import axes
+from highwater.drawing.plot import DotRow, dot_panel
+from highwater.drawing.quantity import as_sentence, scalar_words
+from highwater.reports import settings
 from highwater.reports.blocks import (
     Block,
     Bullet,
@@ -33,8 +36,6 @@ from highwater.reports.intervals import MARKS_NOTE, dot_group
 from highwater.reports.measures import ACHIEVED, E2E_P99, HEADLINES, OFFERED, PRODUCE_P99, SYSTEM_CPU, TABLE, Measure
 from highwater.reports.moments import minute_text
 from highwater.reports.page import Document
-from highwater.reports.plot import DotRow, dot_panel
-from highwater.reports.quantity import as_sentence, scalar_words
 from highwater.reports.spectrum import spectrum_points
 from highwater.reports.verdict import overall
 from highwater.results.analysis.compare import compare

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from highwater.common.units import count_text, significant
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import MOST_SERIES
+from highwater.drawing.quantity import NS_PER_MS
 from highwater.reports.blocks import Figure, Table, View, table
 from highwater.reports.cells import Cell, Run
 from highwater.reports.charts import Drawn, comparison_legend, comparison_panels
-from highwater.reports.downsample import Point
 from highwater.reports.intervals import medians_finding
 from highwater.reports.measures import (
     E2E_P99,
@@ -19,8 +21,6 @@ from highwater.reports.measures import (
     e2e_latency,
     produce_latency,
 )
-from highwater.reports.plot import MOST_SERIES
-from highwater.reports.quantity import NS_PER_MS
 from highwater.results.models import Latency, Metric, TrialSummary
 from highwater.results.reader import TrialResult
 

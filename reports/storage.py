@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from highwater.common.units import NONE, count_text, duration_text, percent_text, plural, size_text
+from highwater.drawing.quantity import NS_PER_S
 from highwater.reports.blocks import Block, Column, Field, Paragraph, Row, Table
 from highwater.reports.cells import Run
 from highwater.reports.medians import MedianColumn, median_table
-from highwater.reports.quantity import NS_PER_S
 from highwater.results.models import TrialSummary
 from highwater.results.storage import CacheUse, StorageTarget, TargetProbe, WritebackUse
 

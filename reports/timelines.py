@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from highwater.common.units import NONE, count_text, significant
-from highwater.reports import axes
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
+from highwater.drawing.quantity import NS_PER_MS
 from highwater.reports.blocks import Figure, Layout, LegendItem, Panel, Table, View, table
 from highwater.reports.cells import Cell, Run
-from highwater.reports.downsample import Point
 from highwater.reports.measures import ACHIEVED, E2E_P99, PRODUCE_P99, Measure
-from highwater.reports.plot import SMALL, WIDE, Area, Band, Level, Series, line_panel, swatch
-from highwater.reports.quantity import NS_PER_MS
 from highwater.results.models import TrialSummary, Window
 from highwater.results.reader import TrialResult
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from highwater.common.units import plural
+from highwater.drawing.quantity import as_sentence
 from highwater.reports.blocks import Block, Bullet, Bullets, Column, Field, Paragraph, Row, Section, Table
 from highwater.reports.cells import Run
 from highwater.reports.overview import STATE_TONES
 from highwater.reports.phases import skipped_sentences
-from highwater.reports.quantity import as_sentence
 from highwater.reports.storage import emulated_targets, emulation_text
 from highwater.results.analysis.causes import causes, limit_text, value_of_reason_text
 from highwater.results.models import TrialPlan, TrialSummary

@@ -25,13 +25,14 @@ TOP_LEVEL = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spa
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
-WITHOUT_COMMANDS = ("common", "kafka", "results")
+WITHOUT_COMMANDS = ("common", "drawing", "kafka", "results")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common": (),
     "kafka": ("common",),
     "broker": ("common", "kafka"),
     "tuning": ("common",),
+    "drawing": ("common",),
     "results": ("common",),
     "spark_loadgen": ("common", "results"),
     # Its own commands in the broker's group have the options and the errors of the others there.
@@ -40,8 +41,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # with its client and its decoder.
     "bench": ("common", "pipeline", "results", "spark_loadgen", "tuning"),
     # studies of a bench, and the load of a workload, which a comparison needs
-    "reports": ("bench", "common", "results"),
-    # A monitor knows a cluster by its protocol, plans moves as the broker's command does, and draws as reports do.
+    "reports": ("bench", "common", "drawing", "results"),
+    # A monitor knows a cluster by its protocol, and plans moves as the broker's command does.
     "monitor": (
         "results",
         "broker.commands.client",
@@ -49,12 +50,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "broker.commands.terminal",
         "common",
         "kafka",
-        "reports.axes",
-        "reports.close_together",
-        "reports.downsample",
-        "reports.plot",
-        "reports.quantity",
-        "reports.svg",
+        "drawing",
     ),
     FRONT_DOOR: (
         "common.extras",

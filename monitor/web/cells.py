@@ -8,9 +8,9 @@ from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from highwater.drawing.svg import readable
 from highwater.monitor.figures.rows import LagVerdict, Level
 from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS
-from highwater.reports.svg import readable
 
 _SHORT: Final = 24
 # Letters that are written from right to left, with what may be within a name of them.

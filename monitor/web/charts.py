@@ -8,14 +8,14 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.drawing.axes import Axis, clock, linear
+from highwater.drawing.downsample import Point as Drawn
+from highwater.drawing.plot import MOST_SERIES, Area, Series, Size, line_panel, path_data
+from highwater.drawing.quantity import drawn_unit
+from highwater.drawing.svg import element
 from highwater.monitor.history.reader import Point
 from highwater.monitor.web import words
 from highwater.monitor.web.event_marks import Happened, MarkGroup
-from highwater.reports.axes import Axis, clock, linear
-from highwater.reports.downsample import Point as Drawn
-from highwater.reports.plot import MOST_SERIES, Area, Series, Size, line_panel, path_data
-from highwater.reports.quantity import drawn_unit
-from highwater.reports.svg import element
 
 MOST_LINES: Final = MOST_SERIES
 MOST_AXES: Final = 2

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from highwater.common.units import count_text
+from highwater.drawing.close_together import close_together
+from highwater.drawing.plot import Band, Mark
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.web.cells import visible
-from highwater.reports.close_together import close_together
-from highwater.reports.plot import Band, Mark
 
 _MOST_SENTENCES: Final = 100
 """The most sentences of one group; the page of events has all of them."""

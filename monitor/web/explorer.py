@@ -10,6 +10,7 @@ from typing import Final
 from markupsafe import Markup
 from starlette.responses import Response
 
+from highwater.drawing.plot import Size, swatch
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.history.kinds import CLUSTER, GROUP, GROUP_PARTITION, KINDS, PARTITION
 from highwater.monitor.history.reader import RATE, About, HistoryReader, Point, Series, metrics_of, unit_of
@@ -21,7 +22,6 @@ from highwater.monitor.web.history_charts import EXPLORER, METRICS, NO_HISTORY, 
 from highwater.monitor.web.pages import Seen, of_cluster, redirect, render_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Column, Table, address, arrange
-from highwater.reports.plot import Size, swatch
 
 _DAY_S: Final = 86_400
 SPANS_S: Final[Mapping[str, int]] = {**RANGES, "90d": 90 * _DAY_S, "1y": 365 * _DAY_S, "2y": 730 * _DAY_S}

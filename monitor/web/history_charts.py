@@ -8,6 +8,7 @@ from typing import Final
 
 from markupsafe import Markup
 
+from highwater.drawing.plot import Size
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event
 from highwater.monitor.figures.findings import KAFKA
@@ -19,7 +20,6 @@ from highwater.monitor.web.event_marks import Happened, grouped, trial_bands
 from highwater.monitor.web.pages import Seen
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import address
-from highwater.reports.plot import Size
 
 _BUCKET_MS: Final = 600_000
 """A point of the last hour may stand for five minutes, from when it has its time, and some sources are asked seldom."""

@@ -9,8 +9,8 @@ from typing import Final
 
 from starlette.responses import Response
 
+from highwater.drawing.svg import STYLE
 from highwater.monitor.web.routing import Call
-from highwater.reports.svg import STYLE
 
 _FOLDER: Final = Path(__file__).parent / "static"
 TYPES: Final = {

@@ -12,7 +12,12 @@ from highwater.common.plain_letters import PLAIN, show_all
 
 _ROOMS = Path(highwater.__file__).parent
 # They are looked for, or written into pages and messages, which are UTF-8.
-_NEVER_PRINTED = ("monitor/web/cells.py", "monitor/alerts/message.py", "monitor/history/tick.py", "reports/svg.py")
+_NEVER_PRINTED = (
+    "monitor/web/cells.py",
+    "monitor/alerts/message.py",
+    "monitor/history/tick.py",
+    "drawing/svg.py",
+)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "utf-8"])

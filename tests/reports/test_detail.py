@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from highwater.common.units import change_text
+from highwater.drawing.downsample import Point
 from highwater.reports.cells import Run
 from highwater.reports.curve import curve_figures, knee
-from highwater.reports.downsample import Point
 from highwater.reports.facets import FacetKeys, UnknownFactorError, chosen_keys, facet_figures
 from highwater.reports.heatmap import partition_figures
 from highwater.reports.page import render, run_document

@@ -11,9 +11,9 @@ from highwater.reports.measures import E2E_P99
 from highwater.reports.spectrum import spectrum_figures
 from highwater.reports.timelines import timeline_figures
 from highwater.results.reader import RunResult
+from tests.drawing.test_plot import drawn_points
 from tests.reports.parsing import Document, parse_drawing
 from tests.reports.sample_run import Sample, write_sample
-from tests.reports.test_plot import drawn_points
 
 _SVG = "{http://www.w3.org/2000/svg}"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.reports.downsample import Point, downsampled
-from highwater.reports.plot import path_data
-from tests.reports.test_plot import drawn_points
+from highwater.drawing.downsample import Point, downsampled
+from highwater.drawing.plot import path_data
+from tests.drawing.test_plot import drawn_points
 
 
 def test_a_spike_of_one_second_in_half_an_hour_is_drawn() -> None:

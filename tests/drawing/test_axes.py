@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.reports import axes
+from highwater.drawing import axes
 
 _VALUES = st.lists(st.floats(1e-3, 1e9), min_size=1, max_size=20)
 

@@ -8,9 +8,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.reports import axes
-from highwater.reports.downsample import Point
-from highwater.reports.plot import (
+from highwater.drawing import axes
+from highwater.drawing.downsample import Point
+from highwater.drawing.plot import (
     Band,
     Dot,
     DotGroup,

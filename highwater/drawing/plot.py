@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from highwater.reports.axes import Axis
-from highwater.reports.downsample import Point, downsampled
-from highwater.reports.svg import coordinate, element
+from highwater.drawing.axes import Axis
+from highwater.drawing.downsample import Point, downsampled
+from highwater.drawing.svg import coordinate, element
 
 MOST_SERIES: Final = 4
 _TEXT_WIDTH: Final = 6.4  # of one character of the 12 px system font, on average
