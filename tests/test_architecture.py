@@ -179,7 +179,6 @@ SANS_IO = (
     "pipeline/drill/ledger.py",
     "pipeline/drill/model.py",
     "pipeline/drill/plan.py",
-    "pipeline/drill/reaching.py",
     "pipeline/drill/verdict.py",
     "pipeline/kafka/batches.py",
     "pipeline/kafka/columns.py",

@@ -269,13 +269,13 @@ def _source_options(bootstrap_servers: str, command_config: Path | None) -> dict
     """Options of the source `highwater`."""
     from highwater.bench.workload.command_config import read_command_config
     from highwater.common.errors import UsageError
-    from highwater.pipeline.drill.errors import DrillSetupError
-    from highwater.pipeline.drill.reaching import source_options
+    from highwater.pipeline.errors import SettingsError
+    from highwater.pipeline.kafka.settings import options_of
 
     connection = {} if command_config is None else read_command_config(command_config)
     try:
-        return source_options({"bootstrap.servers": bootstrap_servers, "client.id": "highwater-capture", **connection})
-    except DrillSetupError as error:
+        return options_of({"bootstrap.servers": bootstrap_servers, "client.id": "highwater-capture", **connection})
+    except SettingsError as error:
         raise UsageError(f"--command-config: {error}") from None
 
 

@@ -10,8 +10,8 @@ from typing import Final, TypeVar
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.client.client import Client
-from highwater.kafka.client.connection import text_of
 from highwater.kafka.client.errors import ClientError
+from highwater.kafka.client.failures import text_of
 from highwater.kafka.client.settings import Address, ClientSettings
 from highwater.monitor.kafka_source import assembling
 from highwater.monitor.kafka_source.assembling import CoordinatorAnswer, LeaderOffsets, Replicas

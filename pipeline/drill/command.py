@@ -23,12 +23,12 @@ from highwater.pipeline.drill.errors import DrillSetupError
 from highwater.pipeline.drill.kinds import KINDS, Kind
 from highwater.pipeline.drill.model import RANDOM, Moment, Victim
 from highwater.pipeline.drill.outputs import FileOutput, Output, TopicOutput
-from highwater.pipeline.drill.reaching import source_options
 from highwater.pipeline.drill.servers import CommandServer, Server
 from highwater.pipeline.drill.track import PARTITIONS
 from highwater.pipeline.drill.user_file import load
 from highwater.pipeline.drill.verdict import table
 from highwater.pipeline.errors import PipelineError, SettingsError
+from highwater.pipeline.kafka.settings import options_of
 
 _VICTIM_NAMES: Final = ", ".join(victim.value for victim in Victim)
 _NAMES: Final = tuple(name for name in KINDS if name != kinds.FILE)
@@ -154,7 +154,7 @@ def _asked(
         out=out,
         make_output=output_of(kind_name, sink, database, directory),
         properties=properties,
-        source=source_options(properties) if properties else {},
+        source=options_of(properties) if properties else {},
         servers=servers,
         transform=str(Path(query).resolve()) if query else "",
         moments=_moments(points, kind),

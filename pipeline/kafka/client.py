@@ -17,12 +17,13 @@ from typing import Final, Generic, TypeVar
 from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.client.failures import explained, failure
 from highwater.kafka.client.request import Request
-from highwater.kafka.client.spoken import is_unclear, misfit
+from highwater.kafka.client.settings import Address
 from highwater.kafka.records.batch import NO_PRODUCER_ID, read_header
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka import requests
-from highwater.pipeline.kafka.connection import UNREACHABLE, Address, Connection, RefusedError
+from highwater.pipeline.kafka.connection import UNREACHABLE, Connection, RefusedError
 from highwater.pipeline.kafka.model import (
     EARLIEST,
     LATEST,
@@ -45,8 +46,8 @@ from highwater.pipeline.kafka.settings import Settings
 Answer = TypeVar("Answer")
 Value = TypeVar("Value")
 
-_BACKOFF_MS_MAX: Final = 1000
-_NEW_TOPIC_MS: Final = 3000
+_BACKOFF_S_MAX: Final = 1.0
+_NEW_TOPIC_S: Final = 3.0
 """How long a topic is waited for that brokers do not know yet, as far as `default.api.timeout.ms` allows it."""
 _MOVED: Final = frozenset(
     {
@@ -91,7 +92,7 @@ class Client:
         """The last answer for each topic that had partitions: these are known."""
         self._coordinators: dict[tuple[int, str], Address] = {}
         self._deadline_s: float | None = None
-        self._patience_ms = settings.api_timeout_ms
+        self._patience_s = settings.api_timeout_s
         """The time of the call that runs: calls inside of it have no time of their own."""
 
     def __enter__(self) -> Client:
@@ -148,13 +149,13 @@ class Client:
         A broker hears of a new topic a moment after the client that created it: Kafka 4 answers CreateTopics before its
         brokers have read the controller's log. Producers of Kafka wait likewise. Raises ClientError.
         """
-        deadline_s = time.monotonic() + min(_NEW_TOPIC_MS, self.settings.api_timeout_ms) / 1000
+        deadline_s = time.monotonic() + min(_NEW_TOPIC_S, self.settings.api_timeout_s)
         while True:
             topics = self.cluster(names).topics
             can_pass = any(each.error is not None and each.error.is_retriable for each in topics.values())
             if not can_pass or time.monotonic() >= deadline_s:
                 return topics
-            time.sleep(self.settings.retry_backoff_ms / 1000)
+            time.sleep(self.settings.retry_backoff_s)
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, Edge | int], *, read_committed: bool = False
@@ -253,7 +254,7 @@ class Client:
         """
         of = (topic, partition)
         is_idempotent = read_header(batch).producer_id != NO_PRODUCER_ID
-        timeout_ms = self.settings.request_timeout_ms
+        timeout_ms = round(self.settings.request_timeout_s * 1000)
         request = requests.produce({of: batch}, transactional_id=transactional_id, timeout_ms=timeout_ms)
 
         def attempt() -> _Attempt[Appended | BrokerError]:
@@ -492,19 +493,14 @@ class Client:
         try:
             answer = self._connection(address).ask(request, wait_ms)
         except UNREACHABLE as error:
-            if not self._has_answer and is_unclear(error):
-                self._refuse_another_protocol(address)
+            if self._has_answer:
+                found = failure(address, request.name, error)
+            elif (found := explained(address, self.settings, request.name, error)).is_refusal:
+                raise RefusedError(str(found)) from None
             self._brokers = {node: each for node, each in self._brokers.items() if each != address}
-            raise _UnreachableError(f"broker {address[0]}:{address[1]}: {error}") from error
+            raise _UnreachableError(str(found)) from error
         self._has_answer = True
         return answer
-
-    def _refuse_another_protocol(self, address: Address) -> None:
-        """Raises RefusedError if this broker speaks another protocol than this client does."""
-        settings = self.settings
-        told = misfit(address, has_tls=settings.tls is not None, has_login=settings.sasl is not None)
-        if told:
-            raise RefusedError(f"broker {address[0]}:{address[1]} {told}")
 
     def _connection(self, address: Address) -> Connection:
         """The connection to a broker, made if need be. Raises UNREACHABLE or ClientError."""
@@ -532,15 +528,15 @@ class Client:
         """Attempt until it is finished, or the time is over: then return the last value, or raise ClientError."""
         if self._deadline_s is not None:
             return self._retry_until(self._deadline_s, attempt)
-        self._patience_ms = self.settings.api_timeout_ms if patience_ms is None else patience_ms
-        self._deadline_s = time.monotonic() + self._patience_ms / 1000
+        self._patience_s = self.settings.api_timeout_s if patience_ms is None else patience_ms / 1000
+        self._deadline_s = time.monotonic() + self._patience_s
         try:
             return self._retry_until(self._deadline_s, attempt)
         finally:
             self._deadline_s = None
 
     def _retry_until(self, deadline_s: float, attempt: Callable[[], _Attempt[Value]]) -> Value:
-        backoff_ms = self.settings.retry_backoff_ms
+        backoff_s = self.settings.retry_backoff_s
         while True:
             last: Value | None = None
             problem = ""
@@ -551,12 +547,12 @@ class Client:
                 last = outcome.value
             except UNREACHABLE as error:
                 problem = str(error)
-            if time.monotonic() + backoff_ms / 1000 >= deadline_s:
+            if time.monotonic() + backoff_s >= deadline_s:
                 if last is not None:
                     return last
-                raise ClientError(f"no answer within {self._patience_ms} ms; the last try: {problem}")
-            time.sleep(backoff_ms / 1000 * random.uniform(0.8, 1.2))
-            backoff_ms = min(2 * backoff_ms, max(_BACKOFF_MS_MAX, self.settings.retry_backoff_ms))
+                raise ClientError(f"no answer within {self._patience_s * 1000:.0f} ms; the last try: {problem}")
+            time.sleep(backoff_s * random.uniform(0.8, 1.2))
+            backoff_s = min(2 * backoff_s, max(_BACKOFF_S_MAX, self.settings.retry_backoff_s))
 
 
 def _attempted(errors: PartitionErrors) -> PartitionErrors:

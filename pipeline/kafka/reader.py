@@ -87,7 +87,7 @@ def read_range(
         )
 
     offset = wanted.start_offset
-    patience_s = (patience_ms or client.settings.api_timeout_ms) / 1000
+    patience_s = patience_ms / 1000 if patience_ms else client.settings.api_timeout_s
     deadline_s = time.monotonic() + patience_s
     answer = client.fetch_ahead(fetch_from(offset)) if offset < wanted.end_offset else None
     while answer is not None:

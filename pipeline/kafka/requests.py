@@ -31,7 +31,6 @@ LEFT_OUT: Final = BrokerError(ErrorCode.unknown_topic_or_partition, "the answer 
 GROUP: Final = 0
 TRANSACTION: Final = 1
 """What FindCoordinator finds the coordinator of."""
-SOFTWARE: Final = "highwater-pipeline"
 
 _NO_GENERATION: Final = -1
 _TIMESTAMP_MAX: Final = 2**63 - 1

@@ -89,7 +89,7 @@ class BatchSender:
         self._client = client
         self._producer = producer
         self._transactional_id = transactional_id
-        self._timeout_ms = client.settings.request_timeout_ms
+        self._timeout_ms = round(client.settings.request_timeout_s * 1000)
         self._written: dict[TopicPartition, Written] = {
             of: Written(next_sequence=sequence) for of, sequence in (sequences or {}).items()
         }

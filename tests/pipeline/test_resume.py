@@ -40,7 +40,7 @@ def test_a_driver_that_died_in_a_transaction_does_not_hold_up_the_next_one(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resume, "_DECIDED_MS", 200, raising=False)
-    monkeypatch.setattr(client, "settings", replace(client.settings, api_timeout_ms=3_000))
+    monkeypatch.setattr(client, "settings", replace(client.settings, api_timeout_s=3))
     written = Progress("query", 3, (ENDS,), "results")
     assert client.commit_offsets("died", to_marker(written, "results", 1)) == {}
     producer = client.init_producer_id("died", 60_000)

@@ -10,11 +10,10 @@ from typing import Any, Final, TypeVar
 
 from highwater.kafka.client.errors import ClientError
 from highwater.kafka.client.exchange import Arrived, Exchange, UnservedError
-from highwater.kafka.client.handshake import HandshakeError
+from highwater.kafka.client.failures import explained, failure, text_of
+from highwater.kafka.client.handshake import HandshakeError, renewal_s
 from highwater.kafka.client.request import Request, UnexpectedAnswer
-from highwater.kafka.client.security import reason_of, tls_failure
 from highwater.kafka.client.settings import Address, ClientSettings
-from highwater.kafka.client.spoken import is_unclear, misfit
 from highwater.kafka.login.credentials import Credential
 
 Answer = TypeVar("Answer")
@@ -22,8 +21,6 @@ Answer = TypeVar("Answer")
 _READ_BYTES: Final = 256 << 10
 _LARGE_ANSWER_BYTES: Final = 128 << 10
 """Another thread reads an answer of this size or more, so that the event loop serves others meanwhile."""
-_LIFETIME_SHARE: Final = 0.85
-"""The share of a session's life after which a new login begins, as in Kafka's client (KIP-368)."""
 
 
 @dataclass(slots=True)
@@ -58,8 +55,7 @@ class Connection:
         self._traffic = traffic
         self._waiting: dict[int, asyncio.Future[Arrived]] = {}
         self._failure: Exception | None = None
-        lifetime_ms = exchange.session.lifetime_ms
-        self._expires_s = time.monotonic() + lifetime_ms / 1000 * _LIFETIME_SHARE if lifetime_ms else float("inf")
+        self._expires_s = renewal_s(exchange.session.lifetime_ms, time.monotonic())
         self._task = asyncio.get_running_loop().create_task(self._receive())
 
     @property
@@ -111,7 +107,7 @@ class Connection:
         if self._has_answered or self._settings.sasl is not None:
             return failure(self._address, request.name, error)
         # A listener that wants a login answers a client without one as far as the versions, and then closes.
-        return await _explained(self._address, self._settings, request.name, error)
+        return await asyncio.to_thread(explained, self._address, self._settings, request.name, error)
 
     async def close(self) -> None:
         self._task.cancel()
@@ -162,7 +158,7 @@ async def connect(
             broker=text_of(address),
         ) from None
     except (OSError, EOFError, UnexpectedAnswer, HandshakeError) as error:
-        raise await _explained(address, settings, "", error) from None
+        raise await asyncio.to_thread(explained, address, settings, "", error) from None
     return Connection(address, exchange, reader, writer, traffic, settings)
 
 
@@ -188,41 +184,3 @@ async def _shake_hands(
         else:
             await asyncio.to_thread(exchange.received, data)  # hashes, or asks for a token
     return exchange
-
-
-async def _explained(address: Address, settings: ClientSettings, api: str, error: Exception) -> ClientError:
-    """Return `failure`; if a wrong protocol may be the reason, ask the listener which one it speaks."""
-    if is_unclear(error):
-        told = await asyncio.to_thread(
-            misfit, address, has_tls=settings.tls is not None, has_login=settings.sasl is not None
-        )
-        if told:
-            return ClientError(f"broker {text_of(address)} {told}", broker=text_of(address), is_refusal=True)
-    return failure(address, api, error)
-
-
-def failure(address: Address, api: str, error: Exception) -> ClientError:
-    """What an exception of a connection means to a person. `api` is empty while the connection begins."""
-    broker = text_of(address)
-    known: dict[str, Any] = {"broker": broker, "api": api}
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | EOFError | ConnectionResetError | BrokenPipeError):
-        if api:
-            return ClientError(f"broker {broker} closed the connection before it answered {api}", **known)
-        return ClientError(
-            f"broker {broker} closes new connections; check security.protocol against that of its listener",
-            **known,
-        )
-    if isinstance(error, ssl.SSLError):
-        return ClientError(f"TLS with broker {broker} failed: {tls_failure(error)}", is_refusal=True, **known)
-    if isinstance(error, HandshakeError):
-        return ClientError(f"broker {broker} {error}", is_refusal=True, **known)
-    if isinstance(error, UnservedError):
-        return ClientError(f"broker {broker} cannot answer: {error}", is_refusal=True, **known)
-    if isinstance(error, UnexpectedAnswer):
-        return ClientError(f"broker {broker}: {error}", **known)
-    return ClientError(f"broker {broker} cannot be reached: {reason_of(error)}", **known)
-
-
-def text_of(address: Address) -> str:
-    host, port = address
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

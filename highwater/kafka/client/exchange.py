@@ -12,9 +12,18 @@ from highwater.kafka.login.credentials import Credential
 
 ANSWER_BYTES_MAX: Final = 100 << 20
 _SOFTWARE: Final = "highwater"
+LENGTH_BYTES: Final = 4
 _LENGTH: Final = struct.Struct(">i")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _CORRELATION_IDS: Final = 1 << 31
+
+
+def answer_bytes(length: bytes | bytearray | memoryview, most: int = ANSWER_BYTES_MAX) -> int:
+    """Return the size of an answer from the four bytes before it. Raises UnexpectedAnswer."""
+    size: int = _LENGTH.unpack(length)[0]
+    if not _CORRELATION_ID.size <= size <= most:
+        raise UnexpectedAnswer(f"an answer of {size} bytes; is this the port of a broker, with this protocol?")
+    return size
 
 
 class UnservedError(Exception):
@@ -27,7 +36,7 @@ class Arrived(NamedTuple):
     correlation_id: int
     request: Request[Any]
     version: int
-    frame: bytes
+    frame: bytes | memoryview
 
     def value(self) -> Any:
         """Raises UnexpectedAnswer."""
@@ -40,7 +49,7 @@ class Exchange:
     def __init__(self, client_id: str, credential: Credential | None) -> None:
         self._client_id = client_id
         self._correlation_id = 0
-        self._out = bytearray()
+        self._out: list[bytes] = []
         self._in = bytearray()
         self._pending: dict[int, tuple[Request[Any], int]] = {}
         self._handshake = handshake(credential, _SOFTWARE)
@@ -59,7 +68,7 @@ class Exchange:
 
     def data_to_send(self) -> bytes:
         """What has gathered since the last call."""
-        data = bytes(self._out)
+        data = b"".join(self._out)  # the bytes of one request are not copied
         self._out.clear()
         return data
 
@@ -82,36 +91,33 @@ class Exchange:
         self._in += data
         arrived = []
         start = 0
-        while len(self._in) >= start + _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._in, start)
-            if not _CORRELATION_ID.size <= size <= ANSWER_BYTES_MAX:
-                raise UnexpectedAnswer(f"an answer of {size} bytes; is this the port of a broker, with this protocol?")
-            end = start + _LENGTH.size + size
+        while len(self._in) >= start + LENGTH_BYTES:
+            end = start + LENGTH_BYTES + answer_bytes(self._in[start : start + LENGTH_BYTES])
             if len(self._in) < end:
                 break
-            answer = self._arrived(bytes(self._in[start + _LENGTH.size : end]))
+            answer = self.take(bytes(self._in[start + LENGTH_BYTES : end]))
             start = end
-            if self._session is None:
-                self._go_on(answer.value())
-            else:
+            if answer is not None:
                 arrived.append(answer)
         del self._in[:start]
         return arrived
 
-    def _arrived(self, frame: bytes) -> Arrived:
+    def take(self, frame: bytes | memoryview) -> Arrived | None:
+        """Take one whole answer, without its length, as `received` does; None for an answer of the handshake."""
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame)
         if correlation_id not in self._pending:
             raise UnexpectedAnswer(f"an answer to request {correlation_id}, which was not asked")
-        return Arrived(correlation_id, *self._pending.pop(correlation_id), frame)
-
-    def _go_on(self, answer: Any) -> None:
+        answer = Arrived(correlation_id, *self._pending.pop(correlation_id), frame)
+        if self._session is not None:
+            return answer
         try:
-            self._send(*self._handshake.send(answer))
+            self._send(*self._handshake.send(answer.value()))
         except StopIteration as end:
             self._session = end.value
+        return None
 
     def _send(self, request: Request[Any], version: int) -> int:
         self._correlation_id = (self._correlation_id + 1) % _CORRELATION_IDS
-        self._out += requests.frame(request, version, self._correlation_id, self._client_id)
+        self._out.append(requests.frame(request, version, self._correlation_id, self._client_id))
         self._pending[self._correlation_id] = request, version
         return self._correlation_id

@@ -8,6 +8,14 @@ from typing import Any, Final, NamedTuple
 from highwater.kafka.client.request import Request, Versions, api_versions, sasl_authenticate, sasl_handshake
 from highwater.kafka.login.credentials import OAUTHBEARER, Credential, LoginError
 
+_LIFETIME_SHARE: Final = 0.85
+"""The share of a session's life after which a new login begins, as in Kafka's client (KIP-368)."""
+
+
+def renewal_s(lifetime_ms: int, now_s: float) -> float:
+    """Return when a session that begins now needs a new connection. A lifetime of 0 has no end."""
+    return now_s + lifetime_ms / 1000 * _LIFETIME_SHARE if lifetime_ms > 0 else float("inf")
+
 
 class Session(NamedTuple):
     versions: Versions

@@ -40,6 +40,15 @@ _STORES: Final = {
     # A key store as PEM is one file that has the key and its certificates.
     "ssl.keystore": ("ssl.certificate.location", "ssl.key.location"),
 }
+JAVA_NAMES: Final = frozenset(
+    {
+        _JAAS,
+        _HANDLER,
+        *_SAME_VALUE,
+        *(f"{store}.{name}" for store in _STORES for name in ("location", "type", "password")),
+    }
+)
+"""Names of Java's clients that `as_librdkafka_has_it` translates."""
 
 
 def as_librdkafka_has_it(properties: Mapping[str, str]) -> dict[str, str]:

@@ -65,7 +65,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
         elif tls.certificate_file:
             context.load_cert_chain(tls.certificate_file, tls.key_file or None, password)
     except (OSError, ValueError) as error:
-        files = filter(None, (tls.ca_file, tls.certificate_file, tls.key_file))
+        files = filter(None, dict.fromkeys((tls.ca_file, tls.certificate_file, tls.key_file)))
         names = ", ".join(files) or "the PEM text in the settings"
         raise TlsError(f"TLS: {names} cannot be used: {reason_of(error)}") from None
     return context

@@ -88,12 +88,17 @@ def settings_of(properties: Mapping[str, str]) -> ClientSettings:
         client_id=properties.get("client.id", defaults.client_id),
         tls=_tls(properties) if protocol.endswith("SSL") else None,
         sasl=_sasl(properties) if protocol.startswith("SASL") else None,
-        connect_timeout_s=_seconds(properties, _CONNECT_TIMEOUT, defaults.connect_timeout_s),
-        request_timeout_s=_seconds(properties, _REQUEST_TIMEOUT, defaults.request_timeout_s),
+        connect_timeout_s=seconds_of(properties, _CONNECT_TIMEOUT, defaults.connect_timeout_s),
+        request_timeout_s=seconds_of(properties, _REQUEST_TIMEOUT, defaults.request_timeout_s),
     )
 
 
 def _check_names(properties: Mapping[str, str]) -> None:
+    if "ssl.keystore.location" in properties:
+        raise ClientSettingsError(
+            f"ssl.keystore.location={properties['ssl.keystore.location']} is read as PKCS12 by librdkafka, and only "
+            "PEM is read here: export it (openssl pkcs12 -in STORE -out client.pem) and set ssl.keystore.type=PEM"
+        )
     for name in properties:
         concerns_connecting = name.startswith(_OF_CONNECTING) or nearest(name, NAMES, _SURELY_MEANT) is not None
         if name not in NAMES and concerns_connecting:
@@ -119,7 +124,8 @@ def address_of(server: str) -> Address:
     return host.strip("[]"), int(port)
 
 
-def _seconds(properties: Mapping[str, str], name: str, default: float) -> float:
+def seconds_of(properties: Mapping[str, str], name: str, default: float) -> float:
+    """Read a property in milliseconds. Raises ClientSettingsError."""
     text = properties.get(name)
     if text is None:
         return default

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import socket
 import ssl
-import struct
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from highwater.kafka.client.request import Request, UnexpectedAnswer, api_versions, frame, read_answer, sasl_handshake
-
-Answer = TypeVar("Answer")
+from highwater.kafka.client.exchange import Arrived, Exchange, UnservedError
+from highwater.kafka.client.request import UnexpectedAnswer, sasl_handshake
 
 _SOFTWARE: Final = "highwater"
 _WITHIN_S: Final = 2.0
 _NO_MECHANISM: Final = "NONE"
 """A listener with logins answers with the mechanisms that it takes."""
-_LENGTH: Final = struct.Struct(">i")
-_MOST_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 64 << 10
 
 
 class Spoken(NamedTuple):
@@ -88,32 +85,26 @@ def _asked(address: tuple[str, int], context: ssl.SSLContext | None) -> Spoken |
             with channel:
                 if has_tls:
                     spoken = Spoken(True, None)
-                first = api_versions(_SOFTWARE)
-                _ask(channel, first, first.most)
+                exchange = Exchange(_SOFTWARE, None)
+                _answers(channel, exchange)
                 spoken = Spoken(has_tls, ())
-                others = _ask(channel, sasl_handshake(_NO_MECHANISM), 1)
-                return Spoken(has_tls, others or ())
+                exchange.ask(sasl_handshake(_NO_MECHANISM))
+                (answer,) = _answers(channel, exchange)
+                return Spoken(has_tls, answer.value() or ())
     except ssl.SSLError as error:
         # A listener that sends an alert speaks TLS, and wants another version, or a certificate.
         return spoken or (Spoken(True, None) if "ALERT" in (error.reason or "") else None)
-    except (OSError, EOFError, UnexpectedAnswer):
+    except (OSError, EOFError, UnexpectedAnswer, UnservedError):
         return spoken
 
 
-def _ask(channel: socket.socket, request: Request[Answer], version: int) -> Answer:
-    correlation_id = 0
-    channel.sendall(frame(request, version, correlation_id, _SOFTWARE))
-    (size,) = _LENGTH.unpack(_read(channel, _LENGTH.size))
-    if not _LENGTH.size <= size <= _MOST_BYTES:
-        raise UnexpectedAnswer(f"an answer of {size} bytes")
-    return read_answer(request, version, correlation_id, memoryview(_read(channel, size)))
-
-
-def _read(channel: Any, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = channel.recv(size - len(data))
-        if not piece:
+def _answers(channel: socket.socket, exchange: Exchange) -> list[Arrived]:
+    """Send what there is to send, and return the answers to it; those of the handshake are not among them."""
+    channel.sendall(exchange.data_to_send())
+    arrived: list[Arrived] = []
+    while exchange.pending:
+        data = channel.recv(_READ_BYTES)
+        if not data:
             raise EOFError
-        data += piece
-    return data
+        arrived += exchange.received(data)
+    return arrived

@@ -66,7 +66,7 @@ def test_what_is_not_needed_is_not_read() -> None:
         ({"ssl.ca.lokation": "x"}, "property ssl.ca.lokation is not one that this client knows; did you mean ssl.ca.l"),
         ({"securty.protocol": "SSL"}, "did you mean security.protocol?"),
         ({"sasl.jaas.config": SECRET}, "property sasl.jaas.config is not one that this client knows"),
-        ({"ssl.keystore.location": "x"}, "did you mean ssl.key.location?"),
+        ({"ssl.keystore.location": "x"}, "ssl.keystore.location=x is read as PKCS12 by librdkafka"),
         ({"security.protocol": "TLS"}, "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
         ({"bootstrap.servers": "a"}, "bootstrap.servers: 'a' is no broker; write it as HOST:PORT"),
         ({"bootstrap.servers": " ,"}, "bootstrap.servers is missing"),

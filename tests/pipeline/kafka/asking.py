@@ -11,7 +11,7 @@ from highwater.pipeline.kafka.settings import Settings
 
 NOW_MS = time.time_ns() // 1_000_000
 """A real broker deletes records that are older than its retention."""
-QUICK = {"api_timeout_ms": 20_000, "retry_backoff_ms": 5}
+QUICK = {"api_timeout_s": 20, "retry_backoff_s": 0.005}
 
 
 def client_of(*ports: int, **more: Any) -> Client:

@@ -56,7 +56,7 @@ def test_a_source_waits_for_a_topic_at_its_start_alone() -> None:
 
 
 def test_a_topic_that_never_comes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_NEW_TOPIC_MS", 300)
+    monkeypatch.setattr(client_module, "_NEW_TOPIC_S", 0.3)
     hearing = Hearing(10**6)
     with fake_broker(hearing) as hearing.broker, client_of(hearing.broker.port) as client:
         with pytest.raises(UnwritableError, match=r"topic t: UNKNOWN_TOPIC_OR_PARTITION .*create it first"):

@@ -9,7 +9,7 @@ import pytest
 from highwater.kafka.client.security import Sasl, Tls
 from highwater.kafka.login.token_request import TokenSettings
 from highwater.pipeline.errors import SettingsError
-from highwater.pipeline.kafka.settings import Settings, settings_of
+from highwater.pipeline.kafka.settings import Settings, options_of, settings_of
 
 SECRET = "pass'word"  # noqa: S105
 PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="ann" password="{SECRET}";'
@@ -49,10 +49,10 @@ def test_everything() -> None:
         "me",
         Tls("/ca.txt", "", "", "chain", "key", SECRET, checks_host_name=False),
         Sasl("SCRAM-SHA-512", "ann", SECRET),
-        1000,
-        2000,
-        3000,
-        10,
+        connect_timeout_s=3,
+        request_timeout_s=1,
+        api_timeout_s=2,
+        retry_backoff_s=0.01,
     )
     assert SECRET not in repr(settings)
     assert "key_pem" not in repr(settings)
@@ -112,15 +112,11 @@ def test_where_tokens_come_from(login: dict[str, str]) -> None:
         (SERVERS | {"security.protocol": "SASL_SSL"}, "sasl.mechanism=GSSAPI is not supported; supported are PLAIN"),
         (
             SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"},
-            "sasl.jaas.config is missing; write it as: org.apache.kafka.common.security.scram.ScramLoginModule ",
-        ),
-        (
-            SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
-            "sasl.jaas.config does not fit PLAIN; write it as: org.apache.kafka.common.security.plain.PlainLoginModule",
+            "sasl.username is missing; SCRAM-SHA-256 needs it",
         ),
         (
             SERVERS | {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN[:-1]},
-            "sasl.jaas.config cannot be read; write it as",
+            "sasl.jaas.config is not understood: write PlainLoginModule or ScramLoginModule with its package",
         ),
         (BEARER, f"{FROM} is missing; OAUTHBEARER needs the https address of a token server, or file:///PATH"),
         (BEARER | {FROM: "http://idp.example/token"}, f"{FROM} must be https"),
@@ -139,19 +135,19 @@ def test_where_tokens_come_from(login: dict[str, str]) -> None:
         ),
         (
             SERVERS | {"security.protocol": "SSL", "ssl.truststore.location": "/etc/trust.jks"},
-            "ssl.truststore.location=/etc/trust.jks is of type JKS, and only PEM is read; export it (keytool -export",
+            "ssl.truststore.location=/etc/trust.jks is of type JKS, and only PEM is read: export it (keytool -export",
         ),
         (
             SERVERS | {"security.protocol": "SSL", "ssl.keystore.location": "k.p12", "ssl.keystore.type": "pkcs12"},
-            "ssl.keystore.location=k.p12 is of type PKCS12, and only PEM is read; export it (keytool -importkeystore ",
+            "ssl.keystore.location=k.p12 is read as PKCS12 by librdkafka, and only PEM is read here: export it (op",
         ),
         (
             SERVERS | {"security.protocol": "SSL", "ssl.keystore.key": "x"},
-            "ssl.keystore.certificate.chain and ssl.keystore.key need each other",
+            "ssl.key.pem needs ssl.certificate.pem",
         ),
         (
             SERVERS | {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "no"},
-            "ssl.endpoint.identification.algorithm=no is neither https nor empty",
+            "ssl.endpoint.identification.algorithm=no is neither https nor none",
         ),
     ],
 )
@@ -161,3 +157,23 @@ def test_what_cannot_work(options: dict[str, str], message: str) -> None:
     assert str(caught.value).startswith(message)
     assert SECRET not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_properties_of_librdkafka_as_options() -> None:
+    options = options_of(
+        {
+            "bootstrap.servers": "a:1",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanisms": "SCRAM-SHA-256",
+            "sasl.username": "me",
+            "sasl.password": 'a"b\\c;=',
+            "ssl.ca.location": "/etc/ca.crt",
+            "ssl.certificate.location": "/me.pem",
+        }
+    )
+    assert options["kafka.sasl.password"] == 'a"b\\c;='
+    settings = settings_of(options)
+    assert settings.sasl == Sasl("SCRAM-SHA-256", "me", 'a"b\\c;=')
+    assert settings.tls == Tls("/etc/ca.crt", certificate_file="/me.pem")
+    with pytest.raises(SettingsError, match=r"kafka\.linger\.ms is unknown"):
+        options_of({"bootstrap.servers": "a:1", "linger.ms": "5"})

@@ -10,7 +10,7 @@ import pytest
 
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.credentials import credential
+from highwater.pipeline.kafka.connection import credential
 from highwater.pipeline.kafka.settings import Settings, settings_of
 from tests.broker.running import RunningBroker, running_broker
 from tests.broker.token_server import (

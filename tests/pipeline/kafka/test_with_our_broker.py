@@ -120,7 +120,7 @@ def test_ranges_that_are_not_there(broker: RunningBroker, client: Client) -> Non
     produce(broker, "short", 3)
     with pytest.raises(LostError, match=r"^short-0 has the offsets from 0 up to 3, and 5 was asked for"):
         list(read_range(client, OffsetRange("short", 0, 5, 6)))
-    with client_of(broker.port, api_timeout_ms=100) as impatient:
+    with client_of(broker.port, api_timeout_s=0.1) as impatient:
         with pytest.raises(UnreadableError, match=r"^short-0 at offset 3: REQUEST_TIMED_OUT \(7\): no records came"):
             list(read_range(impatient, OffsetRange("short", 0, 0, 4)))
         with pytest.raises(UnreadableError, match=r"^short-0 at offset 0: UNKNOWN_TOPIC_ID \(100\)"):
@@ -175,7 +175,7 @@ def test_transactions_and_offsets_of_groups(broker: RunningBroker, client: Clien
 
 def test_a_group_offset_that_a_transaction_holds_is_waited_for(broker: RunningBroker) -> None:
     create(broker, "held")
-    with client_of(broker.port, api_timeout_ms=200) as client:
+    with client_of(broker.port, api_timeout_s=0.2) as client:
         producer = client.init_producer_id("held-1")
         assert isinstance(producer, Producer)
         assert client.add_offsets_to_transaction("held-1", producer, "held") is None
