@@ -7,7 +7,7 @@ A file of the package is named by its place in it, another by its place in the r
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -55,6 +55,19 @@ def import_graph(root: Path = ROOT) -> dict[str, set[str]]:
     return {module: {to for to in _imports(module, path, modules) if to != module} for module, path in modules.items()}
 
 
+def reached_from(starts: Callable[[str], bool]) -> list[str]:
+    """Return the files of this repository whose names `starts` holds for, and all that these import."""
+    modules = _modules(ROOT)
+    waiting = list(filter(starts, modules))
+    found: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += _imports(name, modules[name], modules)
+    return sorted(found)
+
+
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
     """Return the sets of files that import each other, directly or through others (strongly connected components)."""
     index: dict[str, int] = {}
@@ -96,14 +109,21 @@ def _modules(root: Path) -> dict[str, Path]:
 
 
 @cache
-def _import_nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
-    # Without their trees, whose two million objects would make collections of garbage take seconds in later tests.
-    nodes = ast.walk(ast.parse(path.read_text("utf-8"), str(path)))
+def import_nodes(path: Path) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """Return the imports of a file, in functions too.
+
+    Expressions are not walked, which have most of the nodes. No tree is kept: two million objects would make
+    collections of garbage take seconds in later tests.
+    """
+    nodes: list[ast.AST] = [ast.parse(path.read_text("utf-8"), str(path))]
+    for node in nodes:
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            nodes.extend(getattr(node, block, ()))
     return tuple(node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
 
 
 def _imports(module: str, path: Path, modules: Mapping[str, Path]) -> Iterator[str]:
-    for node in _import_nodes(path):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             yield from (name for alias in node.names if (name := _named_here(alias.name)) in modules)
         elif isinstance(node, ast.ImportFrom):
@@ -136,7 +156,7 @@ def _defining(base: str, name: str, modules: Mapping[str, Path]) -> str | None:
     if path is None:
         return None
     if path.name == "__init__.py":
-        for node in _import_nodes(path):
+        for node in import_nodes(path):
             if isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     if (alias.asname or alias.name) == name:

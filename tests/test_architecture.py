@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import modules_page
-from tests.import_graph import circles, import_graph, place_of, rooms
+from tests.import_graph import circles, import_graph, import_nodes, place_of, rooms
 
 ROOT = Path(__file__).parent.parent
 ROOMS = rooms()
@@ -276,7 +276,7 @@ def _imported_names(path: Path) -> tuple[str, ...]:
 
 def _names_of_imports(path: Path) -> Iterator[str]:
     package = path.relative_to(ROOT).with_suffix("").parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.import_graph import import_graph, place_of
+from tests.import_graph import import_graph, import_nodes, place_of, reached_from
 
 ROOT = Path(__file__).parents[2]
 ROOM = ROOT / "tuning"
@@ -17,15 +17,8 @@ STAYS_HERE = ("cli", "schemas")
 
 def shipped() -> list[Path]:
     """The modules of the room that run on hosts, and all that these import."""
-    graph = import_graph()
-    waiting = [name for name in graph if name.split(".")[0] == "tuning" and name.split(".")[1:2] != ["cli"]]
-    found: set[str] = set()
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += graph[name]
-    places = (place_of(name.replace(".", "/")) for name in sorted(found))
+    names = reached_from(lambda name: name.split(".")[0] == "tuning" and name.split(".")[1:2] != ["cli"])
+    places = (place_of(name.replace(".", "/")) for name in names)
     return [place / "__init__.py" if place.is_dir() else place.with_suffix(".py") for place in places]
 
 
@@ -34,7 +27,7 @@ SHIPPED = shipped()
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_needs_nothing_that_a_host_may_lack(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in import_nodes(path):
         if isinstance(node, ast.Import):
             modules = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
