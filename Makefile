@@ -3,6 +3,9 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 
+# Where this is set, each of thousands of processes compiles our code anew, and each worker of pytest all tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := .venv/bin
 # With COMPILED=1, programs run the broker that `make compiled` built.
 PROGRAM := $(BIN)/python$(if $(COMPILED), -m tests.compiled)
@@ -27,11 +30,14 @@ quickstart: setup ## Benchmark the embedded broker with Spark and write an HTML 
 	$(BIN)/highwater report "$(OUT)"
 
 .PHONY: test
+# Tests wait for processes, so that cores are left for lint and types. What these say is whole, and comes last.
+BESIDE := results/lint-and-types.log
 test: setup-dev ## Lint, types and every test that is not slow: what a change must pass, at most 8 minutes
-	@printf '#### make test, 1 of 2: lint and types\n'
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint types
-	@printf '#### make test, 2 of 2: tests\n'
-	@$(MAKE) --no-print-directory unit
+	@mkdir -p results
+	@printf '#### make test: tests, with lint and types beside them\n'
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync lint types > $(BESIDE) 2>&1 & beside=$$!; status=0; \
+	$(MAKE) --no-print-directory unit || status=$$?; \
+	wait $$beside || status=$$?; printf '#### make test: lint and types\n'; cat $(BESIDE); exit $$status
 	@printf '#### make test: everything passed\n'
 
 .PHONY: lint
@@ -45,16 +51,17 @@ lint: setup-dev ## ruff, yamllint and ansible-lint
 types: setup-dev ## mypy, strict
 	$(BIN)/mypy
 
-# A process for each core, four at most, as some tests start JVMs: tests that measure time fail where more processes starve them.
-PYTEST := $(BIN)/python -m pytest -n logical --maxprocesses 4 --dist loadfile
+# Files in the order of their names: by itself xdist begins with those of many tests, and the long ones have few.
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 
 .PHONY: unit
+# Two processes for each of two cores, as tests wait for half of the time.
 unit: setup-dev ## The tests of `make test` alone
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -n 4 -m "not slow"
 
 .PHONY: test-slow
-# In the order of their names: by itself xdist begins with the files of many tests, and the long ones have few.
-SLOW := $(PYTEST) --no-loadscope-reorder -m "slow and not compat" --timeout 600 --durations 25
+# A process for each core, four at most: several start JVMs and whole clusters each.
+SLOW := $(PYTEST) -n logical --maxprocesses 4 -m "slow and not compat" --timeout 600 --durations 25
 test-slow: setup-dev ## The other tests: they start a JVM, take more than five seconds or break things on purpose
 	$(SLOW)
 
