@@ -11,6 +11,7 @@ import re
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -24,8 +25,13 @@ _TELL: Final = re.compile(r"\b(?:tell|tells|telling|told)\b", re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"]*"|`[^`]*`')
 
 
-def prose_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield each docstring and each comment of a file with its line; docstrings of names too."""
+@cache
+def prose_of(path: Path) -> tuple[tuple[int, str], ...]:
+    """Return each docstring and each comment of a file with its line; docstrings of names too."""
+    return tuple(_prose_of(path))
+
+
+def _prose_of(path: Path) -> Iterator[tuple[int, str]]:
     source = path.read_text("utf-8")
     for node in ast.walk(ast.parse(source)):
         body = getattr(node, "body", None)
