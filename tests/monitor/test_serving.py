@@ -18,12 +18,7 @@ from highwater.monitor.model import Snapshot
 from highwater.monitor.serving import Monitor
 from tests.monitor import clusters
 from tests.monitor.sources import MadeUpSource, small_source
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
+from tests.waiting import until
 
 
 async def ticking(monitor: Monitor, condition: Callable[[], bool]) -> None:

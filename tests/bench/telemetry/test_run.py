@@ -6,8 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from highwater.results.reader import RunResult
 from tests.bench.telemetry.messages import imagined_load, trial_note
 from tests.bench.telemetry.reading import records_at
 from tests.broker.running import RunningBroker, running_broker, start_broker
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("host_settings_stay")]
 
@@ -74,13 +74,6 @@ def run(folder: Path, control: str, measure: str = "4s") -> subprocess.Popen[str
     (folder / "told.yaml").write_text(WORKLOAD.format(measure=measure))
     options = ("--launcher", "process", "--out", str(folder / "out"), "--telemetry", control, "--quiet")
     return highwater("bench", "run", str(folder / "told.yaml"), *options)
-
-
-def until(found: Callable[[], object], what: str, within_s: float = DEADLINE_S) -> None:
-    deadline_s = time.monotonic() + within_s
-    while not found():
-        assert time.monotonic() < deadline_s, f"there was never {what}"
-        time.sleep(0.05)
 
 
 def sums_at(control: str) -> Sums:
@@ -131,7 +124,11 @@ def test_a_control_broker_that_is_killed_leaves_the_measurement_whole(tmp_path: 
     broker = start_broker(tmp_path / "control")
     try:
         process = run(tmp_path, broker.address, measure="6s")
-        until(lambda: any(trial.seconds > 1 for trial in sums_at(broker.address).trials.values()), "a published second")
+        wait_until(
+            lambda: any(trial.seconds > 1 for trial in sums_at(broker.address).trials.values()),
+            "a published second",
+            DEADLINE_S,
+        )
         broker.kill()  # SIGKILL
         if comes_back:
             broker = start_broker(tmp_path / "control", port=broker.port)
@@ -175,7 +172,7 @@ def test_a_job_that_is_killed_goes_on_and_ends_with_the_same_bits(tmp_path: Path
     with publishing(control.address):
         job = live("--every", "200ms")
         try:
-            until(lambda: batches() > 1, "a second micro-batch", JOB_DEADLINE_S)
+            wait_until(lambda: batches() > 1, "a second micro-batch", JOB_DEADLINE_S)
         finally:
             kill_tree(job)
     status, text = ended(live("--once"))

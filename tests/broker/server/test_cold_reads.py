@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from highwater.broker.log.files import FileOperations, FilePiece
 from highwater.broker.server.cold_reads import MOST_READS_AHEAD, READ_THREADS, ColdReads
+from tests.waiting import until
 
 DEADLINE_S = 30.0
 
@@ -53,12 +54,6 @@ def run(disk: Disk, work: Callable[[ColdReads, list[OSError | None]], Any]) -> l
     asyncio.run(main())
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("cold-read")]
     return called
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def test_pieces_are_read_in_a_thread_and_told_on_the_loop() -> None:

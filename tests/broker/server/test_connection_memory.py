@@ -8,7 +8,6 @@ import logging
 import socket
 import ssl
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,8 +22,7 @@ from highwater.broker.server.strangers import Strangers
 from highwater.kafka.protocol.frame import Part
 from tests.broker.handlers.harness import LISTENER
 from tests.broker.server.certificates import Authority
-
-DEADLINE_S = 10
+from tests.waiting import until
 
 
 class Silent:
@@ -32,12 +30,6 @@ class Silent:
 
     def dispatch(self, *_: Any) -> list[Part]:
         return []
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("has_tls", [False, True])

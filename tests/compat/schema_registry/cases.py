@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache, partial
@@ -25,6 +24,7 @@ from google.protobuf.struct_pb2 import Struct  # type: ignore[import-untyped]
 
 from tests.broker.running import RunningBroker
 from tests.compat.schema_registry.registry import Registry
+from tests.waiting import wait_until
 
 CASES: Final[dict[str, Callable[[], None]]] = {}
 _RECORDS: Final = 500
@@ -91,13 +91,6 @@ def shared() -> tuple[str, Registry]:
 
 def clean_up() -> None:
     _temporary.close()
-
-
-def wait_for(condition: Callable[[], bool], what: str = "") -> None:
-    deadline_s = time.monotonic() + _DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not within {_DEADLINE_S:g} s: {what}"
-        time.sleep(0.05)
 
 
 def client_of(registry: Registry) -> SchemaRegistryClient:
@@ -186,7 +179,7 @@ def schemas_are_there_after_kill_9_of_both() -> None:
             thread = threading.Thread(target=register_until_refused, args=(registry, f"s{kill}", acknowledged))
             thread.start()
             try:
-                wait_for(lambda enough=before + 10: len(acknowledged) >= enough)  # type: ignore[misc]
+                wait_until(lambda enough=before + 10: len(acknowledged) >= enough, "more schemas")  # type: ignore[misc]
             finally:
                 registry.kill()
                 thread.join()
@@ -196,7 +189,7 @@ def schemas_are_there_after_kill_9_of_both() -> None:
         for subject, schema_id in acknowledged.items():
             # A registry on a busy host answers before it has read its topic to the end.
             is_there = partial(_is_known, registry, subject, schema_id)
-            wait_for(is_there, f"{subject}, one of {len(acknowledged)} acknowledged schemas, is there with its id")
+            wait_until(is_there, f"{subject}, one of {len(acknowledged)} acknowledged schemas, is there with its id")
 
 
 def register_until_refused(registry: Registry, prefix: str, acknowledged: dict[str, int]) -> None:
@@ -216,14 +209,14 @@ def two_registries_share_a_topic() -> None:
     with stand() as lab:
         first, second = client_of(lab.registry()), client_of(lab.registry())
         schema_id = first.register_schema("orders-value", Schema(AVRO, "AVRO"))
-        wait_for(lambda: "orders-value" in second.get_subjects(), "the second registry sees the subject")
+        wait_until(lambda: "orders-value" in second.get_subjects(), "the second registry sees the subject")
         assert second.get_latest_version("orders-value").schema_id == schema_id
         wider_id = second.register_schema("orders-value", Schema(AVRO_WIDER, "AVRO"))
         lab.registries[0].kill()
         assert wider_id != schema_id
         left = lab.registries[1]
-        wait_for(lambda: _newest_id(left, "orders-value") == wider_id, "the second registry has what it acknowledged")
-        wait_for(lambda: _registers(left, "others-value"), "the second registry writes alone")
+        wait_until(lambda: _newest_id(left, "orders-value") == wider_id, "the second registry has what it acknowledged")
+        wait_until(lambda: _registers(left, "others-value"), "the second registry writes alone")
 
 
 def _is_known(registry: Registry, subject: str, schema_id: int) -> bool:

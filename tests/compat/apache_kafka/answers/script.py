@@ -18,6 +18,7 @@ from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS
 from highwater.kafka.protocol.primitives import Decoder
 from tests.broker.handlers.harness import decode_answer, request_frame, versions
+from tests.waiting import wait_until
 
 DEADLINE_S: Final = 60.0
 ANSWER_WITHIN_S: Final = 10.0
@@ -149,10 +150,7 @@ class Script:
             return repr(value)
 
     def until(self, is_done: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not is_done():
-            assert time.monotonic() < deadline, self.lines[-3:]
-            time.sleep(0.02)
+        wait_until(is_done, f"after {self.lines[-3:]}", DEADLINE_S)
 
 
 def _is_default_of_new_topic(item: Any) -> bool:
