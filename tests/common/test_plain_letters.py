@@ -46,8 +46,8 @@ def test_every_letter_that_is_printed_has_plain_letters() -> None:
 
 def _texts() -> Iterator[tuple[str, str]]:
     """The strings of the product without docstrings."""
-    for path in sorted(path for room in _ROOMS.iterdir() for path in room.resolve().rglob("*.py")):
-        place = path.relative_to(_ROOMS.parent).as_posix()
+    for path in sorted(path for room in _ROOMS.iterdir() for path in room.rglob("*.py")):
+        place = path.relative_to(_ROOMS).as_posix()
         tree = ast.parse(path.read_bytes())
         alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
