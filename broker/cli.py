@@ -27,11 +27,13 @@ COMMANDS: Final = {
     "check-config": "Say whether a broker would start with a configuration file.",
     "dump-log": "Print and check the files of a log; needs no broker.",
 }
-"""The commands of broker/commands, with what the list of commands says of each."""
+"""The commands beside `start`, with what the list of commands says of each."""
+OF_BROKERS_HERE: Final = ("cluster", "monitoring", "check-config", "dump-log")
+"""Commands of the folder broker/commands; the others are in the room `admin`."""
 
 
 class _CommandGroup(TyperGroup):
-    """Imports a file of broker/commands when its command is asked for, not to list it."""
+    """Imports the file of a command when the command is called, not to list it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *COMMANDS]
@@ -40,7 +42,8 @@ class _CommandGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
         name = cmd_name.replace("-", "_")
-        found = getattr(import_module(f"highwater.broker.commands.{name}"), name)
+        folder = "broker.commands" if cmd_name in OF_BROKERS_HERE else "admin"
+        found = getattr(import_module(f"highwater.{folder}.{name}"), name)
         if isinstance(found, typer.Typer):
             return typer.main.get_command(found)
         command_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

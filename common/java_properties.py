@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final, NamedTuple
+
+from .errors import UsageError
 
 _BLANKS: Final = " \t\f"
 _UNESCAPED: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -49,6 +52,16 @@ def parse_properties(text: str) -> list[Property]:
             value = value[1:].lstrip(_BLANKS)
         properties.append(Property(number, _unescape(name, number), _unescape(value, number), line))
     return properties
+
+
+def read_properties(path: Path) -> list[Property]:
+    """Read a file as java.util.Properties reads a stream. Raises UsageError that names file and line."""
+    try:
+        return parse_properties(path.read_bytes().decode("iso-8859-1"))
+    except OSError as error:
+        raise UsageError(f"cannot read the configuration file {path}: {error.strerror}") from None
+    except MalformedEscape as error:
+        raise UsageError(f"{path}:{error.line}: \\u needs four hexadecimal digits") from None
 
 
 def format_properties(properties: Mapping[str, str]) -> str:

@@ -25,33 +25,27 @@ TOP_LEVEL = ("bench", "broker", "common", "monitor", "pipeline", "reports", "spa
 PACKAGE = "highwater"
 FRONT_DOOR = "highwater/cli.py"
 LONGEST_SENTENCE = 100
-WITHOUT_COMMANDS = ("common", "drawing", "kafka", "results")
+WITHOUT_COMMANDS = ("admin", "common", "drawing", "kafka", "results")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "common": (),
     "kafka": ("common",),
-    "broker": ("common", "kafka"),
+    "admin": ("common", "kafka"),
+    # Commands that run a cluster on this host ask it as the other commands of the group do.
+    "broker": ("admin", "common", "kafka"),
     "tuning": ("common",),
     "drawing": ("common",),
     "results": ("common",),
     "spark_loadgen": ("common", "results"),
-    # Its own commands in the broker's group have the options and the errors of the others there.
-    "pipeline": ("broker.commands.client", "broker.commands.terminal", "common", "kafka"),
+    # Commands in the broker's group have the options and the errors of the others there.
+    "pipeline": ("admin", "common", "kafka"),
     # bench.telemetry runs the pipeline over the topic that load tasks publish to; bench.capture reads topics and logs
     # with its client and its decoder.
     "bench": ("common", "pipeline", "results", "spark_loadgen", "tuning"),
     # studies of a bench, and the load of a workload, which a comparison needs
     "reports": ("bench", "common", "drawing", "results"),
-    # A monitor knows a cluster by its protocol, and plans moves as the broker's command does.
-    "monitor": (
-        "results",
-        "broker.commands.client",
-        "broker.commands.reassignment_plan",
-        "broker.commands.terminal",
-        "common",
-        "kafka",
-        "drawing",
-    ),
+    # A monitor knows a cluster by its protocol, and plans moves as the command does.
+    "monitor": ("admin", "common", "drawing", "kafka", "results"),
     FRONT_DOOR: (
         "common.extras",
         "common.plain_letters",
@@ -95,7 +89,9 @@ SANS_IO = (
     "bench/telemetry/sums.py",
     "bench/telemetry/verdicts.py",
     "bench/trials/verdict.py",
+    "admin/reassignment_plan.py",
     "broker/alone",
+    "kafka/acl.py",
     "kafka/client/errors.py",
     "kafka/client/exchange.py",
     "kafka/client/handshake.py",
@@ -112,6 +108,7 @@ SANS_IO = (
     "broker/member",
     "broker/metrics",
     "kafka/protocol",
+    "kafka/topic_names.py",
     "broker/quota",
     "kafka/records",
     "broker/replica",
@@ -344,6 +341,15 @@ def test_state_machines_and_protocol_do_no_io(place: str) -> None:
         if module.split(".")[0] in (EDGE_MODULES | {"time"}) - SANS_IO_EXCEPTIONS.get(name, set())
     ]
     assert touched == []
+
+
+def test_of_the_broker_its_commands_alone_import_those_on_any_cluster() -> None:
+    importers = {
+        name for name, imported in import_graph().items() if any(each.startswith("admin.") for each in imported)
+    }
+    assert {
+        name for name in importers if name.startswith("broker.") and not name.startswith("broker.commands.")
+    } == set()
 
 
 def test_the_list_of_modules_is_as_the_modules_say() -> None:

@@ -40,8 +40,8 @@ class Use(NamedTuple):
 
 
 OF_USERS: Final = {
-    "broker/commands/mirroring/topics.py": "an option of a command, over names of topics",
-    "broker/commands/topics.py": "an option of a command, over names of topics",
+    "highwater/admin/mirroring/topics.py": "an option of a command, over names of topics",
+    "highwater/admin/topics.py": "an option of a command, over names of topics",
     "broker/security/principal.py": "a setting of the broker, over names that its own authority signed",
     "pipeline/source/options.py": "an option of a query, over names of topics",
     "pipeline/source/positions.py": "an option of a query, over names of topics",

@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.alone.stepping import Stepping
 from highwater.broker.alone.store import EmbeddedMetadataStore
-from highwater.broker.security.acl import Acl, AclFilter, Resource
 from highwater.broker.security.authorizer import Authorizer, Entries
 from highwater.broker.settings.acl_store import AclChange, Created, Deleted, Deletion, creations
 from highwater.broker.slices import Steps
+from highwater.kafka.acl import Acl, AclFilter, Resource
 from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)

@@ -25,7 +25,6 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.log.checkpoint import MalformedFile
 from highwater.broker.log.files import FileOperations, write_durably
-from highwater.broker.security.acl import Resource
 from highwater.broker.security.authorizer import Entries
 from highwater.broker.settings import acl_tree, metadata_tree
 from highwater.broker.settings.acl_store import AclChange
@@ -34,6 +33,7 @@ from highwater.broker.settings.quota_entities import Entity, Quotas
 from highwater.broker.settings.store import ConfigChange, MetadataError
 from highwater.broker.slices import Steps, Work, run
 from highwater.broker.topics.topic import TopicRecord
+from highwater.kafka.acl import Resource
 from highwater.kafka.login.scram import Credentials
 from highwater.kafka.protocol.problem import Problem
 

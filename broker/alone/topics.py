@@ -43,10 +43,10 @@ from highwater.broker.topics.coordinators import Coordinators
 from highwater.broker.topics.internal_topic import plan_of
 from highwater.broker.topics.partitions import Partitions
 from highwater.broker.topics.topic import Topic, TopicRecord, random_topic_id
-from highwater.broker.topics.topic_names import metric_name
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.pacing import FEW_ITEMS, paced
 from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.topic_names import metric_name
 
 _logger = logging.getLogger(__name__)
 

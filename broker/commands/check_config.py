@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from highwater.broker.commands.terminal import UsageError, reporting
+from highwater.admin.terminal import UsageError, reporting
 from highwater.broker.server.process_plan import ProcessPlan
 from highwater.broker.server.start_check import SETUP_ERRORS, check
 from highwater.broker.settings.config import BrokerConfig, read_properties_file

@@ -8,8 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from highwater.broker.commands import local_cluster
-from highwater.broker.commands.client import (
+from highwater.admin.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -19,9 +18,7 @@ from highwater.broker.commands.client import (
     result_of,
     why_unreachable,
 )
-from highwater.broker.commands.cluster_status import down_as_json, down_lines, health_of, status
-from highwater.broker.commands.detached import wait_until
-from highwater.broker.commands.terminal import (
+from highwater.admin.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -32,6 +29,9 @@ from highwater.broker.commands.terminal import (
     say_all,
     say_aside,
 )
+from highwater.broker.commands import local_cluster
+from highwater.broker.commands.cluster_status import down_as_json, down_lines, health_of, status
+from highwater.broker.commands.detached import wait_until
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.kafka.client.blocking import BlockingClient
 from highwater.kafka.client.errors import ClientError, ClientSettingsError

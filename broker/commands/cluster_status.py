@@ -15,9 +15,8 @@ import typer
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
-from highwater.broker.commands import local_cluster
-from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, GONE, Cluster, CommandConfigOption
-from highwater.broker.commands.cluster_health import (
+from highwater.admin.client import DEFAULT_BOOTSTRAP, GONE, Cluster, CommandConfigOption
+from highwater.admin.cluster_health import (
     ClusterHealth,
     PartitionHealth,
     TopicHealth,
@@ -26,7 +25,7 @@ from highwater.broker.commands.cluster_health import (
     of_one_host,
     state_text,
 )
-from highwater.broker.commands.terminal import (
+from highwater.admin.terminal import (
     CommandError,
     JsonOption,
     UsageError,
@@ -38,6 +37,7 @@ from highwater.broker.commands.terminal import (
     table_console,
     time_text,
 )
+from highwater.broker.commands import local_cluster
 from highwater.common.log_lines import one_line
 from highwater.common.topic_partition import partition_name
 from highwater.common.units import count_text

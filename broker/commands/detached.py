@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import typer
 
-from highwater.broker.commands.terminal import CommandError
+from highwater.admin.terminal import CommandError
 from highwater.common import child_process
 
 _POLL_S: Final = 0.05

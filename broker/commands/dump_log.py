@@ -8,8 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from highwater.broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
-from highwater.broker.commands.terminal import (
+from highwater.admin.terminal import (
     JsonOption,
     UsageError,
     bytes_text,
@@ -19,6 +18,7 @@ from highwater.broker.commands.terminal import (
     say,
     time_text,
 )
+from highwater.broker.commands.log_files import Options, Row, UnknownFile, inspect, log_files_below
 from highwater.common.exit_codes import EXIT_NO
 from highwater.kafka.records.batch import NO_PRODUCER_ID
 

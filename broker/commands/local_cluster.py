@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from highwater.admin.client import why_unreachable
+from highwater.admin.terminal import CommandError, UsageError
 from highwater.broker.commands import zookeeper_process
-from highwater.broker.commands.client import why_unreachable
 from highwater.broker.commands.detached import Detached, start, wait_until
 from highwater.broker.commands.inside import (
     LOGIN_REFUSED_LINE,
@@ -29,7 +30,6 @@ from highwater.broker.commands.inside import (
     inside_address,
     inside_properties,
 )
-from highwater.broker.commands.terminal import CommandError, UsageError
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting, read_properties_file
 from highwater.common.atomic_files import write_atomically
 from highwater.common.child_process import HIGHWATER, READY, last_words_in

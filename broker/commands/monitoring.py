@@ -9,9 +9,9 @@ from typing import Annotated, Final
 
 import typer
 
-from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, CommandConfigOption
+from highwater.admin.client import DEFAULT_BOOTSTRAP, BootstrapOption, CommandConfigOption
+from highwater.admin.terminal import CommandError, UsageError, reporting, say
 from highwater.broker.commands.cluster_status import ClusterStatus, status_of
-from highwater.broker.commands.terminal import CommandError, UsageError, reporting, say
 from highwater.common.atomic_files import write_atomically
 
 SHIPPED: Final = Path(__file__).parent.parent / "monitoring"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from highwater.broker.commands.terminal import UsageError
+from highwater.admin.terminal import UsageError
 from highwater.common import zookeeper
 from highwater.common.errors import MissingDependencyError
 from highwater.common.java_properties import format_properties

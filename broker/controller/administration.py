@@ -60,9 +60,9 @@ from highwater.broker.topics.administration import (
     unknown_topic,
 )
 from highwater.broker.topics.topic import random_topic_id
-from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.topic_names import metric_name, topic_name_problem
 
 if TYPE_CHECKING:
     from highwater.broker.controller.controller import Controller

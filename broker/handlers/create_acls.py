@@ -16,7 +16,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.security.acl import (
+from highwater.broker.settings.acl_store import Created
+from highwater.kafka.acl import (
     Acl,
     Entry,
     Operation,
@@ -26,7 +27,6 @@ from highwater.broker.security.acl import (
     ResourceType,
     problem_of,
 )
-from highwater.broker.settings.acl_store import Created
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.protocol.problem import Problem

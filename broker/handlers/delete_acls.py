@@ -14,8 +14,8 @@ from typing import Any
 from highwater.broker.handlers.describe_acls import NO_AUTHORIZER, entry_answer, filter_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.security.acl import Acl
 from highwater.broker.settings.acl_store import Deleted
+from highwater.kafka.acl import Acl
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 from highwater.kafka.protocol.problem import Problem

@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.security.acl import (
+from highwater.kafka.acl import (
     Acl,
     AclFilter,
     EntryFilter,

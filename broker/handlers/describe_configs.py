@@ -25,9 +25,9 @@ from highwater.broker.settings.config import DYNAMIC_BROKER_PROPERTIES, BrokerCo
 from highwater.broker.settings.config_table import BROKER_PROPERTIES
 from highwater.broker.settings.property_row import Kind, Property, Support, Value
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES
-from highwater.broker.topics.topic_names import topic_name_problem
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.topic_names import topic_name_problem
 
 _TOPIC: Final = 2
 _BROKER: Final = 4

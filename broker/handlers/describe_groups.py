@@ -16,7 +16,7 @@ from highwater.broker.group.classic import ClassicGroup
 from highwater.broker.group.rebalance import State
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.security.acl import ResourceType, all_operations
+from highwater.kafka.acl import ResourceType, all_operations
 from highwater.kafka.protocol.cold import Answer
 
 _GROUP_OPERATIONS: Final = all_operations(ResourceType.GROUP)

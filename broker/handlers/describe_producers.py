@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.reply import Reply, RequestContext
 from highwater.broker.node import Node
 from highwater.broker.topics.refusal import refusal
-from highwater.broker.topics.topic_names import topic_name_problem
 from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.topic_names import topic_name_problem
 
 
 def handle(node: Node, context: RequestContext, request: Any) -> Reply:

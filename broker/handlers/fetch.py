@@ -58,7 +58,7 @@ from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.node import Node
 from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.waiters import FetchWaiter
-from highwater.broker.security.acl import Operation
+from highwater.kafka.acl import Operation
 from highwater.kafka.pacing import FEW_ITEMS, each
 from highwater.kafka.protocol.apis import FETCH
 from highwater.kafka.protocol.fetch import (

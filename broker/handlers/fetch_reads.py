@@ -23,8 +23,8 @@ from highwater.broker.replica.fetch_sessions import FetchContext, Fetched
 from highwater.broker.replica.leader import Leader
 from highwater.broker.replica.nearer import NONE_NEARER, nearer_replica
 from highwater.broker.replica.partition import Partition
-from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.refusal import refusal
+from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.pacing import each
 from highwater.kafka.protocol.fetch import (
     READ_COMMITTED,

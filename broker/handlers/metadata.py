@@ -36,9 +36,8 @@ from highwater.broker.handlers.authorization.administration import cluster_opera
 from highwater.broker.handlers.authorization.changes import tell_change
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.security.acl import Operation, ResourceType, all_operations
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
-from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.acl import Operation, ResourceType, all_operations
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.apis import METADATA
 from highwater.kafka.protocol.frame import Parts
@@ -54,6 +53,7 @@ from highwater.kafka.protocol.metadata import (
     encode_response,
 )
 from highwater.kafka.protocol.primitives import ZERO_UUID
+from highwater.kafka.topic_names import topic_name_problem
 
 if TYPE_CHECKING:
     from highwater.broker.member.parts import ClusterParts  # a broker that runs alone needs none of what it imports

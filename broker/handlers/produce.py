@@ -39,11 +39,11 @@ from highwater.broker.handlers.verification import Verified, is_asked_elsewhere,
 from highwater.broker.log.partition_log import Appended
 from highwater.broker.node import Node
 from highwater.broker.replica.partition import Partition, Verify
-from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
 from highwater.broker.topics.refusal import refusal
 from highwater.broker.txn.transaction import Producer
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.pacing import each, needs_turns, paced, takes_turns
 from highwater.kafka.protocol.apis import PRODUCE
 from highwater.kafka.protocol.frame import Part

@@ -11,9 +11,9 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.cluster.controller_channel import ControllerChannel
 from highwater.broker.settings.config import BrokerConfig
 from highwater.broker.topics.internal_topic import plan_of
-from highwater.broker.topics.topic_names import topic_name_problem
 from highwater.kafka.protocol.apis import CREATE_TOPICS
 from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.topic_names import topic_name_problem
 
 _logger = logging.getLogger(__name__)
 

@@ -31,7 +31,10 @@ from highwater.broker.cluster.zookeeper import (
     ZooKeeperError,
     run,
 )
-from highwater.broker.security.acl import (
+from highwater.broker.security.authorizer import Authorizer, Entries
+from highwater.broker.settings import acl_tree
+from highwater.broker.settings.acl_store import AclChange, Created, Deleted, Deletion, creations
+from highwater.kafka.acl import (
     EVERYBODY,
     WILDCARD,
     Acl,
@@ -42,9 +45,6 @@ from highwater.broker.security.acl import (
     Permission,
     Resource,
 )
-from highwater.broker.security.authorizer import Authorizer, Entries
-from highwater.broker.settings import acl_tree
-from highwater.broker.settings.acl_store import AclChange, Created, Deleted, Deletion, creations
 from highwater.kafka.protocol.problem import Problem
 
 _logger = logging.getLogger(__name__)

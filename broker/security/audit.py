@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from highwater.broker.clock import Clock, Scheduler
-from highwater.broker.security.acl import Operation, ResourceType
+from highwater.kafka.acl import Operation, ResourceType
 
 LOGGER: Final = "highwater.audit"
 WINDOW_MS: Final = 60_000

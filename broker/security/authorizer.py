@@ -16,7 +16,7 @@ from functools import lru_cache, partial
 from ipaddress import IPv6Address, ip_address
 from typing import Final
 
-from highwater.broker.security.acl import (
+from highwater.kafka.acl import (
     EVERYBODY,
     OPERATIONS_OF,
     WILDCARD,

@@ -29,7 +29,6 @@ from highwater.broker.member.zookeeper_store import ZooKeeperStore
 from highwater.broker.metrics.cluster_page import zookeeper_page
 from highwater.broker.node import Node
 from highwater.broker.runtime import Runtime
-from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.server.listeners import BoundListener, endpoints_of
 from highwater.broker.server.peer_security import PeerSecurity, inter_broker_listener
@@ -41,6 +40,7 @@ from highwater.broker.settings.authorization import authorizer_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError
 from highwater.broker.settings.store import MetadataError
 from highwater.broker.topics.storage import Storage
+from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.client.zookeeper_security import ZooKeeperSecurity
 
 _logger = logging.getLogger(__name__)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from highwater.broker.security.acl import (
+from highwater.broker.security.authorizer import Authorizer, Entries
+from highwater.broker.settings.acl_tree import TYPES
+from highwater.kafka.acl import (
     Acl,
     AclFilter,
     Entry,
@@ -17,8 +19,6 @@ from highwater.broker.security.acl import (
     ResourceFilter,
     ResourceType,
 )
-from highwater.broker.security.authorizer import Authorizer, Entries
-from highwater.broker.settings.acl_tree import TYPES
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.problem import Problem
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from highwater.broker.security.acl import Entry, Operation, PatternType, Permission, Resource, ResourceType
 from highwater.broker.settings.metadata_tree import fields_of, text_of
+from highwater.kafka.acl import Entry, Operation, PatternType, Permission, Resource, ResourceType
 
 LITERAL_ACLS: Final = "/kafka-acl"
 EXTENDED_ACLS: Final = "/kafka-acl-extended"

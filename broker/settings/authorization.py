@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from highwater.broker.clock import Clock, Scheduler
-from highwater.broker.security.acl import principal_problem
 from highwater.broker.security.audit import Audit
 from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.settings.config import BrokerConfig, ConfigError
+from highwater.kafka.acl import principal_problem
 
 _ACL_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 _CLASSES: Final = (_ACL_AUTHORIZER, "org.apache.kafka.metadata.authorizer.StandardAuthorizer")

@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 from highwater.broker.settings.config_table import BROKER_PROPERTIES, property_named
 from highwater.broker.settings.property_row import INT32_MAX, INT64_MAX, Kind, Property, Support, Value
 from highwater.broker.settings.topic_properties import TOPIC_PROPERTIES, TopicProperty
-from highwater.common.java_properties import MalformedEscape, parse_properties
+from highwater.common.errors import UsageError
+from highwater.common.java_properties import read_properties
 from highwater.common.nearest import did_you_mean
 
 
@@ -338,13 +339,9 @@ def topic_override_warnings(overrides: Mapping[str, str], *, is_of_a_cluster: bo
 def read_properties_file(path: Path) -> list[Setting]:
     """The settings of a `server.properties` file. Raises ConfigError when it cannot be read."""
     try:
-        text = path.read_bytes().decode("iso-8859-1")  # as java.util.Properties reads a stream
-    except OSError as error:
-        raise ConfigError(f"cannot read the configuration file {path}: {error.strerror}") from None
-    try:
-        return [Setting(f"{path}:{item.line}", item.name, item.value) for item in parse_properties(text)]
-    except MalformedEscape as error:
-        raise ConfigError(f"{path}:{error.line}: \\u needs four hexadecimal digits") from None
+        return [Setting(f"{path}:{item.line}", item.name, item.value) for item in read_properties(path)]
+    except UsageError as error:
+        raise ConfigError(str(error)) from None
 
 
 def parse_property_option(text: str) -> Setting:

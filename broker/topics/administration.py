@@ -17,9 +17,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.settings.config import BrokerConfig, TopicConfig, check_new_topic_overrides
-from highwater.broker.topics.topic_names import metric_name, topic_name_problem
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.protocol.problem import Problem
+from highwater.kafka.topic_names import metric_name, topic_name_problem
 
 _CLUSTER_METADATA: Final = "__cluster_metadata"
 """The name of Kafka's own topic in KRaft mode; nobody may create it (KafkaApis.handleCreateTopicsRequest)."""

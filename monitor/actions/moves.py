@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from highwater.broker.commands.reassignment_plan import Assignment, render_plan
+from highwater.admin.reassignment_plan import Assignment, render_plan
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural
 from highwater.monitor.actions import throttle

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from highwater.broker.commands.reassignment_plan import make_plan, render_plan
+from highwater.admin.reassignment_plan import make_plan, render_plan
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.monitor.actions import requests, throttle
 from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from highwater.broker.commands.client import with_tokens
-from highwater.broker.commands.terminal import UsageError
+from highwater.admin.client import with_tokens
+from highwater.admin.terminal import UsageError
 from highwater.pipeline.drill.errors import DrillError, DrillSetupError
 from highwater.pipeline.drill.ledger import Row
 from highwater.pipeline.drill.names import BATCH_HEADER

@@ -14,8 +14,8 @@ import highwater.bench.cli
 from highwater.bench.systems import broker_client
 from highwater.results.environment_key import key_of
 from highwater.results.reader import RunResult
+from tests.admin.calling import call
 from tests.bench.fakes import MINIMAL
-from tests.broker.commands.calling import call
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority
 

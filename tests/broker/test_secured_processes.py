@@ -14,7 +14,7 @@ import pytest
 from highwater.broker.server.process_plan import ProcessPlan
 from highwater.broker.server.start_check import SETUP_ERRORS
 from highwater.broker.settings.config import Setting, read_properties_file
-from tests.broker.commands.calling import Result, call
+from tests.admin.calling import Result, call
 from tests.broker.running import COMMAND, RunningBroker
 from tests.broker.running_processes import children_of, free_ports_in_a_row
 from tests.broker.server.certificates import Authority, Certified

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 import highwater
-from highwater.broker.commands.terminal import table
+from highwater.admin.terminal import table
 from highwater.common.figure_table import FigureTable
 from highwater.tuning.cli.printing import Rows
 

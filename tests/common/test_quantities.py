@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from highwater.admin.offset_reset import parse_duration_ms
+from highwater.admin.terminal import UsageError
 from highwater.bench.capacity.quantities import BytesPerS, NetworkBytesPerS, SpanS
-from highwater.broker.commands.offset_reset import parse_duration_ms
-from highwater.broker.commands.terminal import UsageError
 from highwater.common import quantities
 from highwater.common.quantities import DURATION, LINK_SPEED, SIZE, Quantity
 from highwater.common.yaml_nodes import parse

@@ -16,7 +16,8 @@ from highwater.broker.log.files import FilePiece
 from highwater.broker.log.offset_index import OffsetIndex
 from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.log.time_index import TimeIndex
-from highwater.broker.security.acl import (
+from highwater.broker.security.authorizer import Authorizer
+from highwater.kafka.acl import (
     EVERYBODY,
     WILDCARD,
     Entry,
@@ -25,7 +26,6 @@ from highwater.broker.security.acl import (
     Resource,
     ResourceType,
 )
-from highwater.broker.security.authorizer import Authorizer
 from highwater.kafka.protocol import cold, fetch, metadata, produce
 from highwater.kafka.protocol.frame import FrameReceiver, frame_response, read_request_header
 from highwater.kafka.protocol.primitives import Decoder

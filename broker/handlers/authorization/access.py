@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.reply import Answered, Deferred, Reply, RequestContext, answer_of
 from highwater.broker.node import Node
-from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.security.audit import Origin
 from highwater.broker.security.authorizer import Permissions
 from highwater.broker.turns import Turns
+from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.pacing import array, current_owner
 from highwater.kafka.protocol.cold import Answer
 

@@ -18,7 +18,7 @@ from highwater.broker.handlers.authorization.access import (
     refusal,
 )
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
+from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 

@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 from highwater.broker.handlers.authorization.access import after, origin_of
 from highwater.broker.handlers.reply import Deferred, Reply, RequestContext
 from highwater.broker.node import Node
-from highwater.broker.security.acl import Operation, PatternType, Permission, ResourceType
 from highwater.broker.security.audit import Audit, Origin
 from highwater.common.secret_names import is_secret_name
+from highwater.kafka.acl import Operation, PatternType, Permission, ResourceType
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 

@@ -12,7 +12,7 @@ from typing import Final
 from highwater.broker.handlers.authorization import administration, groups, topics, transactions
 from highwater.broker.handlers.authorization.access import Guard
 from highwater.broker.handlers.authorization.administration import of_cluster, of_settings, whole, whole_with_message
-from highwater.broker.security.acl import Operation
+from highwater.kafka.acl import Operation
 
 _NOTHING: Final = None
 """Everybody may ask."""

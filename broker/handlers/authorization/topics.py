@@ -16,10 +16,10 @@ from highwater.broker.handlers.authorization.access import (
     refusal,
 )
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.security.acl import Operation
-from highwater.broker.topics.topic_names import topic_name_problem
+from highwater.kafka.acl import Operation
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
+from highwater.kafka.topic_names import topic_name_problem
 
 _AUTHORIZATION_FAILED: Final = "Authorization failed."
 """Kafka's message for topics that are created; for those that are deleted it has a full sentence."""

@@ -20,8 +20,8 @@ from highwater.broker.handlers.authorization.access import (
 )
 from highwater.broker.handlers.authorization.groups import COMMITTED_TOPICS, all_partitions
 from highwater.broker.handlers.reply import Reply
-from highwater.broker.security.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.broker.topics.internal_topic import INTERNAL_TOPICS
+from highwater.kafka.acl import CLUSTER_NAME, Operation, ResourceType
 from highwater.kafka.pacing import paced
 from highwater.kafka.protocol.cold import Answer
 

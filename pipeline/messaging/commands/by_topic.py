@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from highwater.broker.commands.terminal import print_json, print_table, say
+from highwater.admin.terminal import print_json, print_table, say
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import wait_text
 from highwater.pipeline.messaging.clock import now_ms

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from highwater.broker.commands.terminal import CommandError, UsageError, bytes_text, json_bytes, reporting, time_text
+from highwater.admin.terminal import CommandError, UsageError, bytes_text, json_bytes, reporting, time_text
 from highwater.pipeline.errors import ClientError, PipelineError, SettingsError
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.filter import FilterError

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption, Partition
-from highwater.broker.commands.terminal import (
+from highwater.admin.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption, Partition
+from highwater.admin.terminal import (
     CommandError,
     JsonOption,
     UsageError,

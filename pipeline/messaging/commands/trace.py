@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from highwater.broker.commands.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption
-from highwater.broker.commands.terminal import CommandError, JsonOption, UsageError, print_json, print_table, time_text
+from highwater.admin.client import DEFAULT_BOOTSTRAP, BootstrapOption, Cluster, CommandConfigOption
+from highwater.admin.terminal import CommandError, JsonOption, UsageError, print_json, print_table, time_text
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.commands.common import json_of, reporting_all, shortened
 from highwater.pipeline.messaging.levels import DEAD_LETTER_PREFIX, level_of

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from highwater.broker.commands.client import (
+from highwater.admin.client import (
     DEFAULT_BOOTSTRAP,
     REQUEST_TIMEOUT_S,
     BootstrapOption,
@@ -17,7 +17,7 @@ from highwater.broker.commands.client import (
     CommandConfigOption,
     refusal,
 )
-from highwater.broker.commands.terminal import JsonOption, say, time_text
+from highwater.admin.terminal import JsonOption, say, time_text
 from highwater.common.units import plural
 from highwater.pipeline.messaging import headers
 from highwater.pipeline.messaging.clock import now_ms

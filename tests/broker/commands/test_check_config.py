@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.commands.calling import call
+from tests.admin.calling import call
 
 GOOD = "broker.id=1\nlog.dirs={directory}/log\nzookeeper.connect=127.0.0.1:1/highwater/main\n"
 

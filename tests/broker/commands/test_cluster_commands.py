@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from highwater.broker.commands.client import Cluster
-from highwater.broker.commands.reassign import _untold
-from highwater.broker.commands.reassignment_plan import parse_plan, render_plan
-from tests.broker.commands.calling import Result, call
+from highwater.admin.client import Cluster
+from highwater.admin.reassign import _untold
+from highwater.admin.reassignment_plan import parse_plan, render_plan
+from tests.admin.calling import Result, call
 from tests.broker.running_cluster import RunningCluster, running_cluster
 from tests.waiting import wait_until
 

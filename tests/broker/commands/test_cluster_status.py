@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from highwater.broker.commands.cluster_health import judge
+from highwater.admin.cluster_health import judge
 from highwater.broker.commands.cluster_status import ClusterStatus, _document, _print
 from highwater.common.ports import free_ports
 from highwater.kafka.client.host_processes import hosts_of_processes
-from tests.broker.commands.calling import COMMAND, call
+from tests.admin.calling import COMMAND, call
 from tests.broker.running import running_broker
 
 

@@ -18,7 +18,7 @@ from highwater.broker.log.partition_log import Appended
 from highwater.broker.log.producer_state import ProducerStates
 from highwater.kafka.records.batch import BatchHeader, Codec, read_header, validate_produced
 from highwater.kafka.records.record import Record, TransactionMarker, encode_batch
-from tests.broker.commands.calling import call
+from tests.admin.calling import call
 from tests.broker.manual_clock import ManualClock
 
 VERIFY = Options(verify=True)

@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
+from highwater.admin.terminal import CommandError
 from highwater.broker.commands.detached import wait_until
 from highwater.broker.commands.local_cluster import LocalCluster, plan
-from highwater.broker.commands.terminal import CommandError
 from highwater.common.ports import free_ports
-from tests.broker.commands.calling import COMMAND, Result, call
+from tests.admin.calling import COMMAND, Result, call
 from tests.broker.server.certificates import Authority
 from tests.broker.token_server import CLIENT, SECRET, broker_properties, client_properties, running_token_server
 

@@ -11,9 +11,9 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from highwater.broker.handlers.authorization.changes import CHANGES, may_be_made
-from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.security.audit import MOST_KINDS, Audit, Origin
 from highwater.broker.topics.administration import PartitionOutcomes
+from highwater.kafka.acl import Operation, ResourceType
 from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 from highwater.kafka.protocol.problem import Problem
 from tests.broker.handlers.harness import NodeHarness, Pending

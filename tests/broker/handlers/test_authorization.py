@@ -13,7 +13,7 @@ from kio.static.constants import EntityType
 
 from highwater.broker.handlers.dispatch import PendingResponse
 from highwater.broker.handlers.reply import CloseConnection
-from highwater.broker.security.acl import Acl, Entry, Operation, PatternType, Permission, Resource, ResourceType
+from highwater.kafka.acl import Acl, Entry, Operation, PatternType, Permission, Resource, ResourceType
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS, Api
 from tests.broker.handlers.harness import NodeHarness, Pending, decode_answer, one_batch, versions

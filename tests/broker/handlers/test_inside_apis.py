@@ -13,11 +13,11 @@ from kio.static.constants import EntityType
 
 from highwater.broker.handlers.authorization.inside import INSIDE
 from highwater.broker.handlers.reply import Listener
-from highwater.broker.security.acl import CLUSTER_NAME, Entry, Operation, Permission, Resource, ResourceType
 from highwater.broker.security.audit import Audit
 from highwater.broker.security.authorizer import Authorizer
 from highwater.broker.settings.authorization import inside_listener_of
 from highwater.broker.settings.config import BrokerConfig, Setting
+from highwater.kafka.acl import CLUSTER_NAME, Entry, Operation, Permission, Resource, ResourceType
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 from tests.broker.handlers.harness import MemberHarness, decode_answer

@@ -10,7 +10,9 @@ import pytest
 
 from highwater.broker.cluster.zookeeper import Create, Delete, Request, Set, Transaction
 from highwater.broker.member.zookeeper_acls import ANNOUNCEMENT_LIFETIME_MS, ZooKeeperAcls
-from highwater.broker.security.acl import (
+from highwater.broker.security.authorizer import Authorizer
+from highwater.broker.settings.acl_store import Created, Deleted
+from highwater.kafka.acl import (
     Acl,
     AclFilter,
     Entry,
@@ -22,8 +24,6 @@ from highwater.broker.security.acl import (
     ResourceFilter,
     ResourceType,
 )
-from highwater.broker.security.authorizer import Authorizer
-from highwater.broker.settings.acl_store import Created, Deleted
 from highwater.kafka.protocol.problem import Problem
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock

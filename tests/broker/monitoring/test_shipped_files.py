@@ -14,11 +14,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from highwater.broker.commands.cluster_health import ClusterHealth, DownBroker, LiveBroker
+from highwater.admin.cluster_health import ClusterHealth, DownBroker, LiveBroker
 from highwater.broker.commands.cluster_status import ClusterStatus
 from highwater.broker.commands.monitoring import FILES, SHIPPED, TARGETS_FILE, problems, targets_of
 from highwater.common.ports import free_ports
-from tests.broker.commands.calling import call
+from tests.admin.calling import call
 from tests.broker.handlers.harness import NodeHarness
 from tests.broker.metrics.test_page import whole_page
 from tests.broker.running import RunningBroker, running_broker

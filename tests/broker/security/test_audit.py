@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from highwater.broker.security.acl import Operation, ResourceType
 from highwater.broker.security.audit import LONGEST_TEXT, MOST_KINDS, WINDOW_MS, Audit, Origin
+from highwater.kafka.acl import Operation, ResourceType
 from tests.broker.handlers.harness import ManualScheduler
 from tests.broker.manual_clock import ManualClock
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from highwater.broker.security.acl import (
+from highwater.broker.security.authorizer import Authorizer, Permissions, java_address
+from highwater.kafka.acl import (
     OPERATIONS_OF,
     Acl,
     AclFilter,
@@ -21,7 +22,6 @@ from highwater.broker.security.acl import (
     ResourceFilter,
     ResourceType,
 )
-from highwater.broker.security.authorizer import Authorizer, Permissions, java_address
 
 ALICE, BOB, EVERYBODY = "User:alice", "User:bob", "User:*"
 HOST = "192.168.0.1"

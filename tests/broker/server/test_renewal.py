@@ -21,7 +21,7 @@ from highwater.broker.server.renewables import of_listeners
 from highwater.broker.server.renewal import Renewable, Renewal
 from highwater.broker.server.tls import renewed_tls_of, tls_of
 from highwater.broker.settings.config import BrokerConfig, ConfigError, Setting
-from tests.broker.commands.calling import Result, call
+from tests.admin.calling import Result, call
 from tests.broker.handlers.harness import request_frame
 from tests.broker.running import RunningBroker
 from tests.broker.server.certificates import Authority, Certified

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.broker.security.acl import (
+from highwater.broker.settings.acl_store import Deletion
+from highwater.kafka.acl import (
     Acl,
     AclFilter,
     Entry,
@@ -17,7 +18,6 @@ from highwater.broker.security.acl import (
     ResourceFilter,
     ResourceType,
 )
-from highwater.broker.settings.acl_store import Deletion
 
 NAMES = st.sampled_from(("a", "ab", "*"))
 PRINCIPALS = st.sampled_from(("User:a", "User:b"))

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from highwater.broker.security.acl import Entry, Operation, PatternType, Permission, Resource, ResourceType
 from highwater.broker.settings import acl_tree
 from highwater.broker.settings.metadata_tree import NewerZnode
+from highwater.kafka.acl import Entry, Operation, PatternType, Permission, Resource, ResourceType
 
 LITERAL = Resource(ResourceType.TRANSACTIONAL_ID, "orders-1")
 PREFIXED = Resource(ResourceType.TOPIC, "orders-", PatternType.PREFIXED)

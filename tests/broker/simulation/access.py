@@ -23,7 +23,10 @@ from kio.schema.errors import ErrorCode
 
 from highwater.broker.cluster import znodes
 from highwater.broker.cluster.peers import PeerFailure, ask
-from highwater.broker.security.acl import (
+from highwater.broker.security.audit import LOGGER
+from highwater.broker.security.authorizer import Authorizer, Entries
+from highwater.broker.settings import acl_tree
+from highwater.kafka.acl import (
     CLUSTER_NAME,
     WILDCARD,
     Entry,
@@ -33,9 +36,6 @@ from highwater.broker.security.acl import (
     Resource,
     ResourceType,
 )
-from highwater.broker.security.audit import LOGGER
-from highwater.broker.security.authorizer import Authorizer, Entries
-from highwater.broker.settings import acl_tree
 from highwater.kafka.protocol.apis import FETCH, PRODUCE
 from highwater.kafka.records.record import Record, encode_batch
 from tests.broker.simulation.broker import SimulatedBroker

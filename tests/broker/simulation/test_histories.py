@@ -15,9 +15,9 @@ from highwater.broker.log.partition_log import PartitionLog
 from highwater.broker.member.zookeeper_acls import ZooKeeperAcls
 from highwater.broker.replica.followers import Followers
 from highwater.broker.replica.partition import Partition
-from highwater.broker.security.acl import Permission
 from highwater.broker.security.authorizer import Authorizer, Permissions
 from highwater.broker.settings import acl_tree
+from highwater.kafka.acl import Permission
 from tests.broker.simulation.cluster import Cluster
 from tests.broker.simulation.history import History, Verdict
 from tests.broker.simulation.story import before_leader_epochs

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.commands.wire import Node
+from highwater.admin.wire import Node
 from highwater.kafka.client.blocking import BlockingClient
 from highwater.kafka.client.settings import ClientSettings
 from tests.broker.handlers.harness import one_batch

@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Producer
 
-from tests.broker.commands.calling import Result, call
+from tests.admin.calling import Result, call
 from tests.broker.running import running_broker
 from tests.broker.running_cluster import RunningCluster, running_cluster
 from tests.compat.apache_kafka import authorizer_integration, end_to_end_authorization, recorded_outcomes

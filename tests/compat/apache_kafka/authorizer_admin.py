@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from highwater.broker.security.acl import Operation
+from highwater.kafka.acl import Operation
 from tests.compat.apache_kafka.authorizer_world import (
     CLUSTER,
     GROUP,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-from highwater.broker.security.acl import Operation
+from highwater.kafka.acl import Operation
 from tests.compat.apache_kafka.authorizer_world import (
     CLUSTER,
     GROUP,

@@ -14,7 +14,7 @@ from uuid import UUID
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.security.acl import CLUSTER_NAME, Operation, Permission, ResourceType
+from highwater.kafka.acl import CLUSTER_NAME, Operation, Permission, ResourceType
 from tests.compat.apache_kafka.answers.authorization import USERS
 from tests.compat.apache_kafka.answers.script import Connection
 from tests.compat.apache_kafka.authorization_differs import UserConnection

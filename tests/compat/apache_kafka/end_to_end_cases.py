@@ -9,7 +9,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from highwater.broker.security.acl import Operation
+from highwater.kafka.acl import Operation
 from tests.compat.apache_kafka.authorizer_world import (
     GROUP,
     LITERAL,

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import highwater.bench.cli
 from highwater.common.ports import free_ports
 from highwater.results.reader import RunResult
+from tests.admin.calling import call
 from tests.bench.fakes import MINIMAL
-from tests.broker.commands.calling import call
 from tests.broker.running_cluster import running_cluster
 from tests.compat.openid.providers import PLAIN_SECRET, token_server
 from tests.compat.openid.token_cases import kafkas_properties, librdkafka_properties, taking_broker, taking_tokens

@@ -18,7 +18,7 @@ from highwater.kafka.client.client import Client
 from highwater.kafka.client.errors import ClientError
 from highwater.kafka.client.request import cold_request
 from highwater.kafka.client.settings import settings_of
-from tests.broker.commands.calling import Result, call
+from tests.admin.calling import Result, call
 from tests.broker.server.certificates import Authority
 from tests.broker.server.secured import PASSWORD, Secured, running_secured
 from tests.kafka.client.hashing import threads_that_hash

@@ -20,7 +20,7 @@ from highwater.kafka.client.settings import settings_of
 from highwater.kafka.client.tokens import TokenSource, token_source
 from highwater.kafka.login.credentials import LoginError
 from highwater.kafka.login.token_request import TokenSettings
-from tests.broker.commands.calling import call
+from tests.admin.calling import call
 from tests.broker.running import RunningBroker, running_broker
 from tests.broker.server.certificates import Authority
 from tests.broker.token_server import (

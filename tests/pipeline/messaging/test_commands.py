@@ -19,7 +19,7 @@ from highwater.pipeline.messaging.delay import delay
 from highwater.pipeline.messaging.delivery import Delivery
 from highwater.pipeline.messaging.policy import Reject, Retry
 from highwater.pipeline.messaging.replay import Replay
-from tests.broker.commands.calling import Result
+from tests.admin.calling import Result
 from tests.pipeline.messaging.test_consumer import consuming, header, produce
 from tests.pipeline.messaging.test_mover import send
 from tests.pipeline.source.topics import Topics

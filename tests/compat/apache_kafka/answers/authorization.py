@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from highwater.broker.security.acl import CLUSTER_NAME, OPERATIONS_OF, Operation, Permission, ResourceType
+from highwater.kafka.acl import CLUSTER_NAME, OPERATIONS_OF, Operation, Permission, ResourceType
 from tests.broker.handlers.harness import one_batch
 from tests.compat.apache_kafka.answers.script import Ask, Fields, Script, wait_for
 
