@@ -29,8 +29,7 @@ _BENCH: Final = _HERE.parents[1] / "bench"
 WORKLOAD: Final = _BENCH.parent / "workloads" / "gate.yaml"
 POLICY: Final = _BENCH / "policies" / "broker-gate.yaml"
 _RULES: Final = (
-    *sorted((_BENCH / "analysis").glob("*.py")),
-    _BENCH / "compare.py",
+    *sorted((_BENCH.parent / "highwater" / "results" / "analysis").glob("*.py")),
     *(_BENCH / "gate" / f"{name}.py" for name in ("policy", "reasoning", "run")),
     _BENCH / "trials" / "concurrent_trials.py",
     _BENCH / "trials" / "verdict.py",
