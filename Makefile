@@ -35,7 +35,7 @@ BESIDE := results/lint-and-types.log
 test: setup-dev ## Lint, types and every test that is not slow: what a change must pass, at most 8 minutes
 	@mkdir -p results
 	@printf '#### make test: tests, with lint and types beside them\n'
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync lint types > $(BESIDE) 2>&1 & beside=$$!; status=0; \
+	@nice $(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync lint types > $(BESIDE) 2>&1 & beside=$$!; status=0; \
 	$(MAKE) --no-print-directory unit || status=$$?; \
 	wait $$beside || status=$$?; printf '#### make test: lint and types\n'; cat $(BESIDE); exit $$status
 	@printf '#### make test: everything passed\n'
