@@ -17,18 +17,15 @@ import ssl
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import Enum, auto
-from typing import Final, cast
-
-from kio.schema.errors import ErrorCode
+from typing import Any, Final, cast
 
 from highwater.broker.cluster.peers import Endpoint, OnBreak, PeerFailure
 from highwater.broker.server.peer_refusals import PeerRefusals
 from highwater.broker.server.peer_security import PeerSecurity
 from highwater.broker.settings.config import BrokerConfig
-from highwater.kafka.login.credentials import Credential, Login, LoginError
-from highwater.kafka.protocol import cold
+from highwater.kafka.client.handshake import HandshakeError, Step, login, renewal_s
 from highwater.kafka.protocol.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, api_of
 from highwater.kafka.protocol.frame import FrameReceiver, Part, Parts
 from highwater.kafka.protocol.primitives import NO_TAGS, Decoder, MalformedRequestError
@@ -38,10 +35,7 @@ _logger = logging.getLogger(__name__)
 _REQUEST_HEAD: Final = struct.Struct(">ihhih")
 _CORRELATION_ID: Final = struct.Struct(">i")
 _MAX_ANSWER_BYTES: Final = 2**31 - 1
-_HANDSHAKE_VERSION: Final = 1
-_AUTHENTICATE_VERSION: Final = 2
-_RENEW_AT: Final = 0.85
-"""The part of a SASL session's life after which a new connection is made (KIP-368: clients renew from here on)."""
+_LOGIN_VERSIONS: Final = {SASL_HANDSHAKE: (1, 1), SASL_AUTHENTICATE: (2, 2)}
 
 Then = Callable[[memoryview | PeerFailure], None]
 
@@ -139,7 +133,7 @@ class _SocketPeer:
         self._state = _State.IDLE
         self._connecting: asyncio.Task[None] | None = None
         self._connection: _Connection | None = None
-        self._login: Login | None = None
+        self._login: Generator[Step, Any, int] | None = None
         self._logging_in: asyncio.Task[None] | None = None
         self._renew_at_s = float("inf")
         self._correlation_id = 0
@@ -255,7 +249,8 @@ class _SocketPeer:
                 self._fail(PeerFailure.DISCONNECTED)
             elif self._endpoint.security_protocol.startswith("SASL_"):
                 self._state = _State.LOGGING_IN
-                self._begin_login()
+                self._login = login(self._security.credential(self._endpoint), _LOGIN_VERSIONS)
+                self._logging_in = self._loop.create_task(self._log_in(self._login))
             else:
                 self._ready()
 
@@ -298,71 +293,32 @@ class _SocketPeer:
 
     # The login
 
-    def _begin_login(self) -> None:
-        credential = self._security.credential(self._endpoint)
-        connection = self._connection
+    async def _log_in(self, steps: Generator[Step, Any, int], answer: Any = None) -> None:
+        """Take an answer of the login, None at first, in another thread: it hashes, or asks for a token."""
+        try:
+            step = await asyncio.to_thread(_step_of, steps, answer)
+        except HandshakeError as error:
+            if self._login is steps:
+                self._login_failed(f"it {error.reason}")
+            return
+        if self._login is not steps:
+            return  # the connection broke meanwhile
+        if isinstance(step, int):
+            self._login = None
+            self._renew_at_s = renewal_s(step, time.monotonic())
+            self._ready()
+            return
+        request, version = step
 
-        def handshaken(body: memoryview | PeerFailure) -> None:
+        def answered(body: memoryview | PeerFailure) -> None:
             if isinstance(body, PeerFailure):
                 return  # `_fail` answers pending requests
-            answer = cold.decode_response("sasl_handshake", _HANDSHAKE_VERSION, Decoder(body))
-            if answer.error_code:
-                self._login_failed(f"{credential.mechanism} is not enabled there, but {', '.join(answer.mechanisms)}")
-                return
-            self._logging_in = self._loop.create_task(self._first_token(credential, connection))
+            found = request.decode(Decoder(body, flexible=request.api.is_flexible(version)), version)
+            self._logging_in = self._loop.create_task(self._log_in(steps, found))
 
-        fields = {"mechanism": credential.mechanism}
-        self._ask_first(SASL_HANDSHAKE, _HANDSHAKE_VERSION, fields, handshaken)
-
-    async def _first_token(self, credential: Credential, connection: _Connection | None) -> None:
-        try:
-            login = await asyncio.to_thread(credential.begin)
-        except LoginError as error:
-            if self._connection is connection:
-                self._login_failed(str(error))
-            return
-        if self._connection is connection:
-            self._login = login
-            self._send_token(login.first())
-
-    def _send_token(self, token: bytes) -> None:
-        def challenged(body: memoryview | PeerFailure) -> None:
-            if isinstance(body, PeerFailure):
-                return
-            decoder = Decoder(body, flexible=True)
-            answer = cold.decode_response("sasl_authenticate", _AUTHENTICATE_VERSION, decoder)
-            assert self._login is not None
-            if answer.error_code:
-                self._login_failed(answer.error_message or ErrorCode(answer.error_code).name)
-                return
-            lifetime_s = cold.milliseconds(answer.session_lifetime) / 1000
-            self._logging_in = self._loop.create_task(
-                self._answer_challenge(self._login, bytes(answer.auth_bytes), lifetime_s)
-            )
-
-        self._ask_first(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": token}, challenged)
-
-    async def _answer_challenge(self, login: Login, challenge: bytes, lifetime_s: float) -> None:
-        try:
-            next_token = await asyncio.to_thread(login.answer, challenge)
-        except LoginError as error:
-            if self._login is login:
-                self._login_failed(str(error))
-            return
-        if self._login is not login:
-            return  # the connection broke meanwhile
-        if next_token is not None:
-            self._send_token(next_token)
-            return
-        self._login = None
-        self._renew_at_s = time.monotonic() + lifetime_s * _RENEW_AT if lifetime_s > 0 else float("inf")
-        self._ready()
-
-    def _ask_first(self, api_key: int, version: int, fields: cold.Answer, then: Then) -> None:
-        """Ask before all that waits; the time-out of that holds for this too."""
-        encoded = cold.encode_request(api_of(api_key).name, version, fields)
+        # It comes before all that waits; the time-out of that holds for this too.
         timer = self._loop.call_later(self._security.login_timeout_ms / 1000, self._time_is_up)
-        self._write(self._request(api_key, version, [encoded], then, timer))
+        self._write(self._request(request.api.key, version, [request.encode(version)], answered, timer))
 
     def _login_failed(self, reason: str) -> None:
         self._refusals.login_failed(self._name, self._endpoint, reason, self._security.login_in_words, _now_ms())
@@ -428,3 +384,12 @@ class _Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         self.peer = None
         self.transport.abort()
+
+
+def _step_of(steps: Generator[Step, Any, int], answer: Any) -> Step | int:
+    """Return the next request of a login, or the lifetime of its session in ms: no thread can raise StopIteration."""
+    try:
+        return steps.send(answer)
+    except StopIteration as end:
+        lifetime_ms: int = end.value
+        return lifetime_ms

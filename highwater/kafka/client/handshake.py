@@ -26,6 +26,11 @@ class Session(NamedTuple):
 class HandshakeError(Exception):
     """Why the broker and the client do not come together, as a sentence without its subject, the broker."""
 
+    def __init__(self, text: str, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason or text
+        """The text without the properties of a client."""
+
 
 _SETTINGS: Final = {
     False: "sasl.username and sasl.password, or sasl.jaas.config",
@@ -41,30 +46,39 @@ def handshake(credential: Credential | None, software: str) -> Generator[Step, A
     """Yields requests; send the answer of each. Returns the session. Raises HandshakeError."""
     first = api_versions(software)
     versions: Versions = yield first, first.most
-    if credential is None:
-        return Session(versions, 0)
+    return Session(versions, 0 if credential is None else (yield from login(credential, versions)))
+
+
+def login(credential: Credential, versions: Versions) -> Generator[Step, Any, int]:
+    """Yields requests as `handshake` does. Returns the lifetime of the session. Each step may hash or fetch a token."""
     others = yield _step(sasl_handshake(credential.mechanism), versions)
     if others is not None:
         if not others:
             raise HandshakeError("has no login at this address; set security.protocol without SASL_")
-        raise HandshakeError(f"does not take {credential.mechanism}; set sasl.mechanism to {' or '.join(others)}")
+        known = " or ".join(others)
+        raise HandshakeError(
+            f"does not take {credential.mechanism}; set sasl.mechanism to {known}",
+            f"does not take {credential.mechanism}, but {known}",
+        )
     try:
-        login = credential.begin()
+        exchange = credential.begin()
     except LoginError as error:
         raise HandshakeError(f"cannot be logged in to: {error}") from None
     is_token = credential.mechanism == OAUTHBEARER
-    token: bytes | None = login.first()
+    token: bytes | None = exchange.first()
     lifetime_ms = 0
     while token is not None:
         answer = yield _step(sasl_authenticate(token), versions)
         if answer.error:
-            raise HandshakeError(f"refuses the login: {answer.error.rstrip('.')}; check {_SETTINGS[is_token]}")
+            reason = f"refuses the login: {answer.error.rstrip('.')}"
+            raise HandshakeError(f"{reason}; check {_SETTINGS[is_token]}", reason)
         lifetime_ms = answer.lifetime_ms
         try:
-            token = login.answer(answer.token)
+            token = exchange.answer(answer.token)
         except LoginError as error:
-            raise HandshakeError(f"fails in the login: {error}; check {_SETTINGS[is_token]}") from None
-    return Session(versions, lifetime_ms)
+            reason = f"fails in the login: {error}"
+            raise HandshakeError(f"{reason}; check {_SETTINGS[is_token]}", reason) from None
+    return lifetime_ms
 
 
 def _step(request: Request[Any], versions: Versions) -> Step:
