@@ -9,12 +9,13 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.database.address import read_address
 from highwater.pipeline.database.stored import stored_progress
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.files.batches import last_stored
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
+from highwater.pipeline.kafka.model import CommittedOffset
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import Progress, ProgressError
 from highwater.pipeline.progress.marker import from_marker

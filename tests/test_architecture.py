@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "pipeline": ("admin", "common", "kafka"),
     # bench.telemetry runs the pipeline over the topic that load tasks publish to; bench.capture reads topics and logs
     # with its client and its decoder.
-    "bench": ("common", "pipeline", "results", "spark_loadgen", "tuning"),
+    "bench": ("common", "kafka", "pipeline", "results", "spark_loadgen", "tuning"),
     # studies of a bench, and the load of a workload, which a comparison needs
     "reports": ("bench", "common", "drawing", "results"),
     # A monitor knows a cluster by its protocol, and plans moves as the command does.
@@ -98,6 +98,7 @@ SANS_IO = (
     "kafka/client/java_names.py",
     "kafka/client/request.py",
     "kafka/client/settings.py",
+    "kafka/requests",
     "broker/clock.py",
     "broker/cluster",
     "broker/controller",
@@ -144,8 +145,6 @@ SANS_IO = (
     "monitor/kafka_source/controller.py",
     "monitor/kafka_source/groups.py",
     "monitor/kafka_source/log_dirs.py",
-    "monitor/kafka_source/metadata.py",
-    "monitor/kafka_source/offsets.py",
     "monitor/kafka_source/transactions.py",
     "monitor/model.py",
     "monitor/passwords.py",

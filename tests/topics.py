@@ -13,7 +13,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from highwater.kafka.client.client import Client
 from highwater.kafka.client.settings import settings_of
-from highwater.monitor.kafka_source.metadata import ClusterRow, TopicRow, metadata
+from highwater.kafka.requests.metadata import ClusterRow, TopicRow, metadata
 from tests.waiting import wait_until
 
 _WITHIN_S: Final = 120.0

@@ -35,11 +35,12 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from highwater.common.units import plural, rate_text, size_text
 from highwater.kafka.records.batch import headers
 from highwater.kafka.records.record import Record, decode_batch, encode_batch
+from highwater.kafka.requests.fetch import Fetch, Fetched
 from highwater.pipeline.kafka.batches import offset_after
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS, schema_of
 from highwater.pipeline.kafka.decode import decode
-from highwater.pipeline.kafka.model import Appended, Fetch, Fetched
+from highwater.pipeline.kafka.model import Appended
 from highwater.pipeline.kafka.reader import FETCH_BYTES, OffsetRange, read_range
 from highwater.pipeline.kafka.settings import settings_of
 from tests.broker.running import start_broker

@@ -13,17 +13,11 @@ from highwater.bench.capture.statistics import Statistics
 from highwater.common.errors import UsageError
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text
+from highwater.kafka.requests.broker_error import BrokerError
+from highwater.kafka.requests.fetch import Fetch
 from highwater.pipeline.kafka.batches import Partition
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import (
-    EARLIEST,
-    LATEST,
-    BrokerError,
-    CommittedOffset,
-    Edge,
-    Fetch,
-    OutOfRange,
-)
+from highwater.pipeline.kafka.model import EARLIEST, LATEST, CommittedOffset, Edge, OutOfRange
 from highwater.spark_loadgen.compression import Compression
 
 _FETCH_BYTES: Final = 1 << 20

@@ -35,13 +35,10 @@ from highwater.broker.commands.detached import wait_until
 from highwater.broker.settings.config import ConfigError, read_properties_file
 from highwater.kafka.client.blocking import BlockingClient
 from highwater.kafka.client.errors import ClientError, ClientSettingsError
-from highwater.kafka.client.request import cold_request
 from highwater.kafka.client.settings import address_of, settings_of
+from highwater.kafka.requests.metadata import metadata as metadata_of
 
 _JOINED_WITHIN_S: Final = 60.0
-_METADATA: Final = cold_request(
-    "metadata", 9, 9, {"topics": (), "allow_auto_topic_creation": False}, lambda answer: answer
-)
 
 cluster = typer.Typer(add_completion=False, pretty_exceptions_enable=False, invoke_without_command=True)
 cluster.command()(status)
@@ -191,14 +188,14 @@ def _await_all(started: local_cluster.LocalCluster) -> None:
         for broker_id, server in inside.addresses.items():
             started.require_running(f"broker-{broker_id}")
             try:
-                found = client.ask(address_of(server), _METADATA)
+                found = client.ask(address_of(server), metadata_of(with_topics=False))
             except ClientError as error:
                 if error.is_refusal:
                     raise CommandError(f"broker-{broker_id}: {error}") from None
                 reason = str(error)
                 return False
             missing = started.broker_ports.keys() - {broker.node_id for broker in found.brokers}
-            if missing or found.controller_id < 0:
+            if missing or found.controller < 0:
                 unknown = ", ".join(f"broker-{each}" for each in sorted(missing)) or "any controller"
                 reason = f"broker-{broker_id} does not know {unknown}"
                 return False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
-from kio.schema.errors import ErrorCode
 
 from highwater.admin.client import (
     DEFAULT_BOOTSTRAP,
@@ -26,10 +26,7 @@ from highwater.admin.terminal import (
     say,
 )
 from highwater.admin.wire import ask_controller
-
-_PREFERRED: Final = 0
-_UNCLEAN: Final = 1
-_NOTHING_TO_DO: Final = ErrorCode.election_not_needed
+from highwater.kafka.requests.elect_leaders import PREFERRED, UNCLEAN, elect_leaders
 
 
 def elect(
@@ -49,7 +46,7 @@ def elect(
 ) -> None:
     """Elect leaders. Exit code: 0 done, or nothing to do; 1 the cluster refused a partition; 2 wrong usage."""
     with reporting():
-        election_type = {"--preferred": _PREFERRED, "--unclean": _UNCLEAN}[
+        election_type = {"--preferred": PREFERRED, "--unclean": UNCLEAN}[
             only_action({"--preferred": preferred, "--unclean": unclean})
         ]
         if bool(topic) == all_topics:
@@ -59,11 +56,11 @@ def elect(
         cluster = Cluster(bootstrap_server, command_config)
         places = [place for text in topic or cluster.topic_names for place in _places(cluster, text)]
         outcomes = _elect(cluster, election_type, places)
-        failed = {place: text for place, text in outcomes.items() if text is not None}
+        failed = {place: text for place, text in outcomes.items() if text}
         if as_json:
             print_json(
                 [
-                    {"topic": name, "partition": index, "error": outcomes[name, index]}
+                    {"topic": name, "partition": index, "error": outcomes[name, index] or None}
                     for name, index in sorted(outcomes)
                 ]
             )
@@ -90,28 +87,9 @@ def _places(cluster: Cluster, text: str) -> list[Partition]:
     return places
 
 
-def _elect(cluster: Cluster, election_type: int, places: list[Partition]) -> dict[Partition, str | None]:
-    """Return by partition None for an elected leader, or the error; without those that needed no election."""
-    topics: dict[str, list[int]] = {}
-    for name, index in places:
-        topics.setdefault(name, []).append(index)
-    answer: Any = ask_controller(
-        cluster,
-        "elect_leaders",
-        2,
-        election_type=election_type,
-        topic_partitions=[{"topic": name, "partitions": indexes} for name, indexes in topics.items()],
-        timeout=REQUEST_TIMEOUT_S * 1000,
-    )
-    if answer.error_code is not ErrorCode.none:
-        raise CommandError(f"the election was refused ({answer.error_code.name.upper()})")
-    return {
-        (result.topic, partition.partition_id): (
-            None
-            if partition.error_code is ErrorCode.none
-            else f"{partition.error_message or ''} ({partition.error_code.name.upper()})".strip()
-        )
-        for result in answer.replica_election_results
-        for partition in result.partition_result
-        if partition.error_code is not _NOTHING_TO_DO
-    }
+def _elect(cluster: Cluster, election_type: int, places: list[Partition]) -> Mapping[Partition, str]:
+    """Return by partition the error, empty for an elected leader; without those that needed no election."""
+    answer = ask_controller(cluster, elect_leaders(election_type, places, int(REQUEST_TIMEOUT_S * 1000)))
+    if answer.error:
+        raise CommandError(f"the election was refused ({answer.error})")
+    return answer.errors

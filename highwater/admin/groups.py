@@ -31,8 +31,9 @@ from highwater.admin.terminal import (
     say,
     say_all,
 )
-from highwater.admin.wire import GROUP, coordinator_of
+from highwater.admin.wire import coordinator_of
 from highwater.common.nearest import did_you_mean
+from highwater.kafka.requests.find_coordinator import GROUP
 
 
 def groups(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -15,7 +15,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ConfigResource,
     ResourceType,
 )
-from kio.schema.errors import ErrorCode
 
 from highwater.admin.client import (
     DEFAULT_BOOTSTRAP,
@@ -39,6 +38,9 @@ from highwater.admin.terminal import (
     say,
 )
 from highwater.admin.wire import ask_controller
+from highwater.common.topic_partition import partition_name
+from highwater.kafka.requests.alter_partition_reassignments import alter_partition_reassignments
+from highwater.kafka.requests.list_partition_reassignments import Move, list_partition_reassignments
 
 _BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
@@ -290,42 +292,24 @@ def _check_known(cluster: Cluster, plan: Assignment) -> None:
             raise CommandError(f"{topic}-{partition}: there is no broker {strangers[0]}; there are {sorted(alive)}")
 
 
-def _alter(cluster: Cluster, replicas: dict[Partition, list[int] | None]) -> None:
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for (topic, partition), wanted in sorted(replicas.items()):
-        topics.setdefault(topic, []).append({"partition_index": partition, "replicas": wanted})
-    answer = ask_controller(
-        cluster,
-        "alter_partition_reassignments",
-        0,
-        timeout=REQUEST_TIMEOUT_S * 1000,
-        topics=[{"name": topic, "partitions": partitions} for topic, partitions in topics.items()],
-    )
-    _refuse(answer.error_code, answer.error_message, "reassignment")
-    for topic in answer.responses:
-        for partition in topic.partitions:
-            _refuse(partition.error_code, partition.error_message, f"{topic.name}-{partition.partition_index}")
+def _alter(cluster: Cluster, replicas: Mapping[Partition, list[int] | None]) -> None:
+    answer = ask_controller(cluster, alter_partition_reassignments(replicas, int(REQUEST_TIMEOUT_S * 1000)))
+    whole = {"reassignment": answer.error}
+    for what, error in (whole | {partition_name(*key): error for key, error in answer.errors.items()}).items():
+        if error:
+            raise CommandError(f"{what}: {error}")
 
 
-def _refuse(error_code: ErrorCode, message: str | None, what: str) -> None:
-    if error_code is not ErrorCode.none:
-        raise CommandError(f"{what}: {message or error_code.name} ({error_code.name.upper()})")
-
-
-def _moving(cluster: Cluster) -> dict[Partition, Any]:
-    answer = ask_controller(cluster, "list_partition_reassignments", 0, timeout=REQUEST_TIMEOUT_S * 1000, topics=None)
-    _refuse(answer.error_code, answer.error_message, "reassignments")
-    return {
-        (topic.name, partition.partition_index): partition for topic in answer.topics for partition in topic.partitions
-    }
+def _moving(cluster: Cluster) -> Mapping[Partition, Move]:
+    answer = ask_controller(cluster, list_partition_reassignments(int(REQUEST_TIMEOUT_S * 1000)))
+    if answer.error:
+        raise CommandError(f"reassignments: {answer.error}")
+    return answer.moves
 
 
 def _targets(cluster: Cluster) -> Assignment:
     """Return the target replicas of the moving partitions."""
-    return {
-        place: [broker for broker in entry.replicas if broker not in entry.removing_replicas]
-        for place, entry in _moving(cluster).items()
-    }
+    return {place: move.target for place, move in _moving(cluster).items()}
 
 
 def _untold(cluster: Cluster, targets: Assignment) -> set[Partition]:
@@ -380,8 +364,7 @@ def _list(cluster: Cluster, as_json: bool) -> None:
     if as_json:
         print_json(
             [
-                _entry(place, list(entry.replicas))
-                | {"adding": list(entry.adding_replicas), "removing": list(entry.removing_replicas)}
+                _entry(place, list(entry.replicas)) | {"adding": list(entry.adding), "removing": list(entry.removing)}
                 for place, entry in moving
             ]
         )
@@ -391,7 +374,7 @@ def _list(cluster: Cluster, as_json: bool) -> None:
         print_table(
             ("Partition", "Replicas", "Adding", "Removing"),
             [
-                (f"{topic}-{index}", _ids(entry.replicas), _ids(entry.adding_replicas), _ids(entry.removing_replicas))
+                (f"{topic}-{index}", _ids(entry.replicas), _ids(entry.adding), _ids(entry.removing))
                 for (topic, index), entry in moving
             ],
         )

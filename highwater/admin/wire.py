@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from highwater.admin.client import REQUEST_TIMEOUT_S, Cluster
 from highwater.admin.terminal import CommandError, UsageError, printable
+from highwater.kafka import finding
 from highwater.kafka.client.blocking import BlockingClient
 from highwater.kafka.client.errors import ClientError
-from highwater.kafka.client.request import cold_request
+from highwater.kafka.client.request import Request, cold_request
 from highwater.kafka.client.settings import Address
-
-_RETRY_S: Final = 0.2
-_WHILE_A_COORDINATOR_STARTS: Final = (ErrorCode.coordinator_not_available, ErrorCode.coordinator_load_in_progress)
-GROUP: Final = 0
-TRANSACTIONAL_ID: Final = 1
-"""The key types of FindCoordinator."""
+from highwater.kafka.requests.find_coordinator import TRANSACTION
 
 
 @dataclass(frozen=True, order=True)
@@ -60,35 +55,22 @@ def ask_any(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
     return last.ask(api, version, **fields)
 
 
-def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTIONAL_ID) -> Node:
+def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTION) -> Node:
     """Find a coordinator, and wait while it starts. Raises CommandError when there is none."""
-    deadline = time.monotonic() + REQUEST_TIMEOUT_S
-    while True:
-        answer = ask_any(cluster, "find_coordinator", 1, key=key, key_type=key_type)
-        if answer.error_code is ErrorCode.none:
-            return Node(answer.node_id, (answer.host, answer.port), cluster.wire)
-        if answer.error_code not in _WHILE_A_COORDINATOR_STARTS or time.monotonic() >= deadline:
-            raise CommandError(f"{key}: no coordinator of it can be found ({answer.error_code.name})")
-        time.sleep(_RETRY_S)
+    try:
+        found = finding.coordinator_of(
+            cluster.wire, key, key_type, REQUEST_TIMEOUT_S, [each.address for each in nodes_of(cluster)]
+        )
+    except ClientError as error:
+        raise UsageError(str(error)) from None
+    if found.error_code is not ErrorCode.none:
+        raise CommandError(f"{key}: no coordinator of it can be found ({found.error_code.name})")
+    return Node(found.node_id, (found.host, found.port), cluster.wire)
 
 
-def ask_controller(cluster: Cluster, api: str, version: int, /, **fields: Any) -> Any:
+def ask_controller(cluster: Cluster, request: Request[finding.Sent]) -> finding.Sent:
     """Return the response of the controller; waits for an election. Raises CommandError when there is none."""
-    deadline = time.monotonic() + REQUEST_TIMEOUT_S
-    while True:
-        metadata = ask_any(cluster, "metadata", 9, topics=[], allow_auto_topic_creation=False)
-        controller = next((each for each in metadata.brokers if each.node_id == metadata.controller_id), None)
-        reason = "the cluster has no controller now"
-        if controller is not None:
-            try:
-                answer = Node(controller.node_id, (controller.host, controller.port), cluster.wire).ask(
-                    api, version, **fields
-                )
-            except UsageError as error:
-                reason = str(error)  # the controller may have died a moment ago
-            else:
-                if answer.error_code is not ErrorCode.not_controller:
-                    return answer
-        if time.monotonic() >= deadline:
-            raise CommandError(reason)
-        time.sleep(_RETRY_S)
+    try:
+        return finding.ask_controller(cluster.wire, request, REQUEST_TIMEOUT_S)
+    except ClientError as error:
+        raise CommandError(str(error)) from None

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka import finding
 from highwater.kafka.client.blocking import BlockingClient
 from highwater.kafka.client.errors import ClientError
-from highwater.kafka.client.request import Request
+from highwater.kafka.client.request import Request, error_text
 from highwater.kafka.client.settings import Address, ClientSettings
+from highwater.kafka.requests.answered import Answered
+from highwater.kafka.requests.find_coordinator import GROUP
+from highwater.kafka.requests.list_offsets import all_at, list_offsets
+from highwater.kafka.requests.list_partition_reassignments import Move, list_partition_reassignments
+from highwater.kafka.requests.metadata import ClusterRow, PartitionRow, TopicRow, metadata
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.actions.requests import Answered, Move, Moves, find_coordinator, list_moves
-from highwater.monitor.kafka_source.metadata import ClusterRow, PartitionRow, TopicRow, metadata
-from highwater.monitor.kafka_source.offsets import list_offsets
 from highwater.monitor.kafka_source.parts import refusal
 
 Answer = TypeVar("Answer")
-Sent = TypeVar("Sent", Answered, Moves)
 TIMEOUT_S: Final = 30.0
 _RETRY_S: Final = 0.2
 
@@ -71,32 +73,40 @@ class ActionCluster:
 
     def ask_at(self, address: Address, request: Request[Answer]) -> Answer:
         try:
-            return self._client.ask(address, request, max(0.1, self._deadline_s - time.monotonic()))
+            return self._client.ask(address, request, max(0.1, self._left_s))
         except ClientError as error:
             raise ActionError(f"The broker does not answer: {error}.") from None
 
-    def ask_controller(self, request: Request[Sent]) -> Sent:
-        """Send the request to the controller; without ZooKeeper any broker forwards it."""
-        return self._until_there(lambda: self.ask(self.row.controller, request))
+    def ask_controller(self, request: Request[finding.Sent]) -> finding.Sent:
+        """Send the request to the controller; waits while an election goes on."""
+        try:
+            return finding.ask_controller(self._client, request, self._left_s)
+        except ClientError as error:
+            raise ActionError(f"The controller does not answer: {error}.") from None
 
     def moves(self) -> Mapping[TopicPartition, Move]:
         """Moves of replicas that are under way."""
-        answer = self.ask_controller(list_moves(int(TIMEOUT_S * 1000)))
+        answer = self.ask_controller(list_partition_reassignments(int(TIMEOUT_S * 1000)))
         if answer.error:
             raise ActionError(f"The controller does not list the moves: {answer.error}.")
         return answer.moves
 
     def ask_coordinator(self, group: str, request: Request[Answered]) -> Answered:
-        return self._until_there(lambda: self.ask_at(self.coordinator(group), request))
+        while True:
+            answer = self.ask_at(self.coordinator(group), request)
+            if not answer.is_elsewhere or not self._left_s:
+                return answer
+            time.sleep(_RETRY_S)
 
     def coordinator(self, group: str) -> Address:
-        while True:
-            found = self.ask(self.alive[0], find_coordinator(group))
-            if not found.error:
-                return found.host, found.port
-            if not found.is_starting or time.monotonic() > self._deadline_s:
-                raise ActionError(f"No coordinator of group {group!r} can be found: {found.error}.")
-            time.sleep(_RETRY_S)
+        try:
+            found = finding.coordinator_of(self._client, group, GROUP, self._left_s)
+        except ClientError as error:
+            raise ActionError(f"The broker does not answer: {error}.") from None
+        if found.error_code:
+            why = error_text(found.error_code, found.detail)
+            raise ActionError(f"No coordinator of group {group!r} can be found: {why}.")
+        return found.host, found.port
 
     def offsets(self, partitions: Collection[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """Return the offsets that leaders report; -1 where no record is as late as `timestamp`."""
@@ -116,7 +126,7 @@ class ActionCluster:
 
     def _listed(self, leader: int, wanted: Mapping[str, list[int]], timestamp: int) -> dict[TopicPartition, int]:
         found = {}
-        for topic, listed in self.ask(leader, list_offsets(wanted, timestamp)).items():
+        for topic, listed in self.ask(leader, list_offsets(all_at(wanted, timestamp))).items():
             for number, each in listed.items():
                 if each.error_code:
                     name = partition_name(topic, number)
@@ -124,11 +134,6 @@ class ActionCluster:
                 found[topic, number] = each.offset
         return found
 
-    def _until_there(self, ask: Callable[[], Sent]) -> Sent:
-        """Waits while an election goes on or a coordinator starts."""
-        while True:
-            answer = ask()
-            if not answer.is_elsewhere or time.monotonic() > self._deadline_s:
-                return answer
-            time.sleep(_RETRY_S)
-            self._row = None
+    @property
+    def _left_s(self) -> float:
+        return max(0.0, self._deadline_s - time.monotonic())

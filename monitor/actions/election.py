@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
-from highwater.monitor.actions import requests
+from highwater.kafka.requests import elect_leaders
+from highwater.kafka.requests.metadata import PartitionRow
 from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
 from highwater.monitor.command_line import broker_command
-from highwater.monitor.kafka_source.metadata import PartitionRow
 from highwater.monitor.model import NO_LEADER
 
 PREFERRED: Final = "preferred"
@@ -45,14 +45,14 @@ def plan(cluster: ActionCluster, bootstrap: str, form: Mapping[str, str]) -> Pla
         command=broker_command("elect", "-b", bootstrap, f"--{kind}", *where),
         changes=check_size(tuple(made.values())),
         fields={"topic": topic, "partitions": ",".join(map(str, numbers)), "kind": kind},
-        request=(requests.PREFERRED if kind == PREFERRED else requests.UNCLEAN, asked),
+        request=(elect_leaders.PREFERRED if kind == PREFERRED else elect_leaders.UNCLEAN, asked),
         warnings=("RECORDS ARE LOST: what the new leader does not have is gone.",) if kind == UNCLEAN and asked else (),
     )
 
 
 def carry_out(cluster: ActionCluster, made: Plan) -> list[Outcome]:
     kind, partitions = made.request
-    answer = cluster.ask_controller(requests.elect_leaders(kind, partitions, int(TIMEOUT_S * 1000)))
+    answer = cluster.ask_controller(elect_leaders.elect_leaders(kind, partitions, int(TIMEOUT_S * 1000)))
     if answer.error:
         raise ActionError(f"The controller refused the election: {answer.error}.")
     return [Outcome(partition_name(*key), answer.errors.get(key, "")) for key in partitions]

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from highwater.admin.reassignment_plan import Assignment, render_plan
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.common.units import plural
+from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.monitor.actions import throttle
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
 from highwater.monitor.actions.reassignment import alter, kafka_reassign
-from highwater.monitor.actions.requests import Move
 from highwater.monitor.actions.throttle import Throttle
 from highwater.monitor.command_line import broker_command, quoted
 from highwater.monitor.kafka_source.configs import TOPIC

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.requests.list_offsets import EARLIEST, LATEST
+from highwater.kafka.requests.offset_fetch import offset_fetch
 from highwater.monitor.actions import requests
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
 from highwater.monitor.command_line import broker_command
 from highwater.monitor.kafka_source.groups import list_groups
-from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST, offset_fetch
 from highwater.monitor.kafka_source.parts import refusal
 
 TO_EARLIEST: Final = "earliest"

@@ -7,12 +7,13 @@ from typing import Final
 
 from highwater.admin.reassignment_plan import make_plan, render_plan
 from highwater.common.topic_partition import TopicPartition, partition_name
-from highwater.monitor.actions import requests, throttle
+from highwater.kafka.requests.alter_partition_reassignments import alter_partition_reassignments
+from highwater.kafka.requests.metadata import BrokerRow, PartitionRow
+from highwater.monitor.actions import throttle
 from highwater.monitor.actions.cluster import TIMEOUT_S, ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome, Plan, check_size, numbers_of, text_of
 from highwater.monitor.actions.throttle import Throttle
 from highwater.monitor.command_line import broker_command, quoted
-from highwater.monitor.kafka_source.metadata import BrokerRow, PartitionRow
 
 _EXAMPLE: Final = "write a line for each partition, such as 0: 1,2"
 
@@ -85,7 +86,7 @@ def _undone(cluster: ActionCluster, limits: Throttle) -> str:
 
 
 def alter(cluster: ActionCluster, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> list[Outcome]:
-    answer = cluster.ask_controller(requests.alter_partition_reassignments(wanted, int(TIMEOUT_S * 1000)))
+    answer = cluster.ask_controller(alter_partition_reassignments(wanted, int(TIMEOUT_S * 1000)))
     if answer.error:
         raise ActionError(f"The controller refused the reassignment: {answer.error}.")
     return [

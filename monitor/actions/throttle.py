@@ -9,9 +9,10 @@ from typing import Final
 from highwater.common.quantities import BYTE_RATE, SIZE, Quantity
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import count_text
+from highwater.kafka.requests.list_partition_reassignments import Move
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError, Change, Outcome
-from highwater.monitor.actions.requests import Move, Resource, Settings, incremental_alter_configs
+from highwater.monitor.actions.requests import Resource, Settings, incremental_alter_configs
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, describe_configs
 from highwater.monitor.kafka_source.parts import refusal
 from highwater.monitor.model import ConfigValue

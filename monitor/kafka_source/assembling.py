@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.requests.list_offsets import ListedOffsets
+from highwater.kafka.requests.metadata import BrokerRow, ClusterRow, TopicRow
+from highwater.kafka.requests.offset_fetch import GroupCommits
 from highwater.monitor.kafka_source.groups import DescribedGroup, ListedGroup
 from highwater.monitor.kafka_source.log_dirs import LogDirs
-from highwater.monitor.kafka_source.metadata import BrokerRow, ClusterRow, TopicRow
-from highwater.monitor.kafka_source.offsets import GroupCommits, ListedOffsets
 from highwater.monitor.kafka_source.parts import refusal
 from highwater.monitor.model import Broker, Commit, ConfigValue, Group, GroupState, Partition, Topic
 

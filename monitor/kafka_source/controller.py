@@ -1,25 +1,10 @@
-"""Moves of replicas, and the controller of a cluster without ZooKeeper. Pure."""
+"""The controller of a cluster without ZooKeeper. Pure."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.client.request import Request, cold_request, error_text
-
-
-class Moves(NamedTuple):
-    error_code: int
-    message: str
-    partitions: frozenset[TopicPartition]
-
-
-def list_partition_reassignments(timeout_ms: int) -> Request[Moves]:
-    def read(answer: Any) -> Moves:
-        moving = [(topic.name, each.partition_index) for topic in answer.topics for each in topic.partitions]
-        return Moves(answer.error_code.value, answer.error_message or "", frozenset(moving))
-
-    return cold_request("list_partition_reassignments", 0, 0, {"timeout": timeout_ms, "topics": None}, read)
 
 
 class Quorum(NamedTuple):

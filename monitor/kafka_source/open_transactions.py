@@ -11,7 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition, partition_name
 from highwater.kafka.client.request import Request
-from highwater.monitor.kafka_source.metadata import ClusterRow
+from highwater.kafka.requests.metadata import ClusterRow
 from highwater.monitor.kafka_source.parts import Part, PartLife, Tick, refusal
 from highwater.monitor.kafka_source.transactions import (
     PROBE,

@@ -13,10 +13,14 @@ from highwater.kafka.client.client import Client
 from highwater.kafka.client.errors import ClientError
 from highwater.kafka.client.failures import text_of
 from highwater.kafka.client.settings import Address, ClientSettings
+from highwater.kafka.requests.list_offsets import EARLIEST, LATEST, ListedOffsets, all_at, list_offsets
+from highwater.kafka.requests.list_partition_reassignments import list_partition_reassignments
+from highwater.kafka.requests.metadata import BrokerRow, ClusterRow, metadata
+from highwater.kafka.requests.offset_fetch import offset_fetch
 from highwater.monitor.kafka_source import assembling
 from highwater.monitor.kafka_source.assembling import CoordinatorAnswer, LeaderOffsets, Replicas
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, Resource, describe_configs
-from highwater.monitor.kafka_source.controller import Quorum, describe_quorum, list_partition_reassignments
+from highwater.monitor.kafka_source.controller import Quorum, describe_quorum
 from highwater.monitor.kafka_source.groups import (
     CLASSIC,
     CONSUMER,
@@ -25,8 +29,6 @@ from highwater.monitor.kafka_source.groups import (
     list_groups,
 )
 from highwater.monitor.kafka_source.log_dirs import LogDirs, describe_log_dirs
-from highwater.monitor.kafka_source.metadata import BrokerRow, ClusterRow, metadata
-from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST, ListedOffsets, list_offsets, offset_fetch
 from highwater.monitor.kafka_source.open_transactions import OpenTransactions
 from highwater.monitor.kafka_source.parts import Part, PartLife, Tick, now_ms, refusal
 from highwater.monitor.kafka_source.transactions import MOST_PARTITIONS
@@ -219,7 +221,7 @@ class KafkaSource:
         self, tick: Tick, node_id: int, partitions: Mapping[str, Collection[int]]
     ) -> LeaderOffsets | None:
         async def asked(timestamp: int, *, read_committed: bool = False) -> tuple[ListedOffsets | None, int]:
-            request = list_offsets(partitions, timestamp, read_committed=read_committed)
+            request = list_offsets(all_at(partitions, timestamp), read_committed=read_committed)
             found = await tick.ask(Part.OFFSETS, node_id, request)
             return found, now_ms()
 
@@ -249,10 +251,10 @@ class KafkaSource:
         assert self._metadata is not None
         request = list_partition_reassignments(int(self._timeout_s * 1000))
         found = await tick.ask(Part.MOVES, self._metadata.controller, request)
-        if found is not None and found.error_code:
-            tick.fail(Part.MOVES, f"the controller does not list moves: {refusal(found.error_code, found.message)}")
+        if found is not None and (code := found.error_code.value):
+            tick.fail(Part.MOVES, f"the controller does not list moves: {refusal(code, found.message)}")
         elif found is not None:
-            self._moving = found.partitions
+            self._moving = frozenset(found.moves)
 
     async def _ask_transactions(self, tick: Tick, is_seldom: bool) -> None:
         """Use the offsets of the tick before: a partition that stands still for a minute can wait for one more tick."""

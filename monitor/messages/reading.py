@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 import threading
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from highwater.kafka.client.request import Request
 from highwater.kafka.client.settings import ClientSettings
-from highwater.kafka.protocol import cold
-from highwater.kafka.protocol.primitives import Decoder
+from highwater.kafka.requests.broker_error import BrokerError
+from highwater.kafka.requests.fetch import Fetch, fetch_records
+from highwater.kafka.requests.list_offsets import EARLIEST, LATEST
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST
 from highwater.monitor.kafka_source.parts import refusal
 from highwater.monitor.messages.records import Aborted, Message, read
 from highwater.monitor.users import Role, User
@@ -24,13 +21,8 @@ MOST_MESSAGES: Final = 100
 _FETCH_BYTES: Final = 1 << 20
 _MOST_DECOMPRESSED_BYTES: Final = 32 << 20
 _MOST_FETCHES: Final = 16
-_WAIT_MS: Final = 500
 _READERS: Final = 2
 _TIME_S: Final = 15.0
-_FETCH_VERSION: Final = 11
-"""The last one in which topics have names and no field is compact; Kafka 2.3 and newer serve it."""
-_PARTITION: Final = struct.Struct(">ihqqq")
-_ABORTED: Final = struct.Struct(">qq")
 
 
 class Start(NamedTuple):
@@ -106,12 +98,12 @@ def _read(cluster: ActionCluster, topic: str, partition: int, start: Start, most
         if time.monotonic() > deadline_s:
             notes.append(f"The time of {_TIME_S:g} s was over.")
             break
-        part = cluster.ask(row.leader, fetch(topic, partition, at, is_committed=is_committed))
-        if part.error:
-            raise ActionError(f"The broker refused: {part.error}.")
+        part = cluster.ask(row.leader, fetch_records(Fetch(topic, partition, at, is_committed, _FETCH_BYTES)))
+        if isinstance(part, BrokerError):
+            raise ActionError(f"The broker refused: {refusal(part.code.value)}.")
         end = part.last_stable_offset if is_committed and part.last_stable_offset >= 0 else part.high_watermark
-        room = _MOST_DECOMPRESSED_BYTES - decompressed
-        found = read(part.records, at, most - len(messages), part.aborted if is_committed else None, room)
+        aborted = None if part.aborted is None else [Aborted(*each) for each in part.aborted]
+        found = read(part.records, at, most - len(messages), aborted, _MOST_DECOMPRESSED_BYTES - decompressed)
         messages += found.messages
         notes += found.notes
         hidden += found.aborted_records
@@ -122,54 +114,3 @@ def _read(cluster: ActionCluster, topic: str, partition: int, start: Start, most
     if hidden:
         notes.append(f"{hidden} records of aborted transactions are left out.")
     return Page(tuple(messages), first, at, low, end, tuple(notes))
-
-
-class Fetched(NamedTuple):
-    error: str
-    high_watermark: int
-    last_stable_offset: int
-    aborted: Sequence[Aborted]
-    records: bytes
-
-
-def fetch(topic: str, partition: int, offset: int, *, is_committed: bool) -> Request[Fetched]:
-    """Return the request of a consumer without a group. A batch that is larger than the limit comes whole (KIP-74)."""
-    wanted = {
-        "partition": partition,
-        "current_leader_epoch": -1,
-        "fetch_offset": offset,
-        "log_start_offset": -1,
-        "partition_max_bytes": _FETCH_BYTES,
-    }
-    fields = {
-        "replica_id": -1,
-        "max_wait": _WAIT_MS,
-        "min_bytes": 1,
-        "max_bytes": _FETCH_BYTES,
-        "isolation_level": int(is_committed),
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": [{"topic": topic, "partitions": [wanted]}],
-        "forgotten_topics_data": [],
-        "rack_id": "",
-    }
-    return Request(
-        "fetch", _FETCH_VERSION, _FETCH_VERSION, lambda version: cold.encode_request("fetch", version, fields), _fetched
-    )
-
-
-def _fetched(decoder: Decoder, version: int) -> Fetched:
-    """v11: throttle i32, error i16, session i32, then one topic with one partition, as it was asked for."""
-    decoder.int32()
-    error, _ = decoder.int16(), decoder.int32()
-    if decoder.array_length() != 1:
-        return Fetched(refusal(error) if error else "it answered for no topic", -1, -1, (), b"")
-    decoder.string()
-    if decoder.array_length() != 1:
-        return Fetched("it answered for no partition", -1, -1, (), b"")
-    _, error, high_watermark, last_stable_offset, _ = decoder.fields(_PARTITION)
-    aborted = [Aborted(*decoder.fields(_ABORTED)) for _ in range(decoder.array_length())]
-    decoder.int32()  # preferred replica
-    size = decoder.int32()
-    records = bytes(decoder.take(size)) if size > 0 else b""
-    return Fetched(refusal(error) if error else "", high_watermark, last_stable_offset, aborted, records)

@@ -21,6 +21,9 @@ from highwater.kafka.client.failures import explained, failure
 from highwater.kafka.client.request import Request
 from highwater.kafka.client.settings import Address
 from highwater.kafka.records.batch import NO_PRODUCER_ID, read_header
+from highwater.kafka.requests.broker_error import BrokerError, error_of
+from highwater.kafka.requests.fetch import Fetch, Fetched, fetch_records
+from highwater.kafka.requests.find_coordinator import GROUP, TRANSACTION, find_coordinator
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka import requests
 from highwater.pipeline.kafka.connection import UNREACHABLE, Connection, RefusedError
@@ -28,19 +31,16 @@ from highwater.pipeline.kafka.model import (
     EARLIEST,
     LATEST,
     Appended,
-    BrokerError,
     Cluster,
     CommittedOffset,
     Edge,
-    Fetch,
-    Fetched,
     ListedOffset,
     OutOfRange,
     Partition,
     Producer,
     Topic,
 )
-from highwater.pipeline.kafka.requests import GROUP, TRANSACTION, PartitionErrors
+from highwater.pipeline.kafka.requests import PartitionErrors
 from highwater.pipeline.kafka.settings import Settings
 
 Answer = TypeVar("Answer")
@@ -173,7 +173,7 @@ class Client:
                 asked = {each: (left[each], epoch) for each, epoch in partitions.items()}
                 answer = self._ask(address, requests.list_offsets(asked, read_committed=read_committed))
                 for each in asked:
-                    found = answer.get(each, requests.LEFT_OUT)
+                    found = requests.listed(answer, each)
                     if isinstance(found, BrokerError):
                         failed[each] = found
                     else:
@@ -196,7 +196,7 @@ class Client:
             if isinstance(leader, BrokerError):
                 return _Attempt(leader, not self._can_pass(wanted.of, leader))
             address, epoch = leader
-            answer = self._ask(address, requests.fetch_records(wanted, epoch), wanted.max_wait_ms)
+            answer = self._ask(address, fetch_records(wanted, epoch), wanted.max_wait_ms)
             if isinstance(answer, Fetched):
                 return _Attempt(answer, is_final=True)
             if answer.code is ErrorCode.offset_out_of_range:
@@ -216,7 +216,7 @@ class Client:
         if leader is None:
             return lambda: self.fetch(wanted)
         address, epoch = leader
-        request = requests.fetch_records(wanted, epoch)
+        request = fetch_records(wanted, epoch)
         try:
             connection = self._connection(address)
             connection.send(request)
@@ -387,10 +387,10 @@ class Client:
         def attempt() -> _Attempt[Answer | BrokerError]:
             address = self._coordinators.get((kind, key))
             if address is None:
-                found = self._ask_any(requests.find_coordinator(key, kind))
-                if isinstance(found, BrokerError):
-                    return _Attempt(found, not found.is_retriable)
-                address = self._coordinators[kind, key] = found
+                found = self._ask_any(find_coordinator(key, kind))
+                if (refused := error_of(found.error_code, found.detail)) is not None:
+                    return _Attempt(refused, not refused.is_retriable)
+                address = self._coordinators[kind, key] = found.host, found.port
             try:
                 answer = self._ask(address, request())
             except UNREACHABLE:

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from kio.schema.errors import ErrorCode
-
-from highwater.common.topic_partition import TopicPartition
-from highwater.kafka.client.request import error_text
+from highwater.kafka.requests.broker_error import BrokerError
 
 
 class Edge(enum.Enum):
@@ -26,29 +23,6 @@ class Edge(enum.Enum):
 
 EARLIEST: Final = Edge.EARLIEST
 LATEST: Final = Edge.LATEST
-
-RETRIED: Final = frozenset(code for code in ErrorCode if code.retriable)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerError:
-    """An error code, and what the broker said about it, if anything."""
-
-    code: ErrorCode
-    detail: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name in Kafka's documentation, such as NOT_LEADER_OR_FOLLOWER."""
-        return self.code.name.upper()
-
-    @property
-    def is_retriable(self) -> bool:
-        """Whether the same request can succeed later. The client has retried it until its time was up."""
-        return self.code in RETRIED
-
-    def __str__(self) -> str:
-        return error_text(self.code, self.detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,43 +63,6 @@ class ListedOffset:
     offset: int | None
     timestamp_ms: int
     leader_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """A request for records: `max_bytes` at most, but the first batch in any case.
-
-    The broker waits `max_wait_ms` for `min_bytes`. With `topic_id`, a topic that was deleted and created again is
-    UNKNOWN_TOPIC_ID.
-    """
-
-    topic: str
-    partition: int
-    offset: int
-    read_committed: bool = False
-    max_bytes: int = 4 << 20
-    min_bytes: int = 1
-    max_wait_ms: int = 500
-    topic_id: UUID | None = None
-
-    @property
-    def of(self) -> TopicPartition:
-        return self.topic, self.partition
-
-
-@dataclass(frozen=True, slots=True)
-class Fetched:
-    """The records from the batch of the offset on; the first batch may begin before it, the last may be cut off.
-
-    aborted: (producer id, first offset) of aborted transactions; None if uncommitted records were asked for too.
-    log_start_offset: −1 if the broker does not report it.
-    """
-
-    records: memoryview
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[tuple[int, int], ...] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,14 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import partition_name
+from highwater.kafka.requests.broker_error import BrokerError
+from highwater.kafka.requests.fetch import Fetch, Fetched
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka.batches import offset_after
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.columns import DEFAULT_COLUMNS
 from highwater.pipeline.kafka.decode import Decoded, decode
-from highwater.pipeline.kafka.model import BrokerError, Fetch, Fetched, OutOfRange
+from highwater.pipeline.kafka.model import OutOfRange
 
 FETCH_BYTES = 4 << 20
 

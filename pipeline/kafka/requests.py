@@ -10,34 +10,24 @@ from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition
 from highwater.kafka.client.request import Request, cold_request
-from highwater.kafka.protocol import fetch
-from highwater.kafka.protocol.primitives import Decoder
+from highwater.kafka.protocol.primitives import error_code_of
+from highwater.kafka.requests.broker_error import LEFT_OUT, BrokerError
+from highwater.kafka.requests.broker_error import error_of as _error
+from highwater.kafka.requests.list_offsets import ListedOffsets
+from highwater.kafka.requests.list_offsets import list_offsets as list_offsets_of
 from highwater.pipeline.kafka.model import (
     Appended,
-    BrokerError,
     Cluster,
     CommittedOffset,
     Edge,
-    Fetch,
-    Fetched,
     ListedOffset,
     Partition,
     Producer,
     Topic,
 )
 
-LEFT_OUT: Final = BrokerError(ErrorCode.unknown_topic_or_partition, "the answer leaves the partition out")
-"""An answer without a partition says nothing about it, least of all that it is gone."""
-GROUP: Final = 0
-TRANSACTION: Final = 1
-"""What FindCoordinator finds the coordinator of."""
-
 _NO_GENERATION: Final = -1
 _TIMESTAMP_MAX: Final = 2**63 - 1
-
-
-def _error(code: ErrorCode, detail: str | None = None) -> BrokerError | None:
-    return None if code is ErrorCode.none else BrokerError(code, detail or "")
 
 
 def metadata(topics: Collection[str] | None) -> Request[Cluster]:
@@ -71,37 +61,25 @@ def _topic(answer: Any) -> Topic:
 
 def list_offsets(
     wanted: Mapping[TopicPartition, tuple[Edge | int, int]], *, read_committed: bool
-) -> Request[dict[TopicPartition, ListedOffset | BrokerError]]:
+) -> Request[ListedOffsets]:
     """`wanted`: (edge or time in ms, leader epoch or −1) of partitions with one leader.
 
     A time up to 0 is no bound: it lists the first offset, also of a record without a time.
     """
-    fields = {
-        "replica_id": -1,
-        "isolation_level": int(read_committed),
-        "topics": [
-            {
-                "name": topic,
-                "partitions": [
-                    {"partition_index": partition, "timestamp": _timestamp(at), "current_leader_epoch": epoch}
-                    for partition, (at, epoch) in partitions.items()
-                ],
-            }
-            for topic, partitions in _by_topic(wanted).items()
-        ],
+    rows = {
+        topic: [(number, epoch, _timestamp(at)) for number, (at, epoch) in partitions.items()]
+        for topic, partitions in _by_topic(wanted).items()
     }
+    return list_offsets_of(rows, read_committed=read_committed)
 
-    def read(answer: Any) -> dict[TopicPartition, ListedOffset | BrokerError]:
-        return {
-            (topic.name, each.partition_index): _error(each.error_code)
-            or ListedOffset(
-                each.offset if each.offset >= 0 else None, each.timestamp, getattr(each, "leader_epoch", -1)
-            )
-            for topic in answer.topics
-            for each in topic.partitions
-        }
 
-    return cold_request("list_offsets", 2, 7, fields, read)
+def listed(answer: ListedOffsets, of: TopicPartition) -> ListedOffset | BrokerError:
+    found = answer.get(of[0], {}).get(of[1])
+    if found is None:
+        return LEFT_OUT
+    return _error(error_code_of(found.error_code)) or ListedOffset(
+        found.offset if found.offset >= 0 else None, found.timestamp_ms, found.leader_epoch
+    )
 
 
 def _timestamp(at: Edge | int) -> int:
@@ -121,61 +99,6 @@ def _by_topic(partitions: Mapping[TopicPartition, Value]) -> dict[str, dict[int,
     for (topic, partition), value in sorted(partitions.items(), key=lambda item: item[0]):
         found[topic][partition] = value
     return found
-
-
-def fetch_records(wanted: Fetch, leader_epoch: int) -> Request[Fetched | BrokerError]:
-    """Fetch without a session, by the topic's id if it is given and the broker knows ids (Kafka 3.1)."""
-    asked = fetch.FetchPartition(wanted.partition, leader_epoch, wanted.offset, -1, wanted.max_bytes)
-
-    def encode(version: int) -> bytes:
-        has_id = wanted.topic_id is not None and version >= fetch.TOPIC_IDS_FROM
-        named = wanted.topic_id if has_id else wanted.topic
-        assert named is not None
-        return fetch.encode_consumer_request(
-            fetch.FetchRequest(
-                fetch.CONSUMER_REPLICA_ID,
-                wanted.max_wait_ms,
-                wanted.min_bytes,
-                wanted.max_bytes,
-                int(wanted.read_committed),
-                0,
-                -1,
-                [fetch.FetchTopic(named, [asked])],
-                [],
-                "",
-            ),
-            version,
-        )
-
-    def decode(decoder: Decoder, version: int) -> Fetched | BrokerError:
-        error_code, partitions = fetch.decode_consumer_response(decoder, version)
-        if error := _error(error_code):
-            return error
-        found = next((each for each in partitions if each.partition == wanted.partition), None)
-        if found is None:
-            return LEFT_OUT
-        if found.error_code is not ErrorCode.none:
-            return BrokerError(found.error_code)
-        aborted = found.aborted_transactions
-        return Fetched(
-            memoryview(found.records),
-            found.high_watermark,
-            found.last_stable_offset,
-            found.log_start_offset,
-            tuple(aborted or ()) if wanted.read_committed else None,
-        )
-
-    most = fetch.FOLLOWER_VERSION if wanted.topic_id is not None else fetch.FLEXIBLE_FROM
-    return Request("fetch", fetch.FLEXIBLE_FROM, most, encode, decode)
-
-
-def find_coordinator(key: str, kind: int) -> Request[tuple[str, int] | BrokerError]:
-    """The answer is the coordinator's (host, port)."""
-
-    def read(answer: Any) -> tuple[str, int] | BrokerError:
-        return _error(answer.error_code, answer.error_message) or (answer.host, answer.port)
-
-    return cold_request("find_coordinator", 1, 3, {"key": key, "key_type": kind}, read)
 
 
 PartitionErrors = dict[TopicPartition, BrokerError]

@@ -17,12 +17,13 @@ from highwater.common.units import plural, size_text
 from highwater.kafka.client.request import Request
 from highwater.kafka.records.batch import Codec, add_to_sequence
 from highwater.kafka.records.record import Record, encode_batch
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.errors import PipelineError
 from highwater.pipeline.kafka import requests
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.connection import UNREACHABLE, Connection
 from highwater.pipeline.kafka.encode import EncodedBatch
-from highwater.pipeline.kafka.model import Appended, BrokerError, Producer
+from highwater.pipeline.kafka.model import Appended, Producer
 
 IN_FLIGHT_MAX: Final = 5
 """Brokers know the last five batches of a producer in a partition, and drop copies of these."""

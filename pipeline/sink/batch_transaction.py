@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name that PySpark's documentation uses
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Producer
+from highwater.pipeline.kafka.model import CommittedOffset, Producer
 from highwater.pipeline.kafka.sender import FENCED, FORGOTTEN, FencedError, fenced_text
 from highwater.pipeline.progress.batch import BatchOf, Progress
 from highwater.pipeline.progress.in_hand import OncePerBatch, batch_in_hand

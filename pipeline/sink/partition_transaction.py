@@ -24,9 +24,10 @@ from pyspark.sql.datasource import (
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.typed_json import parse_json
 from highwater.common.units import plural
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.crash_points import CrashPoint, reach
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError, CommittedOffset, Producer
+from highwater.pipeline.kafka.model import CommittedOffset, Producer
 from highwater.pipeline.kafka.pool import POOL
 from highwater.pipeline.kafka.sender import FENCED, BatchSender, FencedError, fenced_text
 from highwater.pipeline.sink.columns import written_columns

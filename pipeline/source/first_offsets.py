@@ -8,9 +8,10 @@ from typing import Final
 
 from highwater.common.atomic_files import write_atomically
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.errors import ClientError, SettingsError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
+from highwater.pipeline.kafka.model import CommittedOffset
 from highwater.pipeline.kafka.offsets import Offsets
 
 _FIRST: Final = "highwater first"

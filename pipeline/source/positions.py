@@ -9,9 +9,10 @@ from collections.abc import Collection, Mapping
 from kio.schema.errors import ErrorCode
 
 from highwater.common.topic_partition import TopicPartition, partition_name
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.errors import ClientError, DataLossError, SettingsError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import EARLIEST, LATEST, BrokerError, Edge, ListedOffset, Topic
+from highwater.pipeline.kafka.model import EARLIEST, LATEST, Edge, ListedOffset, Topic
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.source.bounds import AtOffsets, AtTime, Bound
 from highwater.pipeline.source.offsets import recreated

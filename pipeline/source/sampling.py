@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from highwater.common.topic_partition import TopicPartition
+from highwater.kafka.requests.fetch import Fetch, Fetched
 from highwater.pipeline.errors import RecordsError
 from highwater.pipeline.kafka.batches import Partition, read_batches
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import Fetch, Fetched
 from highwater.pipeline.kafka.reader import OffsetRange
 from highwater.pipeline.source.sizes import Sample, Sizes
 

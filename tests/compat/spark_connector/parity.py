@@ -12,8 +12,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
+from highwater.pipeline.kafka.model import CommittedOffset
 from highwater.pipeline.kafka.settings import settings_of
 from highwater.pipeline.source import register
 from tests.compat.spark_connector.jars import connector_class_path

@@ -23,7 +23,7 @@ from highwater.kafka.protocol.primitives import Decoder as AnswerDecoder
 from highwater.kafka.records.batch import BatchHeader, CorruptBatch
 from highwater.kafka.records.record import uncompressed_records
 from highwater.kafka.records.record_times import first_record_from, largest_timestamp_ms
-from highwater.monitor.kafka_source.metadata import decode_metadata
+from highwater.kafka.requests.metadata import decode_metadata
 from highwater.tuning.hostfiles import HostFiles
 from highwater.tuning.journal import APPLIED, ApplyRun, Journal, JournaledChange, Owner
 from highwater.tuning.persistence import fstab

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from highwater.kafka.client.settings import settings_of
+from highwater.kafka.requests.metadata import PartitionRow
 from highwater.monitor.actions.acting import Actions
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import Plan
-from highwater.monitor.kafka_source.metadata import PartitionRow
 from highwater.monitor.users import Role, User
 from tests.compat.apache_kafka.case import succeed
 from tests.compat.apache_kafka.tools import jars_4

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from highwater.kafka.requests.list_partition_reassignments import Move
+from highwater.kafka.requests.metadata import BrokerRow, PartitionRow
 from highwater.monitor.actions import election, offsets, reassignment, settings, throttle
 from highwater.monitor.actions.plan import ActionError, Change, Plan, check_size, numbers_of
-from highwater.monitor.actions.requests import Move
-from highwater.monitor.kafka_source.metadata import BrokerRow, PartitionRow
 
 KEY = ("orders", 0)
 ALIVE = frozenset((1, 2, 3))

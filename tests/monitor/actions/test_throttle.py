@@ -6,12 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from highwater.kafka.requests.answered import Answered
+from highwater.kafka.requests.list_partition_reassignments import Move
+from highwater.kafka.requests.metadata import BrokerRow, ClusterRow, PartitionRow, TopicRow
 from highwater.monitor.actions import moves, reassignment, throttle
 from highwater.monitor.actions.cluster import ActionCluster
 from highwater.monitor.actions.plan import ActionError
-from highwater.monitor.actions.requests import Answered, Move, Resource
+from highwater.monitor.actions.requests import Resource
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, Described
-from highwater.monitor.kafka_source.metadata import BrokerRow, ClusterRow, PartitionRow, TopicRow
 from highwater.monitor.model import ConfigValue
 from tests.monitor.kafka_source.test_answers import asked
 

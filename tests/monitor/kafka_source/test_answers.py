@@ -16,11 +16,12 @@ from kio.serial import entity_writer
 from highwater.kafka.client.request import Request, UnexpectedAnswer, read_answer
 from highwater.kafka.protocol import cold
 from highwater.kafka.protocol.primitives import Decoder
+from highwater.kafka.requests.list_offsets import EARLIEST, Listed, all_at, list_offsets
+from highwater.kafka.requests.metadata import BrokerRow, PartitionRow, TopicRow, metadata
+from highwater.kafka.requests.offset_fetch import offset_fetch
 from highwater.monitor.kafka_source.configs import BROKER, TOPIC, describe_configs
 from highwater.monitor.kafka_source.groups import assigned_to, consumer_group_describe, describe_groups, list_groups
 from highwater.monitor.kafka_source.log_dirs import describe_log_dirs
-from highwater.monitor.kafka_source.metadata import BrokerRow, PartitionRow, TopicRow, metadata
-from highwater.monitor.kafka_source.offsets import EARLIEST, LATEST, Listed, list_offsets, offset_fetch
 from highwater.monitor.model import ConfigValue, LogDirectory, Member
 
 
@@ -77,7 +78,7 @@ def test_metadata(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4, 8))
 def test_list_offsets(version: int) -> None:
-    request = list_offsets({"t": [0, 1], "u": [2]}, EARLIEST, read_committed=True)
+    request = list_offsets(all_at({"t": [0, 1], "u": [2]}, EARLIEST), read_committed=True)
     sent = asked(request, version)
     assert (sent.replica_id, sent.isolation_level) == (-1, 1)
     assert [(topic.name, [each.partition_index for each in topic.partitions]) for topic in sent.topics] == [
@@ -91,8 +92,8 @@ def test_list_offsets(version: int) -> None:
         {"partition_index": 0, "offset": 1 << 40},
         {"partition_index": 1, "error_code": ErrorCode.not_leader_or_follower, "offset": -1},
     ]
-    found = answered(list_offsets({}, LATEST), version, {"topics": [{"name": "t", "partitions": partitions}]})
-    assert found == {"t": {0: Listed(0, 1 << 40), 1: Listed(6, -1)}}
+    found = answered(list_offsets({}), version, {"topics": [{"name": "t", "partitions": partitions}]})
+    assert found == {"t": {0: Listed(0, -1, 1 << 40, -1), 1: Listed(6, -1, -1, -1)}}
 
 
 def test_offset_fetch() -> None:

@@ -14,17 +14,11 @@ from kio.schema.errors import ErrorCode
 
 from highwater.kafka.client.security import Sasl
 from highwater.kafka.protocol.fetch import PartitionFetched
+from highwater.kafka.requests.broker_error import BrokerError
+from highwater.kafka.requests.fetch import Fetch, Fetched
+from highwater.kafka.requests.find_coordinator import TRANSACTION
 from highwater.pipeline.errors import ClientError
-from highwater.pipeline.kafka.model import (
-    LATEST,
-    BrokerError,
-    CommittedOffset,
-    Fetch,
-    Fetched,
-    ListedOffset,
-    Producer,
-)
-from highwater.pipeline.kafka.requests import TRANSACTION
+from highwater.pipeline.kafka.model import LATEST, CommittedOffset, ListedOffset, Producer
 from tests.pipeline.kafka.asking import batch_at, client_of
 from tests.pipeline.kafka.fake_broker import cluster_of, fake_broker
 from tests.waiting import wait_until

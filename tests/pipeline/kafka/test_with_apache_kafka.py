@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from highwater.kafka.requests.fetch import Fetch
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import LATEST, Appended, CommittedOffset, Fetch, ListedOffset, OutOfRange, Producer
+from highwater.pipeline.kafka.model import LATEST, Appended, CommittedOffset, ListedOffset, OutOfRange, Producer
 from highwater.pipeline.kafka.reader import OffsetRange, read_range
 from highwater.pipeline.kafka.settings import settings_of
 from tests.compat.apache_kafka.tools import close_hosts, jars_4, kafka_tool

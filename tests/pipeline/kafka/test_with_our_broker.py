@@ -11,14 +11,14 @@ from confluent_kafka import Producer as Librdkafka
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from kio.schema.errors import ErrorCode
 
+from highwater.kafka.requests.broker_error import BrokerError
+from highwater.kafka.requests.fetch import Fetch
 from highwater.pipeline.kafka.client import Client
 from highwater.pipeline.kafka.model import (
     EARLIEST,
     LATEST,
     Appended,
-    BrokerError,
     CommittedOffset,
-    Fetch,
     ListedOffset,
     OutOfRange,
     Producer,

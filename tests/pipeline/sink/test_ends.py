@@ -9,7 +9,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from pyspark.sql.types import StringType, StructType
 
-from highwater.pipeline.kafka.model import BrokerError, Producer
+from highwater.kafka.requests.broker_error import BrokerError
+from highwater.pipeline.kafka.model import Producer
 from highwater.pipeline.kafka.offsets import Offsets
 from highwater.pipeline.progress.batch import BatchOf, ProgressError
 from highwater.pipeline.sink import batch_transaction

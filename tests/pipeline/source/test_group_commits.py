@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.errors import ClientError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError, CommittedOffset
+from highwater.pipeline.kafka.model import CommittedOffset
 from highwater.pipeline.kafka.settings import Settings, settings_of
 from highwater.pipeline.source.group_commits import COMMITS, LISTENER_GRACE_S, Finished, GroupCommits, tell
 from highwater.pipeline.source.listener import FinishedBatches

@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from highwater.kafka.requests.broker_error import BrokerError
 from highwater.pipeline.kafka.client import Client
-from highwater.pipeline.kafka.model import BrokerError
 from highwater.pipeline.kafka.settings import settings_of
 from tests.topics import create_topics
 

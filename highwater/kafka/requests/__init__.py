@@ -1,0 +1,1 @@
+"""Requests to brokers, a file for each API: the request, and its answer as values. Pure."""
