@@ -1,10 +1,11 @@
-"""Rules for all tests: which are slow, which are cases of suites, where temporary files are, no timing of examples."""
+"""Rules for all tests: which are slow, which are cases, where temporary files are; what each room's tests take."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 import pytest
@@ -24,6 +25,7 @@ JVM_STARTERS = frozenset(
 JVM_OPTIONS = "JAVA_TOOL_OPTIONS"
 REFUSAL = "-XX:+A_test_that_starts_a_JVM_has_to_be_marked_slow"
 OPTIONS_BEFORE = os.environ.get(JVM_OPTIONS)
+LONG_RUN_S = 60.0
 QUICK_START = pytest.StashKey[str]()
 
 
@@ -79,3 +81,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         os.environ.pop(JVM_OPTIONS, None)
     else:
         os.environ[JVM_OPTIONS] = options
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Report the seconds of each room's tests after a long run. No limit: hosts differ, and are busy at times."""
+    reports = chain.from_iterable(terminalreporter.stats.values())
+    seconds = seconds_of_rooms(report for report in reports if isinstance(report, pytest.TestReport))
+    if (total_s := sum(seconds.values())) > LONG_RUN_S:
+        shares = (f"{room} {taken_s:.0f} ({taken_s / total_s:.0%})" for room, taken_s in seconds.items())
+        terminalreporter.write_line(f"seconds of tests by room: {', '.join(shares)}")
+
+
+def seconds_of_rooms(reports: Iterable[pytest.TestReport]) -> dict[str, float]:
+    """Return what set-ups, tests and tear-downs took in each folder of tests/, the longest first."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for report in reports:
+        folders = report.nodeid.partition("::")[0].split("/")[1:-1]
+        seconds[folders[0] if folders else "tests"] += report.duration
+    return dict(sorted(seconds.items(), key=lambda room: -room[1]))
