@@ -1,56 +1,78 @@
-"""`highwater bench …` and `highwater plan`: mounts the verbs of `highwater.bench.commands`."""
+"""The commands `highwater bench …`, imported when they are called."""
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
-from highwater.bench.commands import (
-    calibrate,
-    capacity,
-    ceilings,
-    compare,
-    env,
-    export,
-    gate,
-    history,
-    host,
-    import_omb,
-    inspect,
-    lake,
-    run,
-    search,
-    storage,
-    telemetry,
-)
+from highwater.common.late_commands import Late, late_app
 
-app = typer.Typer(
-    no_args_is_help=True,
+_VERBS: Final = "highwater.bench.commands"
+
+app = late_app(
+    {
+        "run": Late(f"{_VERBS}.run:run", "Run every trial of a workload and write a result directory."),
+        "plan": Late(
+            f"{_VERBS}.run:plan",
+            "Show trials, duration and disk space, and refuse what bench run would refuse. Starts nothing.",
+        ),
+        "search": Late(
+            f"{_VERBS}.search:search",
+            "Find the highest rate that the system sustains without errors, within objectives, and without "
+            "growing lag.",
+        ),
+        "schema": Late(
+            f"{_VERBS}.inspect:schema",
+            "Print the JSON Schema of workload files (for editors) or of another kind of file.",
+        ),
+        "metrics": Late(
+            f"{_VERBS}.inspect:metrics", "List the names of all metrics, for objectives, policies and --metric."
+        ),
+        "verify": Late(
+            f"{_VERBS}.inspect:verify",
+            "Check digests and schemas of a result directory; recompute percentiles, counts, verdicts and analysis.",
+        ),
+        "compare": Late(
+            f"{_VERBS}.compare:compare",
+            "Compare two results: the answer in one sentence, then ratios with intervals of the metrics of the "
+            "question.",
+        ),
+        "export": Late(
+            f"{_VERBS}.export:export",
+            "Write results in the format of another tool. Estimates leave out invalid trials.",
+        ),
+        "gate": Late(
+            f"{_VERBS}.gate:gate",
+            "Decide whether HEAD is slower than BASE: interleaved pairs on one host, and a confirmation before it "
+            "fails.",
+        ),
+        "calibrate": Late(
+            f"{_VERBS}.calibrate:calibrate",
+            "Measure the instrument's own ceilings on this host, and the noise of its figures.",
+        ),
+        "ceilings": Late(
+            f"{_VERBS}.ceilings:ceilings",
+            "Write the highest rates that one broker sustained, and what its disks did, as a file for the "
+            "monitor's headroom.",
+        ),
+        "import": Late(f"{_VERBS}.import_omb:app", "Convert workloads of other tools."),
+        "storage": Late(
+            f"{_VERBS}.storage:app", "Storage targets: list them, probe them with fio, emulate a hard disk."
+        ),
+        "host": Late(
+            f"{_VERBS}.host:app",
+            "Describe or sample a host of an external cluster; run these commands on that host.",
+        ),
+        "env": Late(f"{_VERBS}.env:app", "The environments of results: their facts, and the key computed from these."),
+        "history": Late(f"{_VERBS}.history:app", "Results over time, and where they changed."),
+        "lake": Late(f"{_VERBS}.lake:app", "Figures of thousands of runs as Parquet, and questions asked of them."),
+        "telemetry": Late(
+            f"{_VERBS}.telemetry:app",
+            "Show live what a running load measures: tasks of bench run --telemetry publish to a control broker.",
+        ),
+    },
     help="Measure a broker with load from Spark executors.\n\n"
     "Exit codes: 0 all well; 2 bad input or set-up; 3 the system failed or lost data; 4 a measurement is not valid; "
     "5 environments are not comparable; 10 a regression; 11 inconclusive (with --strict); "
     "12 an objective was missed; "
     "130 interrupted, with what was measured so far kept.",
 )
-for verb in (
-    run.run,
-    run.plan,
-    search.search,
-    inspect.schema,
-    inspect.metrics,
-    inspect.verify,
-    compare.compare,
-    export.export,
-    gate.gate,
-    calibrate.calibrate,
-    ceilings.ceilings,
-):
-    app.command()(verb)
-app.add_typer(import_omb.app, name="import")
-app.add_typer(storage.app, name="storage")
-app.add_typer(host.app, name="host")
-app.add_typer(env.app, name="env")
-app.add_typer(history.app, name="history")
-app.add_typer(lake.app, name="lake")
-app.add_typer(telemetry.app, name="telemetry")
-
-plan = capacity.plan

@@ -2,76 +2,70 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
-COMMANDS: Final = {
-    "topics": "Create, list, describe, alter and delete topics.",
-    "produce": "Write the lines of standard input to a topic.",
-    "consume": "Write the records of a topic to standard output.",
-    "groups": "Consumer groups: list, describe, reset or delete offsets, delete.",
-    "transactions": "What transactional producers are doing; abort what hangs.",
-    "configs": "Show and change the settings of topics, brokers, users and clients.",
-    "acls": "Who may do what: list, add and remove ACLs.",
-    "users": "Users who log in with SCRAM: list, create, change, delete.",
-    "cluster": "Whether a cluster is healthy, and its brokers; run one on this host.",
-    "monitoring": "Write a Prometheus configuration, alerts and a Grafana dashboard.",
-    "elect": "Have leaders elected: the preferred ones, or any that lives.",
-    "reassign": "Move replicas to other brokers.",
-    "mirror": "Copy topics from one cluster to another, and keep copying.",
-    "log-dirs": "How much disk each partition takes.",
-    "check-config": "Say whether a broker would start with a configuration file.",
-    "dump-log": "Print and check the files of a log; needs no broker.",
-}
-"""The commands beside `start`, with what the list of commands says of each."""
-OF_BROKERS_HERE: Final = ("cluster", "monitoring", "check-config", "dump-log")
-"""Commands of the folder broker/commands; the others are in the room `admin`."""
+from highwater.common.late_commands import Late, late_app
 
+_ANY_CLUSTER: Final = "highwater.admin"
+_HERE: Final = "highwater.broker.commands"
 
-class _CommandGroup(TyperGroup):
-    """Imports the file of a command when the command is called, not to list it."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *COMMANDS]
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        name = cmd_name.replace("-", "_")
-        folder = "broker.commands" if cmd_name in OF_BROKERS_HERE else "admin"
-        found = getattr(import_module(f"highwater.{folder}.{name}"), name)
-        if isinstance(found, typer.Typer):
-            return typer.main.get_command(found)
-        command_app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        command_app.command(name=cmd_name)(found)
-        return typer.main.get_command(command_app)
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        listed = TyperGroup(
-            name=self.name,
-            help=self.help,
-            params=self.params,
-            commands={
-                **self.commands,
-                **{name: TyperCommand(name, help=text) for name, text in COMMANDS.items()},
-            },
-            rich_markup_mode=self.rich_markup_mode,
-        )
-        listed.format_help(ctx, formatter)
-
-
-app = typer.Typer(
-    cls=_CommandGroup, no_args_is_help=True, help="A log broker that speaks Kafka's protocol and needs no JVM."
+app = late_app(
+    {
+        "topics": Late(f"{_ANY_CLUSTER}.topics:topics", "Create, list, describe, alter or delete topics."),
+        "produce": Late(
+            f"{_ANY_CLUSTER}.produce:produce", "Write each line of standard input to a topic as one record, in order."
+        ),
+        "consume": Late(
+            f"{_ANY_CLUSTER}.consume:consume",
+            "Print the records of a topic, one per line, until interrupted or until a limit is reached.",
+        ),
+        "groups": Late(f"{_ANY_CLUSTER}.groups:groups", "List, describe, reset or delete groups, or offsets."),
+        "transactions": Late(f"{_ANY_CLUSTER}.transactions:transactions", "Show transactions and abort hanging ones."),
+        "configs": Late(
+            f"{_ANY_CLUSTER}.configs:configs",
+            "Show or change settings of topics and brokers, quotas of users and clients, and SCRAM credentials.",
+        ),
+        "acls": Late(
+            f"{_ANY_CLUSTER}.acls:acls", "List, add or remove ACLs of a cluster whose brokers have an authorizer."
+        ),
+        "users": Late(
+            f"{_ANY_CLUSTER}.users:users",
+            "List, create, change or delete SCRAM users. The password is asked for, or read from a file.",
+        ),
+        "cluster": Late(
+            f"{_HERE}.cluster:cluster",
+            "Show the id, the brokers and the controller of a cluster; or run a cluster on this host.",
+        ),
+        "monitoring": Late(
+            f"{_HERE}.monitoring:monitoring",
+            "Write a Prometheus configuration, alert rules and a Grafana dashboard for a cluster.",
+        ),
+        "elect": Late(f"{_ANY_CLUSTER}.elect:elect", "Elect leaders."),
+        "reassign": Late(
+            f"{_ANY_CLUSTER}.reassign:reassign",
+            "Move replicas between brokers that keep running. A plan is a file in the format of Kafka's tool, or "
+            "- for stdin.",
+        ),
+        "mirror": Late(
+            f"{_ANY_CLUSTER}.mirror:mirror",
+            "Copy topics with their partitions, order, timestamps, headers and keys, and keep copying until stopped.",
+        ),
+        "log-dirs": Late(
+            f"{_ANY_CLUSTER}.log_dirs:log_dirs", "Show the size of every partition, by broker and log directory."
+        ),
+        "check-config": Late(
+            f"{_HERE}.check_config:check_config", "Check whether a broker would start with this configuration."
+        ),
+        "dump-log": Late(
+            f"{_HERE}.dump_log:dump_log",
+            "Print and check log files; needs no broker, never writes, and can read the files of a running broker.",
+        ),
+    },
+    help="A log broker that speaks Kafka's protocol and needs no JVM.",
 )
-
-
-@app.callback()
-def _group() -> None:
-    """Make `start` a command of a group even while it is the only one written here."""
 
 
 @app.command()

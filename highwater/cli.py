@@ -5,60 +5,89 @@ from __future__ import annotations
 import atexit
 import signal
 import sys
-from functools import reduce
-from importlib import import_module
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+from highwater.common.late_commands import Late, late_app
 from highwater.common.plain_letters import show_all
+from highwater.common.plain_values import read_plain_values
 
-# Command -> its room's module, and what of it is mounted.
-ROOMS: Final = {
-    "advise": ("highwater.bench.commands.advise", "advise"),
-    "bench": ("highwater.bench.cli", "app"),
-    "broker": ("highwater.broker.cli", "app"),
-    "capture": ("highwater.bench.commands.capture", "app"),
-    "monitor": ("highwater.monitor.cli", "app"),
-    "pipeline": ("highwater.pipeline.cli", "app"),
-    "plan": ("highwater.bench.cli", "plan"),
-    "report": ("highwater.reports.cli", "report"),
-    "top": ("highwater.monitor.cli", "top"),
-    "tune": ("highwater.tuning.cli", "app"),
-}
-# Verbs that one room brings to another's commands, by the group that they join: the two do not know each other.
-# Verb -> the module, what of it is mounted, and what the list of commands says of it.
 _MESSAGING: Final = "highwater.pipeline.messaging.commands"
-GUESTS: Final[dict[str, dict[tuple[str, ...], dict[str, tuple[str, str, str]]]]] = {
-    "tune": {
-        (): {
-            "agent": (
-                "highwater.bench.commands.agent",
-                "agent",
-                "Serve the state of this host to a monitor: load, memory, disks, tuning and drift.",
-            ),
-            "prove": (
-                "highwater.bench.commands.prove",
-                "prove",
-                "Measure the effect of settings on this host: off and on in turn.",
-            ),
-        }
-    },
-    "bench": {
-        ("history",): {
-            "report": ("highwater.reports.cli", "history_report", "Write a history as one HTML file."),
-        }
-    },
-    "broker": {
-        (): {
-            "dlq": (f"{_MESSAGING}.dlq", "app", "Dead letters: list, show, replay exactly once, drop."),
-            "retry": (f"{_MESSAGING}.waiting", "retry", "Records that are tried again: what waits; run the mover."),
-            "delay": (f"{_MESSAGING}.waiting", "delay", "Delayed records: what waits; run the mover."),
-            "trace": (f"{_MESSAGING}.trace", "trace", "Print the way of one record over topics."),
-        }
-    },
+# Guests are verbs that one room brings to another's commands: the two do not know each other.
+ROOMS: Final = {
+    "advise": Late(
+        "highwater.bench.commands.advise:advise",
+        "Find the settings that are best for an aim on this system: search, then confirm with fresh trials.",
+    ),
+    "bench": Late(
+        "highwater.bench.cli:app",
+        "Measure a broker with load from Spark executors.",
+        {
+            ("history",): {
+                "report": Late(
+                    "highwater.reports.cli:history_report",
+                    "Write a history as one HTML file: trends, change points, environments; print its path.",
+                )
+            }
+        },
+    ),
+    "broker": Late(
+        "highwater.broker.cli:app",
+        "A log broker that speaks Kafka's protocol and needs no JVM.",
+        {
+            (): {
+                "dlq": Late(f"{_MESSAGING}.dlq:app", "Dead letters: list, show, replay exactly once, drop."),
+                "retry": Late(
+                    f"{_MESSAGING}.waiting:retry",
+                    "Records that are tried again: what waits or is parked; the mover.",
+                ),
+                "delay": Late(f"{_MESSAGING}.waiting:delay", "Delayed records: what waits in the levels; the mover."),
+                "trace": Late(
+                    f"{_MESSAGING}.trace:trace",
+                    "Print the way of one record: retries, delays, dead letters and replays that hw-origin or "
+                    "traceparent connect.",
+                ),
+            }
+        },
+    ),
+    "capture": Late(
+        "highwater.bench.commands.capture:app",
+        "Capture what a topic's load is like, without a byte of its records, and replay it.",
+    ),
+    "monitor": Late("highwater.monitor.cli:app", "See what a cluster does, what it did, and what is wrong."),
+    "pipeline": Late("highwater.pipeline.cli:app", "Streams over topics, on Spark."),
+    "plan": Late(
+        "highwater.bench.commands.capacity:plan",
+        "Say how many brokers a load needs, from what a benchmark measured on such a host.",
+    ),
+    "report": Late(
+        "highwater.reports.cli:report",
+        "Write the report of a result directory as one HTML file that works from disk, and print its path.",
+    ),
+    "top": Late(
+        "highwater.monitor.cli:top",
+        "Show the cluster in the terminal: what is wrong first, then brokers, groups and topics.",
+    ),
+    "tune": Late(
+        "highwater.tuning.cli:app",
+        "Inspect, check, change, verify and roll back the settings of a broker's host.",
+        {
+            (): {
+                "agent": Late(
+                    "highwater.bench.commands.agent:agent",
+                    "Serve the state of this host to a monitor: CPU, memory, page cache, write-back, disks, brokers, "
+                    "tuning and drift.",
+                ),
+                "prove": Late(
+                    "highwater.bench.commands.prove:prove",
+                    "Measure the effect of settings on this host: off and on in turn, with intervals, and a verdict "
+                    "for each.",
+                ),
+            }
+        },
+    ),
 }
 # What each extra brings, as it is imported: without them a host has its broker and its tuner all the same.
 # pydantic is no sign of one, as typer brings that too.
@@ -77,62 +106,10 @@ _EXTRAS_OF: Final = {
 }
 
 
-class _Rooms(TyperGroup):
-    """Imports a room when its command is asked for: a broker that starts waits for no other room."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(ROOMS)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in ROOMS:
-            return None
-        module, name = ROOMS[cmd_name]
-        found = getattr(import_module(module), name)
-        if isinstance(found, typer.Typer):
-            command: Any = typer.main.get_group(found)
-            for path, guests in GUESTS.get(cmd_name, {}).items():
-                group = reduce(lambda parent, part: parent.commands[part], path, command)
-                group.commands = _WithGuests(group.commands, guests)
-            command.name = cmd_name
-            return command
-        return _alone(found, cmd_name)
-
-
-class _WithGuests(dict[str, Any]):
-    """The commands of a group and its guests: a guest is imported when it is looked up, and not to be listed."""
-
-    def __init__(self, commands: dict[str, Any], guests: dict[str, tuple[str, str, str]]) -> None:
-        listed = {verb: TyperCommand(verb, help=text) for verb, (_, _, text) in guests.items()}
-        super().__init__(commands | listed)
-        self._guests = guests
-
-    def get(self, name: str, default: Any = None) -> Any:
-        if name not in self._guests:
-            return super().get(name, default)
-        module, guest, _ = self._guests[name]
-        found = getattr(import_module(module), guest)
-        if not isinstance(found, typer.Typer):
-            return _alone(found, name)
-        group = typer.main.get_group(found)
-        group.name = name
-        return group
-
-
-def _alone(function: Any, name: str) -> Any:
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    # Each paragraph on one line, for the terminal to break where it is narrow.
-    paragraphs = (" ".join(part.split()) for part in (function.__doc__ or "").split("\n\n"))
-    app.command(help="\n\n".join(paragraphs))(function)
-    command = typer.main.get_command(app)
-    command.name = name
-    return command
-
-
-app = typer.Typer(
-    cls=_Rooms,
+app = late_app(
+    ROOMS,
     name="highwater",
     help="Benchmark and tune hosts for Kafka-protocol log brokers.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
 
@@ -160,6 +137,7 @@ def main() -> None:
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         show_all(stream)
+    read_plain_values()
     try:
         status = app(standalone_mode=False)
     except typer.Abort:

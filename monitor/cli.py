@@ -14,10 +14,10 @@ import typer
 from highwater.common.command_errors import errors_in_one_line
 from highwater.common.exit_codes import EXIT_NO, EXIT_USAGE
 from highwater.common.log_lines import one_line
-from highwater.monitor.config import MonitorConfig, read_config, with_options
 from highwater.monitor.errors import MonitorError, SettingsError
 
 if TYPE_CHECKING:
+    from highwater.monitor.config import MonitorConfig
     from highwater.monitor.users import Users
 
 app = typer.Typer(
@@ -94,6 +94,7 @@ def serve(
     Prints the address, and a link for the first login while there are no users.
     """
     with _reporting():
+        from highwater.monitor.config import with_options
         from highwater.monitor.serve_command import serve as run
 
         found = with_options(
@@ -124,6 +125,7 @@ def top(
     It needs no `monitor serve`, and writes nothing. With --once: exit status 1 if something is an error.
     """
     with _reporting():
+        from highwater.monitor.config import with_options
         from highwater.monitor.top_command import run
 
         found = with_options(_config(bootstrap, config), client=_properties(command_config))
@@ -218,6 +220,7 @@ def load_file(
     cluster is also asked for the settings of its topics. What nobody knows is marked in the file.
     """
     with _reporting():
+        from highwater.monitor.config import with_options
         from highwater.monitor.load_command import run
 
         found = with_options(_data_config(bootstrap, config, data), client=_properties(command_config))
@@ -302,6 +305,8 @@ def _password(file: Path | None) -> str:
 def _config(bootstrap: str | None, file: Path | None) -> MonitorConfig:
     from dataclasses import replace
 
+    from highwater.monitor.config import MonitorConfig, read_config
+
     if file is None:
         if bootstrap is None:
             raise SettingsError("which cluster? give -b HOST:PORT, or -c FILE with bootstrap_servers")
@@ -318,6 +323,8 @@ def _config(bootstrap: str | None, file: Path | None) -> MonitorConfig:
 
 def _data_config(bootstrap: str | None, file: Path | None, data: Path | None) -> MonitorConfig:
     """Return the configuration of a command that needs the data alone: --data is enough."""
+    from highwater.monitor.config import MonitorConfig, with_options
+
     if bootstrap is None and file is None and data is None:
         raise SettingsError("which monitor? give --data DIR, or -b HOST:PORT or -c FILE as for serve")
     found = MonitorConfig("") if bootstrap is None and file is None else _config(bootstrap, file)

@@ -1,22 +1,30 @@
-"""The commands `highwater pipeline …`; what they need is imported when they run."""
+"""The commands `highwater pipeline …`, imported when they are called."""
 
 from __future__ import annotations
 
-import typer
+from typing import Final
 
-from highwater.pipeline.drill.command import run_drill
-from highwater.pipeline.environment.command import environment
-from highwater.pipeline.run.command import run
+from highwater.common.late_commands import Late, late_app
 
-app = typer.Typer(
-    no_args_is_help=True,
+_ROOM: Final = "highwater.pipeline"
+
+app = late_app(
+    {
+        "run": Late(
+            f"{_ROOM}.run.command:run",
+            "Run the flows of a pipeline: read topics and files, apply SQL and Python, write to sinks.",
+        ),
+        "drill": Late(
+            f"{_ROOM}.drill.command:run_drill",
+            "Prove that a pipeline is exactly once: kill its parts at named places, and count every record at its end.",
+        ),
+        "environment": Late(
+            f"{_ROOM}.environment.command:environment",
+            "Pack what tasks import, for executors that have none of it, without a network.",
+        ),
+    },
     pretty_exceptions_enable=False,
     help="Streams over topics, on Spark.\n\n"
     "Exit codes: 0 done; 2 bad input or set-up; 3 records are gone that were to be read; 5 failed; 130 interrupted. "
     "Of a drill also: 4 not proven; 10 records were lost or are there twice.",
 )
-
-
-app.command()(run)
-app.command("drill")(run_drill)
-app.command()(environment)

@@ -16,12 +16,13 @@ import typer
 
 from highwater.bench.commands.common import AsJson, one_line_errors, parsed
 from highwater.bench.lake.extra import named_extra
+from highwater.common.late_commands import LateGroup
 
 if TYPE_CHECKING:
     from highwater.bench.history.detection import Detection
     from highwater.bench.history.series import Change, Series
 
-app = typer.Typer(no_args_is_help=True, help="Results over time, and where they changed.")
+app = typer.Typer(cls=LateGroup, no_args_is_help=True, help="Results over time, and where they changed.")
 
 _History = Annotated[Path, typer.Option("--history", metavar="DIR", help="The directory of the history.")]
 _Workload = Annotated[str | None, typer.Option(metavar="NAME", help="The series of this workload.")]

@@ -42,9 +42,9 @@ def dump_log(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print damage only.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the content of log files: batches of .log, entries of .index, .timeindex and .txnindex, producers of
-    .snapshot, checkpoints. Needs no broker, never writes, and can read the files of a running broker.
+    """Print and check log files; needs no broker, never writes, and can read the files of a running broker.
 
+    They are batches of .log, entries of .index, .timeindex and .txnindex, producers of .snapshot, and checkpoints.
     With --json every row is one line of JSON. Exit code: 0 no damage, 1 damage, 2 not a log file.
     """
     with reporting():

@@ -9,10 +9,11 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from highwater.broker.cli import COMMANDS, app
+from highwater.broker.cli import app
 from highwater.kafka.protocol.apis import APIS, CLUSTER_APIS
 
 TEXT = (Path(__file__).parents[2] / "docs" / "broker.md").read_text("utf-8")
+GROUP = typer.main.get_group(app)
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 SHOWN = re.findall(r"highwater broker ([a-z-]+)(.*)", "\n".join(text for language, text in BLOCKS if not language))
 
@@ -33,14 +34,12 @@ def test_the_tables_of_apis_are_the_brokers() -> None:
 
 
 def test_every_command_is_shown() -> None:
-    assert {name for name, _ in SHOWN} == {"start", *COMMANDS}
+    assert {name for name, _ in SHOWN} == set(GROUP.commands)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", GROUP.commands)
 def test_every_option_shown_is_one(name: str) -> None:
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    command = group.get_command(typer.Context(group), name)
+    command = GROUP.get_command(typer.Context(GROUP), name)
     assert command is not None
     for arguments in (arguments for shown, arguments in SHOWN if shown == name):
         asked = [command]
