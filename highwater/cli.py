@@ -138,6 +138,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         show_all(stream)
     read_plain_values()
+    # kio imports hypothesis where it is installed, as developers have it: a fifth of a second of each broker of a test.
+    sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     try:
         status = app(standalone_mode=False)
     except typer.Abort:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,6 +16,18 @@ from highwater.cli import app
 
 # typer has 100 modules, and rich, for the help, 200.
 _MOST_FOR_HELP: Final = 350
+_MOST_TO_LISTEN: Final = 560
+_NOT_TO_LISTEN: Final = {
+    "confluent_kafka",
+    "cryptography",
+    "highwater.broker.member",
+    "highwater.kafka.protocol.cluster_schemas",
+    "hypothesis.core",
+    "kazoo",
+    "psutil",
+    "pydantic",
+    "rich",
+}
 _HEAVY: Final = {
     "cryptography",
     "duckdb",
@@ -62,6 +75,23 @@ finally:
 """
 
 
+# It ends when it is ready, as the line that says so is written.
+_BROKER: Final = """
+import io, json, os, signal, sys
+from highwater.cli import main
+
+class Output(io.StringIO):
+    def write(self, text):
+        if text.startswith("ready:"):
+            print(json.dumps(sorted(sys.modules)), file=sys.stderr, flush=True)
+            os.kill(os.getpid(), signal.SIGTERM)
+        return len(text)
+
+sys.stdout = Output()
+main()
+"""
+
+
 def groups(group: TyperGroup) -> list[TyperGroup]:
     """`group` and every group below it."""
     below = (group.get_command(typer.Context(group), name) for name in group.list_commands(typer.Context(group)))
@@ -91,6 +121,13 @@ def test_no_command_imports_what_it_works_with_before_it_is_called() -> None:
 def test_help_needs_few_modules(command: str) -> None:
     done = run(_HELP, *command.split(), "--help")
     assert int(done.stderr.splitlines()[-1]) <= _MOST_FOR_HELP
+
+
+def test_a_broker_starts_without_what_it_does_not_need(tmp_path: Path) -> None:
+    done = run(_BROKER, "broker", "start", "--log-dir", str(tmp_path), "--port", "0")
+    modules = set(json.loads(next(line for line in done.stderr.splitlines() if line.startswith("["))))
+    assert len(modules) <= _MOST_TO_LISTEN
+    assert modules.isdisjoint(_NOT_TO_LISTEN)
 
 
 @pytest.mark.parametrize("group", groups(root()), ids=lambda group: str(group.name))

@@ -28,7 +28,6 @@ from highwater.broker.clock import SystemClock
 from highwater.broker.handlers.dispatch import Dispatcher
 from highwater.broker.log.files import FileOperations, RealFiles
 from highwater.broker.log.log_directory import LogDirectory
-from highwater.broker.metrics.page import page
 from highwater.broker.node import Node
 from highwater.broker.quota.rate import WindowedRate
 from highwater.broker.runtime import Runtime
@@ -44,7 +43,6 @@ from highwater.broker.server.listeners import BoundListener, bind, metrics_url
 from highwater.broker.server.log_keeper import LogKeeper
 from highwater.broker.server.loop_scheduler import LoopScheduler
 from highwater.broker.server.opening import Opened, open_alone, open_in_cluster
-from highwater.broker.server.process_metrics import ProcessMetrics
 from highwater.broker.server.renewal import Renewable, Renewal
 from highwater.broker.server.start_check import checked, security_of
 from highwater.broker.server.strangers import Strangers
@@ -55,10 +53,10 @@ from highwater.broker.topics.storage import Storage
 from highwater.broker.turns import Turns
 from highwater.common.child_process import ready_line
 from highwater.common.exit_codes import EXIT_NO, EXIT_OK
-from highwater.common.http_endpoint import HttpEndpoint, Page
 
 if TYPE_CHECKING:
     from highwater.broker.server.membership import Membership
+    from highwater.common.http_endpoint import HttpEndpoint
 
 _logger = logging.getLogger(__name__)
 
@@ -307,6 +305,11 @@ class _Broker:
     async def _serve_metrics(self) -> HttpEndpoint | None:
         if self._metrics is None:
             return None
+        # Here, as a broker without a page of metrics needs none of it.
+        from highwater.broker.metrics.page import page
+        from highwater.broker.server.process_metrics import ProcessMetrics
+        from highwater.common.http_endpoint import HttpEndpoint, Page
+
         process = ProcessMetrics()
 
         async def render() -> str:

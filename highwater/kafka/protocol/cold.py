@@ -32,7 +32,7 @@ from kio.static.constants import EntityType
 
 from highwater.common.log_lines import bounded
 from highwater.kafka.pacing import array, each, give_way, paced
-from highwater.kafka.protocol import cluster_schemas, older_schemas
+from highwater.kafka.protocol import older_schemas
 from highwater.kafka.protocol.primitives import ZERO_UUID, Decoder, MalformedRequestError, error_code_of
 
 Answer = dict[str, Any]
@@ -72,7 +72,9 @@ def _entity(schema: str, version: int, kind: EntityType) -> type[Any]:
     newer = older_schemas.newer_version(schema, version)
     if newer is not None:
         return older_schemas.derive(schema, version, kind, _entity(schema, newer, kind))
-    if cluster_schemas.versions(schema):
+    if schema not in schema_name_map:
+        from highwater.kafka.protocol import cluster_schemas  # here, as only brokers of a cluster exchange them
+
         return cluster_schemas.entity(schema, version, kind)
     module_name, class_name = schema_name_map[schema][version][kind].split(":")  # type: ignore[index]
     entity: type[Any] = getattr(import_module(module_name), class_name)
@@ -203,11 +205,12 @@ def builder(schema: str, version: int, kind: EntityType) -> Build:
     """A function that makes the request or answer of a version out of mappings."""
 
     def other_versions() -> Iterator[type[Any]]:
-        versions = (
-            *cluster_schemas.versions(schema),
-            *older_schemas.versions(schema),
-            *schema_name_map.get(schema, ()),
-        )
+        if schema in schema_name_map:
+            versions = (*older_schemas.versions(schema), *schema_name_map[schema])
+        else:
+            from highwater.kafka.protocol import cluster_schemas
+
+            versions = tuple(cluster_schemas.versions(schema))
         for other in sorted(versions, reverse=True):
             yield _entity(schema, other, kind)
 
