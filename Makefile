@@ -75,8 +75,9 @@ format: setup-dev ## Let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 .PHONY: docs
-docs: setup-dev ## Write the pages that are made from the code: docs/modules.md, docs/tuning-knobs.md
+docs: setup-dev ## Write the pages that are made from the code: modules.md, commands.md and tuning-knobs.md in docs/
 	$(BIN)/python -m tests.modules_page
+	$(BIN)/python -m tests.commands_page
 	$(BIN)/python -m highwater.tuning.catalogue > docs/tuning-knobs.md
 
 .PHONY: lock audit

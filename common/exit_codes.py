@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 EXIT_OK: Final = 0
+"""Done, and the answer is yes."""
 EXIT_NO: Final = 1
 """The answer is no (something differs, does not fit, is not healthy), or the work failed or was refused."""
 EXIT_USAGE: Final = 2
@@ -25,7 +26,8 @@ EXIT_LOAD: Final = 6
 EXIT_REGRESSION: Final = 10
 """A check confirmed a fault: a regression, or a guarantee that does not hold."""
 EXIT_INCONCLUSIVE: Final = 11
-"""Only with --strict."""
+"""Undecided; only with --strict."""
 EXIT_OBJECTIVE: Final = 12
 """Every trial is a measurement, and some usable one missed an objective (slo:)."""
 EXIT_INTERRUPTED: Final = 130
+"""Ctrl-C or SIGTERM; what was finished before is kept."""

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from highwater.cli import app
+from tests import commands_page
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted(
@@ -99,3 +100,12 @@ def test_make_targets_exist(page: Path) -> None:
     text = "\n".join(re.findall(r"`[^`\n]+`|^```.*?^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
     asked = {target for call in re.findall(r"\bmake ((?:[a-z-]+ ?)+)", text) for target in call.split()[:1]}
     assert asked - TARGETS == set()
+
+
+def test_the_reference_of_commands_is_as_the_program_says() -> None:
+    assert commands_page.PAGE.read_text("utf-8") == commands_page.page(), "docs/commands.md is stale; run: make docs"
+
+
+def test_the_list_of_pages_has_each_page_once() -> None:
+    listed = re.findall(r"\]\(([a-z-]+\.md)\)", (ROOT / "docs/README.md").read_text("utf-8"))
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md") if path.name != "README.md")
