@@ -9,9 +9,9 @@ from highwater.monitor.alerts.delivery import TargetState
 from highwater.monitor.alerts.machine import Alert, Change, Notice
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import Finding, Level
-from highwater.monitor.web import cells, words
-from highwater.monitor.web.filters import Kind
+from highwater.monitor.web import cells
 from highwater.monitor.web.tables import Column, Table
+from highwater.monitor.web.units import COUNT, NAME, PROSE, PROSE_IF_ANY, SUBJECT, TEXT, TIME, YES_NO
 
 _CHANGE_LEVELS: Final = {Change.OPENED: Level.WARN, Change.RAISED: Level.ERROR, Change.CLOSED: Level.OK}
 
@@ -30,49 +30,34 @@ def alerts_table(alerts: Sequence[Alert], figures: Figures) -> Table[AlertRow]:
         columns=_ALERTS,
         rows=tuple(AlertRow(alert, alert.key in found) for alert in alerts),
         empty="No alert is open.",
-        level=lambda row: words.LEVEL_CLASSES[row.alert.level],
+        level=lambda row: row.alert.level,
+        notes=_ALERTS_NOTES,
     )
 
 
 _ALERTS: Final[tuple[Column[AlertRow], ...]] = (
-    Column(
-        "sentence",
-        "What",
-        Kind.TEXT,
-        lambda r: r.alert.sentence,
-        lambda r: cells.prose(r.alert.sentence),
-        is_prose=True,
-    ),
+    Column("sentence", "What", PROSE, lambda r: r.alert.sentence),
     Column(
         "level",
         "Level",
-        Kind.TEXT,
+        TEXT,
         lambda r: r.alert.level.value,
         lambda r: cells.state(r.alert.level),
         lambda r: r.alert.level.rank,
-        note="The worst since the alert opened.",
     ),
-    Column(
-        "subject", "Of", Kind.TEXT, lambda r: r.alert.subject, lambda r: cells.prose(r.alert.subject or "the cluster")
-    ),
-    Column(
-        "opened",
-        "Open since",
-        Kind.NUMBER,
-        lambda r: r.alert.opened_at_ms,
-        lambda r: words.clock_time(r.alert.opened_at_ms),
-    ),
-    Column(
-        "found",
-        "Found now",
-        Kind.YES_NO,
-        lambda r: r.is_found,
-        note="No: the newest snapshot does not have it, and what is said is of the last one that had it. "
-        "It closes when it is known to be over.",
-    ),
-    Column("rule", "Rule", Kind.TEXT, lambda r: r.alert.kind.value),
-    Column("value", "Value", Kind.NUMBER, lambda r: r.alert.value, is_shown=False),
+    Column("subject", "Of", SUBJECT, lambda r: r.alert.subject),
+    Column("opened", "Open since", TIME, lambda r: r.alert.opened_at_ms),
+    Column("found", "Found now", YES_NO, lambda r: r.is_found),
+    Column("rule", "Rule", TEXT, lambda r: r.alert.kind.value),
+    Column("value", "", COUNT, lambda r: r.alert.value),
 )
+_ALERTS_NOTES: Final = {
+    "level": "The worst since the alert opened.",
+    "found": (
+        "No: the newest snapshot does not have it, and what is said is of the last one that had it. "
+        "It closes when it is known to be over."
+    ),
+}
 
 
 def notices_table(notices: Sequence[Notice]) -> Table[Notice]:
@@ -81,23 +66,17 @@ def notices_table(notices: Sequence[Notice]) -> Table[Notice]:
 
 
 _NOTICES: Final[tuple[Column[Notice], ...]] = (
-    Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
+    Column("time", "Time", TIME, lambda r: r.at_ms),
     Column(
         "change",
         "Change",
-        Kind.TEXT,
+        TEXT,
         lambda r: r.change.value,
         lambda r: cells.state(_CHANGE_LEVELS[r.change], r.change.value),
     ),
-    Column("reason", "Reason", Kind.TEXT, lambda r: r.reason, lambda r: cells.prose(r.reason), is_prose=True),
-    Column(
-        "subject",
-        "Of",
-        Kind.TEXT,
-        lambda r: r.alert.subject,
-        lambda r: cells.prose(r.alert.subject or "the cluster"),
-    ),
-    Column("rule", "Rule", Kind.TEXT, lambda r: r.alert.kind.value),
+    Column("reason", "Reason", PROSE, lambda r: r.reason),
+    Column("subject", "Of", SUBJECT, lambda r: r.alert.subject),
+    Column("rule", "Rule", TEXT, lambda r: r.alert.kind.value),
 )
 
 
@@ -107,13 +86,11 @@ def targets_table(targets: Sequence[TargetState]) -> Table[TargetState]:
 
 
 _TARGETS: Final[tuple[Column[TargetState], ...]] = (
-    Column("target", "Target", Kind.TEXT, lambda r: r.name, lambda r: cells.name_text(r.name)),
-    Column("sent", "Sent", Kind.NUMBER, lambda r: r.sent),
-    Column("waiting", "Waiting", Kind.NUMBER, lambda r: r.waiting),
-    Column("lost", "Given up", Kind.NUMBER, lambda r: r.lost),
-    Column(
-        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.prose(r.error or "none"), is_prose=True
-    ),
+    Column("target", "Target", NAME, lambda r: r.name),
+    Column("sent", "Sent", COUNT, lambda r: r.sent),
+    Column("waiting", "Waiting", COUNT, lambda r: r.waiting),
+    Column("lost", "Given up", COUNT, lambda r: r.lost),
+    Column("error", "Last error", PROSE_IF_ANY, lambda r: r.error),
 )
 
 
@@ -123,11 +100,9 @@ def findings_table(figures: Figures) -> Table[Finding]:
 
 
 _FINDINGS: Final[tuple[Column[Finding], ...]] = (
-    Column("sentence", "What", Kind.TEXT, lambda r: r.sentence, lambda r: cells.prose(r.sentence), is_prose=True),
-    Column(
-        "level", "Level", Kind.TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank
-    ),
-    Column("subject", "Of", Kind.TEXT, lambda r: r.subject, lambda r: cells.prose(r.subject or "the cluster")),
-    Column("rule", "Rule", Kind.TEXT, lambda r: r.kind.value),
-    Column("value", "Value", Kind.NUMBER, lambda r: r.value, is_shown=False),
+    Column("sentence", "What", PROSE, lambda r: r.sentence),
+    Column("level", "Level", TEXT, lambda r: r.level.value, lambda r: cells.state(r.level), lambda r: r.level.rank),
+    Column("subject", "Of", SUBJECT, lambda r: r.subject),
+    Column("rule", "Rule", TEXT, lambda r: r.kind.value),
+    Column("value", "", COUNT, lambda r: r.value),
 )

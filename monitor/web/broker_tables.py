@@ -11,8 +11,23 @@ from highwater.monitor.figures.hosts import BrokerOnHost, HostFigures
 from highwater.monitor.figures.rows import BrokerFigures, Level
 from highwater.monitor.model import Broker, LogDirectory, Snapshot, SourceState
 from highwater.monitor.web import cells, words
-from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.tables import Column, Table
+from highwater.monitor.web.units import (
+    BROKER,
+    BYTES,
+    BYTES_PER_S,
+    COUNT,
+    MILLISECONDS,
+    NAME,
+    NAME_IF_ANY,
+    PER_S,
+    PROSE,
+    PROSE_IF_ANY,
+    SHARE,
+    TEXT,
+    TIME,
+    YES_NO,
+)
 
 
 class BrokerRow(NamedTuple):
@@ -47,7 +62,8 @@ def brokers_table(snapshot: Snapshot, figures: Figures) -> Table[BrokerRow]:
         rows=rows,
         empty="The cluster has told of no broker.",
         sort="broker",
-        level=lambda row: words.LEVEL_CLASSES[row.figures.level],
+        level=lambda row: row.figures.level,
+        notes=_BROKERS_NOTES,
     )
 
 
@@ -77,112 +93,37 @@ def _host(row: BrokerRow) -> str:
 
 
 _BROKERS: Final[tuple[Column[BrokerRow], ...]] = (
-    Column(
-        "broker",
-        "Broker",
-        Kind.NUMBER,
-        lambda r: r.broker.node_id,
-        lambda r: cells.broker_link(r.broker.node_id),
-    ),
-    Column(
-        "state",
-        "State",
-        Kind.TEXT,
-        lambda r: r.figures.level.value,
-        _state,
-        lambda r: r.figures.level.rank,
-        is_prose=True,
-    ),
-    Column(
-        "if_it_dies",
-        "If it dies",
-        Kind.TEXT,
-        _loss_sentence,
-        _loss,
-        is_prose=True,
-    ),
-    Column(
-        "address",
-        "Address",
-        Kind.TEXT,
-        lambda r: r.broker.address,
-        lambda r: cells.name_text(r.broker.address),
-    ),
-    Column("rack", "Rack", Kind.TEXT, lambda r: r.broker.rack, lambda r: cells.name_text(r.broker.rack or NONE)),
-    Column("leaders", "Leaders", Kind.NUMBER, lambda r: r.figures.leaders),
-    Column(
-        "leader_share",
-        "Share",
-        Kind.NUMBER,
-        lambda r: r.figures.leader_share,
-        lambda r: words.share(r.figures.leader_share),
-        note="Of the cluster's leaders.",
-    ),
-    Column("replicas", "Replicas", Kind.NUMBER, lambda r: r.figures.replicas),
-    Column(
-        "out_of_sync",
-        "Out of sync",
-        Kind.NUMBER,
-        lambda r: r.figures.out_of_sync_replicas,
-        note="Replicas on this broker that are not in sync.",
-    ),
-    Column("size", "Size", Kind.BYTES, lambda r: r.figures.size_bytes, note="Of its replicas."),
-    Column(
-        "disk_free",
-        "Disk free",
-        Kind.NUMBER,
-        lambda r: r.figures.disk_usable_percent,
-        _disk,
-        note="Of the directory with the least.",
-    ),
-    Column(
-        "disk_full",
-        "Full in",
-        Kind.MILLISECONDS,
-        lambda r: r.figures.disk_full_ms,
-        note="At the present rate; – if it does not fill.",
-    ),
-    Column(
-        "rate",
-        "Produce rate",
-        Kind.NUMBER,
-        lambda r: r.figures.offsets_per_s,
-        lambda r: words.rate(r.figures.offsets_per_s),
-    ),
-    Column(
-        "bytes_in",
-        "Bytes in",
-        Kind.BYTES,
-        lambda r: r.figures.bytes_in_per_s,
-        lambda r: words.size_rate(r.figures.bytes_in_per_s),
-    ),
-    Column(
-        "bytes_out",
-        "Bytes out",
-        Kind.BYTES,
-        lambda r: r.figures.bytes_out_per_s,
-        lambda r: words.size_rate(r.figures.bytes_out_per_s),
-        note="From the broker's own counter; – without its page of metrics.",
-    ),
-    Column(
-        "cache_served",
-        "Cache-served",
-        Kind.NUMBER,
-        lambda r: r.cache_served_ratio,
-        lambda r: words.share(r.cache_served_ratio),
-        note="Of what it sends, the share that the page cache served; – without an agent that knows its metrics.",
-    ),
-    Column(
-        "unwritten",
-        "Unwritten",
-        Kind.BYTES,
-        lambda r: r.unwritten_bytes,
-        note="Dirty bytes of its host, and those under write-back; – without an agent.",
-    ),
-    Column("host", "Host", Kind.TEXT, lambda r: r.host.name if r.host else None, _host),
-    Column("is_controller", "Controller", Kind.YES_NO, lambda r: r.figures.is_controller, is_shown=False),
-    Column("sentence", "What is wrong", Kind.TEXT, lambda r: r.figures.sentence, is_shown=False),
+    Column("broker", "Broker", BROKER, lambda r: r.broker.node_id),
+    Column("state", "State", PROSE, lambda r: r.figures.level.value, _state, lambda r: r.figures.level.rank),
+    Column("if_it_dies", "If it dies", PROSE, _loss_sentence, _loss),
+    Column("address", "Address", NAME, lambda r: r.broker.address),
+    Column("rack", "Rack", NAME_IF_ANY, lambda r: r.broker.rack),
+    Column("leaders", "Leaders", COUNT, lambda r: r.figures.leaders),
+    Column("leader_share", "Share", SHARE, lambda r: r.figures.leader_share),
+    Column("replicas", "Replicas", COUNT, lambda r: r.figures.replicas),
+    Column("out_of_sync", "Out of sync", COUNT, lambda r: r.figures.out_of_sync_replicas),
+    Column("size", "Size", BYTES, lambda r: r.figures.size_bytes),
+    Column("disk_free", "Disk free", COUNT, lambda r: r.figures.disk_usable_percent, _disk),
+    Column("disk_full", "Full in", MILLISECONDS, lambda r: r.figures.disk_full_ms),
+    Column("rate", "Produce rate", PER_S, lambda r: r.figures.offsets_per_s),
+    Column("bytes_in", "Bytes in", BYTES_PER_S, lambda r: r.figures.bytes_in_per_s),
+    Column("bytes_out", "Bytes out", BYTES_PER_S, lambda r: r.figures.bytes_out_per_s),
+    Column("cache_served", "Cache-served", SHARE, lambda r: r.cache_served_ratio),
+    Column("unwritten", "Unwritten", BYTES, lambda r: r.unwritten_bytes),
+    Column("host", "Host", TEXT, lambda r: r.host.name if r.host else None, _host),
+    Column("is_controller", "", YES_NO, lambda r: r.figures.is_controller),
+    Column("sentence", "", TEXT, lambda r: r.figures.sentence),
 )
+_BROKERS_NOTES: Final = {
+    "leader_share": "Of the cluster's leaders.",
+    "out_of_sync": "Replicas on this broker that are not in sync.",
+    "size": "Of its replicas.",
+    "disk_free": "Of the directory with the least.",
+    "disk_full": "At the present rate; – if it does not fill.",
+    "bytes_out": "From the broker's own counter; – without its page of metrics.",
+    "cache_served": "The share of what it sends that the page cache served; – without an agent that has its metrics.",
+    "unwritten": "Dirty bytes of its host, and those under write-back; – without an agent.",
+}
 
 
 def directories_table(broker: Broker) -> Table[LogDirectory]:
@@ -195,24 +136,19 @@ def _used(row: LogDirectory) -> int | None:
 
 
 _DIRECTORIES: Final[tuple[Column[LogDirectory], ...]] = (
-    Column("path", "Directory", Kind.TEXT, lambda r: r.path, lambda r: cells.name_text(r.path)),
+    Column("path", "Directory", NAME, lambda r: r.path),
     Column(
-        "error",
-        "State",
-        Kind.TEXT,
-        lambda r: r.error,
-        lambda r: cells.state(Level.ERROR, r.error) if r.error else "online",
+        "error", "State", TEXT, lambda r: r.error, lambda r: cells.state(Level.ERROR, r.error) if r.error else "online"
     ),
-    Column("total", "File system", Kind.BYTES, lambda r: r.total_bytes),
-    Column("used", "Used", Kind.BYTES, _used),
-    Column("usable", "Usable", Kind.BYTES, lambda r: r.usable_bytes),
+    Column("total", "File system", BYTES, lambda r: r.total_bytes),
+    Column("used", "Used", BYTES, _used),
+    Column("usable", "Usable", BYTES, lambda r: r.usable_bytes),
 )
 
 
 def sources_table(snapshot: Snapshot) -> Table[SourceState]:
-    return Table(
-        "about/sources", "Sources", _SOURCES, tuple(snapshot.sources.values()), "There are no sources.", "source"
-    )
+    rows = tuple(snapshot.sources.values())
+    return Table("about/sources", "Sources", _SOURCES, rows, "There are no sources.", "source", notes=_SOURCES_NOTES)
 
 
 def _received(row: SourceState) -> int | None:
@@ -221,19 +157,14 @@ def _received(row: SourceState) -> int | None:
 
 
 _SOURCES: Final[tuple[Column[SourceState], ...]] = (
-    Column("source", "Source", Kind.TEXT, lambda r: r.name, lambda r: cells.name_text(r.name)),
-    Column("as_of", "Newest answer", Kind.NUMBER, lambda r: r.as_of_ms, lambda r: words.clock_time(r.as_of_ms)),
-    Column("requests", "Requests", Kind.NUMBER, lambda r: r.requests, note="In the newest tick."),
-    Column(
-        "received",
-        "Received",
-        Kind.BYTES,
-        lambda r: r.received_bytes,
-        lambda r: words.size(_received(r)),
-        note="In the newest tick; kafka has that of its parts too.",
-    ),
-    Column("duration", "Took", Kind.MILLISECONDS, lambda r: r.duration_ms),
-    Column(
-        "error", "Last error", Kind.TEXT, lambda r: r.error, lambda r: cells.prose(r.error or "none"), is_prose=True
-    ),
+    Column("source", "Source", NAME, lambda r: r.name),
+    Column("as_of", "Newest answer", TIME, lambda r: r.as_of_ms),
+    Column("requests", "Requests", COUNT, lambda r: r.requests),
+    Column("received", "Received", BYTES, lambda r: r.received_bytes, lambda r: words.size(_received(r))),
+    Column("duration", "Took", MILLISECONDS, lambda r: r.duration_ms),
+    Column("error", "Last error", PROSE_IF_ANY, lambda r: r.error),
 )
+_SOURCES_NOTES: Final = {
+    "requests": "In the newest tick.",
+    "received": "In the newest tick; kafka has that of its parts too.",
+}

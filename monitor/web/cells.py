@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
+from highwater.common.units import NONE, count_text
 from highwater.drawing.svg import readable
 from highwater.monitor.figures.rows import LagVerdict, Level
 from highwater.monitor.web.words import LEVEL_CLASSES, LEVEL_WORDS
 
 _SHORT: Final = 24
+_MOST_NAMES: Final = 3
 # Letters that are written from right to left, with what may be within a name of them.
 _LEFTWARD: Final = "\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc"
 _LEFTWARD_NAME: Final = re.compile(f"[{_LEFTWARD}](?:[^{_LEFTWARD},;:()]{{0,3}}[{_LEFTWARD}])*[\\w.-]*")
@@ -96,6 +99,14 @@ def with_note(shown: str, note: str) -> Markup:
 def below(shown: str, second: str) -> Markup:
     """Two lines."""
     return escape(shown) + Markup("<br>") + escape(second)
+
+
+def few(names: Sequence[str], link_of: Callable[[str], Markup]) -> str:
+    """Links to the first names, and how many more there are."""
+    if not names:
+        return NONE
+    more = f" and {count_text(len(names) - _MOST_NAMES)} more" if len(names) > _MOST_NAMES else ""
+    return joined([link_of(name) for name in names[:_MOST_NAMES]]) + more
 
 
 def joined(parts: list[Markup], separator: str = ", ") -> Markup:

@@ -235,7 +235,7 @@ def _lead(table: Table[Any]) -> str:
     levels = Counter(map(table.level, table.rows))
     noun, total = table.title.lower().removesuffix("s"), len(table.rows)
     of_all = f"of {words.many(total, noun)}"
-    ill, unknown = levels["bad"] + levels["warn"], levels["unknown"]
+    ill, unknown = levels[Level.ERROR] + levels[Level.WARN], levels[Level.UNKNOWN]
     parts = []
     if ill:
         parts.append(f"{words.count(ill)} {of_all} {'needs' if ill == 1 else 'need'} a look.")

@@ -9,13 +9,13 @@ from markupsafe import Markup
 
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event
-from highwater.monitor.web import cells, words
+from highwater.monitor.web import cells
 from highwater.monitor.web.event_marks import kind_words
-from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.history_charts import MOST_EVENTS, NO_HISTORY, RANGES
 from highwater.monitor.web.pages import Seen
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Column, Table
+from highwater.monitor.web.units import PROSE, TEXT, TIME
 
 
 def events_table(call: Call, seen: Seen) -> Table[Event]:
@@ -45,11 +45,11 @@ def event_link(event: Event) -> str:
 
 
 _EVENTS: Final[tuple[Column[Event], ...]] = (
-    Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
-    Column("text", "What", Kind.TEXT, lambda r: r.text, lambda r: cells.prose(r.text), is_prose=True),
-    Column("kind", "Kind", Kind.TEXT, lambda r: r.kind.value, lambda r: kind_words(r.kind)),
-    Column("name", "Of", Kind.TEXT, lambda r: r.name, event_link),
-    Column("entity", "Entity", Kind.TEXT, lambda r: r.entity, is_shown=False),
-    Column("before", "Before", Kind.TEXT, lambda r: r.before, is_shown=False),
-    Column("after", "After", Kind.TEXT, lambda r: r.after, is_shown=False),
+    Column("time", "Time", TIME, lambda r: r.at_ms),
+    Column("text", "What", PROSE, lambda r: r.text),
+    Column("kind", "Kind", TEXT, lambda r: r.kind.value, lambda r: kind_words(r.kind)),
+    Column("name", "Of", TEXT, lambda r: r.name, event_link),
+    Column("entity", "", TEXT, lambda r: r.entity),
+    Column("before", "", TEXT, lambda r: r.before),
+    Column("after", "", TEXT, lambda r: r.after),
 )

@@ -17,11 +17,11 @@ from highwater.monitor.history.reader import RATE, About, HistoryReader, Point, 
 from highwater.monitor.web import cells, words
 from highwater.monitor.web.charts import MOST_AXES, MOST_LINES, Line, chart
 from highwater.monitor.web.event_marks import Happened
-from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.history_charts import EXPLORER, METRICS, NO_HISTORY, RANGES, what_happened
 from highwater.monitor.web.pages import Seen, of_cluster, redirect, render_cluster
 from highwater.monitor.web.routing import Call
 from highwater.monitor.web.tables import Column, Table, address, arrange
+from highwater.monitor.web.units import COUNT, TEXT, TIME
 
 _DAY_S: Final = 86_400
 SPANS_S: Final[Mapping[str, int]] = {**RANGES, "90d": 90 * _DAY_S, "1y": 365 * _DAY_S, "2y": 730 * _DAY_S}
@@ -374,12 +374,12 @@ def _value_text(row: Row, value: float | str | None) -> str:
 
 
 _COLUMNS: Final[tuple[Column[Row], ...]] = (
-    Column("time", "Time", Kind.NUMBER, lambda r: r.at_ms, lambda r: words.clock_time(r.at_ms)),
-    Column("name", "Of", Kind.TEXT, lambda r: r.series.name, lambda r: cells.name_text(r.series.subject)),
-    Column("metric", "What", Kind.TEXT, lambda r: r.series.metric, lambda r: metric_words(r.series.metric)),
-    Column("value", "Value", Kind.NUMBER, lambda r: r.point.value, lambda r: _value_text(r, r.point.value)),
-    Column("least", "Least", Kind.NUMBER, lambda r: r.point.low, lambda r: _value_text(r, r.point.low)),
-    Column("most", "Most", Kind.NUMBER, lambda r: r.point.high, lambda r: _value_text(r, r.point.high)),
-    Column("kind", "Kind", Kind.TEXT, lambda r: r.series.kind, is_shown=False),
-    Column("unit", "Unit", Kind.TEXT, lambda r: r.series.unit, is_shown=False),
+    Column("time", "Time", TIME, lambda r: r.at_ms),
+    Column("name", "Of", TEXT, lambda r: r.series.name, lambda r: cells.name_text(r.series.subject)),
+    Column("metric", "What", TEXT, lambda r: r.series.metric, lambda r: metric_words(r.series.metric)),
+    Column("value", "Value", COUNT, lambda r: r.point.value, lambda r: _value_text(r, r.point.value)),
+    Column("least", "Least", COUNT, lambda r: r.point.low, lambda r: _value_text(r, r.point.low)),
+    Column("most", "Most", COUNT, lambda r: r.point.high, lambda r: _value_text(r, r.point.high)),
+    Column("kind", "", TEXT, lambda r: r.series.kind),
+    Column("unit", "", TEXT, lambda r: r.series.unit),
 )

@@ -43,7 +43,7 @@ class FilterError(Exception):
     """The filter cannot be read. The text is one sentence for the page."""
 
 
-class Kind(Enum):
+class ValueKind(Enum):
     """What a column holds; it decides how values are compared, aligned and written."""
 
     TEXT = "text"
@@ -54,15 +54,15 @@ class Kind(Enum):
 
     @property
     def is_number(self) -> bool:
-        return self in (Kind.NUMBER, Kind.BYTES, Kind.MILLISECONDS)
+        return self in (ValueKind.NUMBER, ValueKind.BYTES, ValueKind.MILLISECONDS)
 
 
 _PLAIN: Final = {"": 1, "%": 1}
 _QUANTITIES: Final = {
-    Kind.NUMBER: Quantity(_PLAIN, "a number such as 1000"),
-    Kind.BYTES: Quantity({**_PLAIN, **SIZE.units}, "a number such as 1.5GiB"),
+    ValueKind.NUMBER: Quantity(_PLAIN, "a number such as 1000"),
+    ValueKind.BYTES: Quantity({**_PLAIN, **SIZE.units}, "a number such as 1.5GiB"),
     # Without a unit it is milliseconds, as in CSV and JSON.
-    Kind.MILLISECONDS: Quantity(
+    ValueKind.MILLISECONDS: Quantity(
         {**_PLAIN, **{unit: Decimal(size) / NANOSECONDS["ms"] for unit, size in DURATION.units.items()}},
         "a number such as 5min",
     ),
@@ -76,7 +76,7 @@ class Condition:
     compare: Callable[[Value], bool]
 
 
-def parse_filter(text: str, columns: Mapping[str, Kind]) -> list[Condition]:
+def parse_filter(text: str, columns: Mapping[str, ValueKind]) -> list[Condition]:
     """Raises FilterError."""
     if len(text) > LONGEST_FILTER:
         raise FilterError(f"The filter has {len(text)} characters, but may have at most {LONGEST_FILTER}.")
@@ -103,7 +103,7 @@ def matching(
     return kept
 
 
-def _condition(match: re.Match[str], columns: Mapping[str, Kind]) -> Condition:
+def _condition(match: re.Match[str], columns: Mapping[str, ValueKind]) -> Condition:
     name, literal = match["column"], match["quoted"] if match["quoted"] is not None else match["plain"]
     if name is None:
         return Condition("", _reversed_if(match["minus"], _contains(literal)))
@@ -117,14 +117,14 @@ def _condition(match: re.Match[str], columns: Mapping[str, Kind]) -> Condition:
     return Condition(column, _reversed_if(match["minus"], compare))
 
 
-def _comparison(column: str, kind: Kind, sign: str, literal: str, is_quoted: bool) -> Callable[[Value], bool]:
+def _comparison(column: str, kind: ValueKind, sign: str, literal: str, is_quoted: bool) -> Callable[[Value], bool]:
     if literal.lower() == "none" and not is_quoted:
         if sign in (":", "="):
             return lambda value: value is None
         if sign == "!=":
             return lambda value: value is not None
         raise FilterError(f"{column}{sign}none: only : and = and != go with none.")
-    if kind is Kind.TEXT:
+    if kind is ValueKind.TEXT:
         return _contains(literal) if sign == ":" else _text_comparison(sign, literal.casefold())
     wanted = _literal(column, kind, literal)
     compare = _COMPARED[sign]
@@ -145,8 +145,8 @@ def _reversed_if(minus: str, compare: Callable[[Value], bool]) -> Callable[[Valu
     return (lambda value: not compare(value)) if minus else compare
 
 
-def _literal(column: str, kind: Kind, literal: str) -> float | bool:
-    if kind is Kind.YES_NO:
+def _literal(column: str, kind: ValueKind, literal: str) -> float | bool:
+    if kind is ValueKind.YES_NO:
         if literal.lower() in _YES:
             return _YES[literal.lower()]
         raise FilterError(f"{column} is yes or no, not {literal}.")

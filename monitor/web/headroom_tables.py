@@ -7,9 +7,9 @@ from typing import Final
 from highwater.common.units import NONE
 from highwater.monitor.figures.headroom import SHARES, Headroom
 from highwater.monitor.web import cells, words
-from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.pages import Seen
 from highwater.monitor.web.tables import Column, Table
+from highwater.monitor.web.units import BROKER, COUNT, NAME_IF_ANY, PROSE, SHARE, TEXT
 
 FORMULA: Final = "headroom = 1 − demand / measured ceiling"
 
@@ -22,7 +22,8 @@ def headroom_table(seen: Seen) -> Table[Headroom]:
         rows=seen.figures.headroom,
         empty="No broker is known yet.",
         sort="headroom",
-        level=lambda row: words.LEVEL_CLASSES[row.level],
+        level=lambda row: row.level,
+        notes=_HEADROOM_NOTES,
     )
 
 
@@ -41,30 +42,25 @@ def _state(row: Headroom) -> str:
 
 
 _HEADROOM: Final[tuple[Column[Headroom], ...]] = (
-    Column("broker", "Broker", Kind.NUMBER, lambda r: r.broker_id, lambda r: cells.broker_link(r.broker_id)),
-    Column("resource", "Resource", Kind.TEXT, lambda r: r.resource),
-    Column("headroom", "Headroom", Kind.NUMBER, lambda r: r.ratio, lambda r: words.share(r.ratio), note=f"{FORMULA}."),
+    Column("broker", "Broker", BROKER, lambda r: r.broker_id),
+    Column("resource", "Resource", TEXT, lambda r: r.resource),
+    Column("headroom", "Headroom", SHARE, lambda r: r.ratio),
     Column(
         "state",
         "State",
-        Kind.TEXT,
+        PROSE,
         lambda r: "grey" if r.stale else r.level.value,
         _state,
         lambda r: (r.level.rank, bool(r.stale)),
-        note="Grey: the ceiling was measured under other conditions, and may not hold here.",
-        is_prose=True,
     ),
-    Column(
-        "demand", "Demand", Kind.NUMBER, lambda r: r.demand, lambda r: _amount(r, r.demand), note="Of the last minute."
-    ),
-    Column(
-        "ceiling",
-        "Ceiling",
-        Kind.NUMBER,
-        lambda r: r.ceiling,
-        _ceiling,
-        note="The highest rate that a benchmark saw on a host of this class; ≥ if no higher one was tried.",
-    ),
-    Column("run", "Measured by", Kind.TEXT, lambda r: r.run, lambda r: cells.name_text(r.run or NONE)),
-    Column("why", "Why", Kind.TEXT, lambda r: r.sentence, is_shown=False),
+    Column("demand", "Demand", COUNT, lambda r: r.demand, lambda r: _amount(r, r.demand)),
+    Column("ceiling", "Ceiling", COUNT, lambda r: r.ceiling, _ceiling),
+    Column("run", "Measured by", NAME_IF_ANY, lambda r: r.run),
+    Column("why", "", TEXT, lambda r: r.sentence),
 )
+_HEADROOM_NOTES: Final = {
+    "headroom": f"{FORMULA}.",
+    "state": "Grey: the ceiling was measured under other conditions, and may not hold here.",
+    "demand": "Of the last minute.",
+    "ceiling": "The highest rate that a benchmark saw on a host of this class; ≥ if no higher one was tried.",
+}

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
 
 from highwater.common.csv_text import csv_text
-from highwater.common.units import NONE
+from highwater.monitor.figures.rows import Level
 from highwater.monitor.web import words
-from highwater.monitor.web.filters import FilterError, Kind, Value, matching, parse_filter
+from highwater.monitor.web.filters import FilterError, Value, ValueKind, matching, parse_filter
+from highwater.monitor.web.units import Unit
 
 Row = TypeVar("Row")
 PAGE_ROWS: Final = 50
@@ -22,29 +23,20 @@ class Column(Generic[Row]):
     key: str
     """Its name in filters, CSV and JSON."""
     title: str
-    kind: Kind
+    """Its head on a page; empty for what only CSV and JSON have."""
+    unit: Unit
     value: Callable[[Row], Value]
     show: Callable[[Row], str] | None = None
-    """The text or Markup of a page; without it the value in the words of its kind."""
+    """The text or Markup of a page; without it the value in the words of its unit."""
     order: Callable[[Row], Any] | None = None
     """What it is sorted by; without it the value."""
-    note: str = ""
-    """The formula or the meaning, for those who ask."""
-    is_shown: bool = True
-    """False for what only CSV and JSON have."""
-    is_prose: bool = False
+
+    @property
+    def is_shown(self) -> bool:
+        return bool(self.title)
 
     def text(self, row: Row) -> str:
-        return self.show(row) if self.show else _DEFAULT_WORDS[self.kind](self.value(row))
-
-
-_DEFAULT_WORDS: Final[Mapping[Kind, Callable[[Any], str]]] = {
-    Kind.TEXT: lambda value: NONE if value is None else value,
-    Kind.NUMBER: words.count,
-    Kind.BYTES: words.size,
-    Kind.MILLISECONDS: words.time_ms,
-    Kind.YES_NO: words.yes_no,
-}
+        return self.show(row) if self.show else self.unit.words(self.value(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +50,17 @@ class Table(Generic[Row]):
     """A sentence for a table without any row."""
     sort: str = ""
     """The column it is sorted by at first; with `-` before it, from the largest down. Empty: as the rows are."""
-    level: Callable[[Row], str] | None = None
-    """The class of a row by how bad it is."""
+    level: Callable[[Row], Level] | None = None
+    """How bad a row is, which gives it its colour."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """The formula or the meaning of columns, by their keys."""
 
     def column(self, key: str) -> Column[Row] | None:
         return next((column for column in self.columns if column.key == key), None)
 
     @property
-    def kinds(self) -> dict[str, Kind]:
-        return {column.key: column.kind for column in self.columns}
+    def kinds(self) -> dict[str, ValueKind]:
+        return {column.key: column.unit.kind for column in self.columns}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from highwater.common.topic_partition import partition_name
-from highwater.common.units import NONE, count_text
+from highwater.common.units import NONE
 from highwater.monitor.figures.cluster import Figures
 from highwater.monitor.figures.rows import TransactionFigures
-from highwater.monitor.web import cells, words
+from highwater.monitor.web import cells
 from highwater.monitor.web.commands import Command
-from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.tables import Column, Table
+from highwater.monitor.web.units import COUNT, ID, MILLISECONDS, PROSE, TEXT, TIME
 
-_MOST_GROUPS: Final = 3
 _MOST_COMMANDS: Final = 10
 _EMPTY: Final = "No transaction holds up readers of committed data for more than a minute."
 
@@ -49,7 +48,8 @@ def _table(name: str, rows: Sequence[TransactionFigures]) -> Table[TransactionFi
         rows=rows,
         empty=_EMPTY,
         sort="-verdict",
-        level=lambda row: words.LEVEL_CLASSES[row.verdict.level],
+        level=lambda row: row.verdict.level,
+        notes=_TRANSACTIONS_NOTES,
     )
 
 
@@ -64,64 +64,40 @@ def _coordinator(row: TransactionFigures) -> str:
     return cells.with_note(shown, row.state or "not there")
 
 
-def _groups(row: TransactionFigures) -> str:
-    if not row.groups:
-        return NONE
-    more = f" and {count_text(len(row.groups) - _MOST_GROUPS)} more" if len(row.groups) > _MOST_GROUPS else ""
-    return cells.joined([cells.group_link(name) for name in row.groups[:_MOST_GROUPS]]) + more
-
-
 _TRANSACTIONS: Final[tuple[Column[TransactionFigures], ...]] = (
     Column(
         "topic",
         "Partition",
-        Kind.TEXT,
+        TEXT,
         lambda r: r.topic,
         lambda r: cells.link("/topic", "name", r.topic, partition_name(*r.key)),
         lambda r: r.key,
     ),
-    Column(
-        "verdict",
-        "Verdict",
-        Kind.TEXT,
-        lambda r: r.verdict.value,
-        _verdict,
-        lambda r: (r.verdict.rank, r.age_ms),
-        is_prose=True,
-    ),
+    Column("verdict", "Verdict", PROSE, lambda r: r.verdict.value, _verdict, lambda r: (r.verdict.rank, r.age_ms)),
     Column(
         "transaction",
         "Transactional id",
-        Kind.TEXT,
+        TEXT,
         lambda r: r.transactional_id or None,
         lambda r: cells.name_text(r.transactional_id) if r.transactional_id else NONE,
-        note="As the coordinator of the producer says; none where no coordinator knows it.",
     ),
-    Column("age", "Open for", Kind.MILLISECONDS, lambda r: r.age_ms),
-    Column(
-        "timeout",
-        "Time-out",
-        Kind.MILLISECONDS,
-        lambda r: r.timeout_ms,
-        note="Its own, after which its coordinator ends it.",
-    ),
-    Column(
-        "groups", "Groups there", Kind.NUMBER, lambda r: len(r.groups), _groups, note="They stand at its beginning."
-    ),
-    Column(
-        "held_up",
-        "Held up",
-        Kind.NUMBER,
-        lambda r: r.held_up_offsets,
-        note="Offsets from its first record to the end, which readers of committed data cannot read yet.",
-    ),
-    Column("coordinator", "Coordinator", Kind.NUMBER, lambda r: r.coordinator, _coordinator),
-    Column("producer_id", "Producer", Kind.NUMBER, lambda r: r.producer_id, lambda r: str(r.producer_id)),
-    Column("epoch", "Epoch", Kind.NUMBER, lambda r: r.producer_epoch, lambda r: str(r.producer_epoch)),
-    Column("start_offset", "From offset", Kind.NUMBER, lambda r: r.start_offset, lambda r: str(r.start_offset)),
-    Column("since", "Since", Kind.NUMBER, lambda r: r.since_ms, lambda r: words.clock_time(r.since_ms)),
-    Column("partition", "Partition", Kind.NUMBER, lambda r: r.partition, is_shown=False),
-    Column("state", "State", Kind.TEXT, lambda r: r.state or None, is_shown=False),
-    Column("sentence", "What is wrong", Kind.TEXT, lambda r: r.sentence, is_shown=False),
-    Column("command", "What ends it", Kind.TEXT, lambda r: r.command or None, is_shown=False),
+    Column("age", "Open for", MILLISECONDS, lambda r: r.age_ms),
+    Column("timeout", "Time-out", MILLISECONDS, lambda r: r.timeout_ms),
+    Column("groups", "Groups there", COUNT, lambda r: len(r.groups), lambda r: cells.few(r.groups, cells.group_link)),
+    Column("held_up", "Held up", COUNT, lambda r: r.held_up_offsets),
+    Column("coordinator", "Coordinator", COUNT, lambda r: r.coordinator, _coordinator),
+    Column("producer_id", "Producer", ID, lambda r: r.producer_id),
+    Column("epoch", "Epoch", ID, lambda r: r.producer_epoch),
+    Column("start_offset", "From offset", ID, lambda r: r.start_offset),
+    Column("since", "Since", TIME, lambda r: r.since_ms),
+    Column("partition", "", COUNT, lambda r: r.partition),
+    Column("state", "", TEXT, lambda r: r.state or None),
+    Column("sentence", "", TEXT, lambda r: r.sentence),
+    Column("command", "", TEXT, lambda r: r.command or None),
 )
+_TRANSACTIONS_NOTES: Final = {
+    "transaction": "As the coordinator of the producer says; none where no coordinator knows it.",
+    "timeout": "Its own, after which its coordinator ends it.",
+    "groups": "They stand at its beginning.",
+    "held_up": "Offsets from its first record to the end, which readers of committed data cannot read yet.",
+}

@@ -9,18 +9,18 @@ from highwater.common.units import NONE
 from highwater.monitor.figures.rows import Level
 from highwater.monitor.model import Snapshot, ZooKeeperServer
 from highwater.monitor.web import cells, words
-from highwater.monitor.web.filters import Kind
 from highwater.monitor.web.tables import Column, Table
+from highwater.monitor.web.units import BYTES, COUNT, MILLISECONDS, NAME, PROSE, TEXT
 
 
 def servers_table(snapshot: Snapshot) -> Table[ZooKeeperServer]:
     rows = snapshot.zookeeper.servers if snapshot.zookeeper is not None else ()
     empty = "No server of ZooKeeper was asked yet."
-    return Table("zookeeper/servers", "Servers", _SERVERS, rows, empty, "address", _level)
+    return Table("zookeeper/servers", "Servers", _SERVERS, rows, empty, "address", _level, notes=_SERVERS_NOTES)
 
 
-def _level(row: ZooKeeperServer) -> str:
-    return words.LEVEL_CLASSES[Level.WARN if row.error else Level.OK]
+def _level(row: ZooKeeperServer) -> Level:
+    return Level.WARN if row.error else Level.OK
 
 
 def _state(row: ZooKeeperServer) -> str:
@@ -40,36 +40,26 @@ def _milliseconds(name: str) -> Callable[[ZooKeeperServer], str]:
 
 
 _SERVERS: Final[tuple[Column[ZooKeeperServer], ...]] = (
-    Column("address", "Address", Kind.TEXT, lambda r: r.address, lambda r: cells.name_text(r.address)),
-    Column("state", "State", Kind.TEXT, lambda r: r.error or r.mode, _state, is_prose=True),
-    Column("version", "Version", Kind.TEXT, lambda r: r.version or None),
-    Column(
-        "avg_latency",
-        "Latency",
-        Kind.MILLISECONDS,
-        _number("avg_latency"),
-        _milliseconds("avg_latency"),
-        note="The average of requests since the server began or was reset.",
-    ),
-    Column("max_latency", "Longest", Kind.MILLISECONDS, _number("max_latency"), _milliseconds("max_latency")),
-    Column("outstanding", "Waiting", Kind.NUMBER, _number("outstanding_requests"), note="Requests that wait."),
-    Column("connections", "Connections", Kind.NUMBER, _number("num_alive_connections")),
-    Column("znodes", "Znodes", Kind.NUMBER, _number("znode_count")),
-    Column("watches", "Watches", Kind.NUMBER, _number("watch_count"), note="Of mntr alone."),
-    Column("ephemerals", "Ephemerals", Kind.NUMBER, _number("ephemerals_count"), note="Of mntr alone."),
-    Column("data", "Data", Kind.BYTES, _number("approximate_data_size"), note="Of mntr alone."),
-    Column(
-        "files",
-        "Open files",
-        Kind.NUMBER,
-        _number("open_file_descriptor_count"),
-        note="Of mntr alone.",
-    ),
-    Column(
-        "synced_followers",
-        "Followers in sync",
-        Kind.NUMBER,
-        _number("synced_followers"),
-        note="The leader knows them.",
-    ),
+    Column("address", "Address", NAME, lambda r: r.address),
+    Column("state", "State", PROSE, lambda r: r.error or r.mode, _state),
+    Column("version", "Version", TEXT, lambda r: r.version or None),
+    Column("avg_latency", "Latency", MILLISECONDS, _number("avg_latency"), _milliseconds("avg_latency")),
+    Column("max_latency", "Longest", MILLISECONDS, _number("max_latency"), _milliseconds("max_latency")),
+    Column("outstanding", "Waiting", COUNT, _number("outstanding_requests")),
+    Column("connections", "Connections", COUNT, _number("num_alive_connections")),
+    Column("znodes", "Znodes", COUNT, _number("znode_count")),
+    Column("watches", "Watches", COUNT, _number("watch_count")),
+    Column("ephemerals", "Ephemerals", COUNT, _number("ephemerals_count")),
+    Column("data", "Data", BYTES, _number("approximate_data_size")),
+    Column("files", "Open files", COUNT, _number("open_file_descriptor_count")),
+    Column("synced_followers", "Followers in sync", COUNT, _number("synced_followers")),
 )
+_SERVERS_NOTES: Final = {
+    "avg_latency": "The average of requests since the server began or was reset.",
+    "outstanding": "Requests that wait.",
+    "watches": "Of mntr alone.",
+    "ephemerals": "Of mntr alone.",
+    "data": "Of mntr alone.",
+    "files": "Of mntr alone.",
+    "synced_followers": "The leader knows them.",
+}

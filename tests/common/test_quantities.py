@@ -23,7 +23,7 @@ from highwater.common.yaml_nodes import parse
 from highwater.monitor.actions.throttle import rate_of
 from highwater.monitor.config_file import Part
 from highwater.monitor.errors import MonitorError
-from highwater.monitor.web.filters import Kind, matching, parse_filter
+from highwater.monitor.web.filters import ValueKind, matching, parse_filter
 from highwater.pipeline.errors import SettingsError
 from highwater.pipeline.messaging.levels import parse_delay_ms
 from highwater.pipeline.option_values import OptionValues
@@ -165,7 +165,7 @@ def test_a_duration_is_written_alike_in_every_file_and_option(spelling: tuple[st
     assert TypeAdapter(SpanS).validate_python(text) == seconds
     assert monitors(text).seconds("every", 0) == seconds
     just_below_ms = duration_ns / 1e6 * (1 - 1e-9)
-    assert matching([just_below_ms], parse_filter(f'lag<="{text}"', {"lag": Kind.MILLISECONDS}), lambda _: float)
+    assert matching([just_below_ms], parse_filter(f'lag<="{text}"', {"lag": ValueKind.MILLISECONDS}), lambda _: float)
     if DURATION.parse(text) % 1 == 0:
         assert DURATION.integer(text) == pytest.approx(duration_ns)
     if DURATION.parse(text) % 10**6 == 0:

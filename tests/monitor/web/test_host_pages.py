@@ -62,7 +62,7 @@ def test_a_host_has_its_drift_its_disks_and_its_brokers(tmp_path: Path) -> None:
     silent = client.get("/host", params={"name": "h4"}).text
     assert "Nothing is known of it, because its agent cannot be reached: Connection refused." in silent
     # What an agent would say is not there to be denied.
-    assert "the agent was told of" not in silent
+    assert "the agent was given" not in silent
     (row,) = client.get("/api/v1/host/drift", params={"name": "h3"}).json()["rows"]
     assert (row["setting"], row["applied"], row["now"]) == ("vm.dirty_ratio", "10", "20")
 

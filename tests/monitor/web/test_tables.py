@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from highwater.monitor.web.filters import FilterError, Kind, parse_filter
+from highwater.monitor.web.filters import FilterError, parse_filter
 from highwater.monitor.web.tables import Column, Table, arrange, as_csv, as_objects
+from highwater.monitor.web.units import BYTES, MILLISECONDS, TEXT, YES_NO
 
 
 class Thing(NamedTuple):
@@ -23,10 +24,10 @@ class Thing(NamedTuple):
 
 
 COLUMNS: Final[tuple[Column[Thing], ...]] = (
-    Column("name", "Name", Kind.TEXT, lambda r: r.name),
-    Column("size", "Size", Kind.BYTES, lambda r: r.size),
-    Column("wait", "Wait", Kind.MILLISECONDS, lambda r: r.wait_ms),
-    Column("internal", "Internal", Kind.YES_NO, lambda r: r.internal),
+    Column("name", "Name", TEXT, lambda r: r.name),
+    Column("size", "Size", BYTES, lambda r: r.size),
+    Column("wait", "Wait", MILLISECONDS, lambda r: r.wait_ms),
+    Column("internal", "Internal", YES_NO, lambda r: r.internal),
 )
 THINGS = (
     Thing("orders", 2048, 500),
