@@ -70,7 +70,7 @@ def _insert(connection: Connection, table: Any, rows: Iterator[dict[str, Any]]) 
 
 
 def _rows(
-    kind: Kind, tier: Tier, entity_id: Any, now_ms: int, phase: float, rng: random.Random
+    kind: Kind[Any], tier: Tier, entity_id: Any, now_ms: int, phase: float, rng: random.Random
 ) -> Iterator[dict[str, Any]]:
     step_ms = max(tier.bucket_ms, kind.every_ms, _TICK_MS)
     first_ms = now_ms - _DEPTHS_MS[tier]

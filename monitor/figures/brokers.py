@@ -130,6 +130,7 @@ def broker_figures(broker: Broker, memory: Memory, tallies: Mapping[int, Tally])
         offsets_per_s=own.offsets_per_s if own.knows_rate else None,
         bytes_in_per_s=estimated_in if counted_in is None else counted_in,
         bytes_out_per_s=counter_per_s(memory.counters.get((broker.node_id, BYTES_OUT)), read_ms),
+        metrics=broker.metrics,
         if_it_dies=own.loss.frozen() if broker.is_alive else None,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -23,6 +24,7 @@ from highwater.monitor.figures.rows import (
     PartitionFigures,
     Sentence,
 )
+from highwater.monitor.figures.sums import known_max, known_sum
 from highwater.monitor.figures.verdicts import READ_ALL, Company, Judgement, Paces, Readers, Track, judge
 from highwater.monitor.model import Commit, Group, Member, Partition, Snapshot
 
@@ -204,68 +206,32 @@ def _waits(lag: int, hanging_ms: int | None) -> str:
 
 def group_figures(group: Group, rows: Sequence[GroupPartitionFigures]) -> GroupFigures:
     """Sum the rows of a group."""
-    lag = error = lost = no_commit = below = beyond = unknown = 0
-    produced = consumed = catch_up = 0.0
-    knows_lag = knows_produced = knows_consumed = knows_catch_up = never = False
-    longest: Duration | None = None
-    eta: float | None = None
-    worst: GroupPartitionFigures | None = None
-    worst_badness = (0, 0, 0)
-    unwell = 0
-    for row in rows:
-        state = row.state
-        if state is LagState.NO_COMMIT:
-            no_commit += 1
-            continue
-        if state is LagState.BELOW_LOG_START:
-            below += 1
-        elif state is LagState.BEYOND_END:
-            beyond += 1
-        elif state is not LagState.COMMITTED:
-            unknown += 1
-        if row.lag is not None:
-            lag += row.lag
-            error += row.lag_error
-            knows_lag = True
-        lost += row.lost
-        if row.lag_time is not None and (longest is None or row.lag_time.ms > longest.ms):
-            longest = row.lag_time
-        if row.catch_up_ms is not None:
-            catch_up = max(catch_up, row.catch_up_ms)
-            knows_catch_up = True
-        never = never or row.never_catches_up
-        if row.produced_per_s is not None:
-            produced += row.produced_per_s
-            knows_produced = True
-        if row.consumed_per_s is not None:
-            consumed += row.consumed_per_s
-            knows_consumed = True
-        if row.loss_eta_ms is not None and (eta is None or row.loss_eta_ms < eta):
-            eta = row.loss_eta_ms
-        if row.verdict is not LagVerdict.OK:
-            unwell += 1
-        badness = (row.level.rank, row.verdict.rank, row.lag or 0)
-        if worst is None or badness > worst_badness:
-            worst, worst_badness = row, badness
+    states = Counter(row.state for row in rows)
+    read = [row for row in rows if row.state is not LagState.NO_COMMIT]
+    worst = max(read, key=lambda row: (row.level.rank, row.verdict.rank, row.lag or 0), default=None)
+    unwell = sum(row.verdict is not LagVerdict.OK for row in read)
     verdict, level, reason = _judge_group(group, worst, unwell)
     return GroupFigures(
         name=group.name,
+        state=group.state,
         members=len(group.members),
         topics=tuple(dict.fromkeys(row.topic for row in rows)),
         partitions=len(rows),
-        lag=lag if knows_lag else None,
-        lag_error=error,
-        no_commit=no_commit,
-        below_log_start=below,
-        beyond_end=beyond,
-        unknown=unknown,
-        lost=lost,
-        lag_time=longest,
-        catch_up_ms=catch_up if knows_catch_up else None,
-        never_catches_up=never,
-        produced_per_s=produced if knows_produced else None,
-        consumed_per_s=consumed if knows_consumed else None,
-        loss_eta_ms=eta,
+        lag=known_sum(row.lag for row in read),
+        lag_error=sum(row.lag_error for row in read if row.lag is not None),
+        no_commit=states[LagState.NO_COMMIT],
+        below_log_start=states[LagState.BELOW_LOG_START],
+        beyond_end=states[LagState.BEYOND_END],
+        unknown=states[LagState.UNKNOWN_PARTITION] + states[LagState.UNKNOWN_END],
+        lost=sum(row.lost for row in read),
+        lag_time=max(
+            (row.lag_time for row in read if row.lag_time is not None), key=lambda time: time.ms, default=None
+        ),
+        catch_up_ms=known_max(row.catch_up_ms for row in read),
+        never_catches_up=any(row.never_catches_up for row in read),
+        produced_per_s=known_sum(row.produced_per_s for row in read),
+        consumed_per_s=known_sum(row.consumed_per_s for row in read),
+        loss_eta_ms=min((row.loss_eta_ms for row in read if row.loss_eta_ms is not None), default=None),
         verdict=verdict,
         level=level,
         reason=reason,

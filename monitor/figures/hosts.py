@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 from highwater.common.host_answer import BrokerProcess, HostAnswer, Tuning
 from highwater.common.units import percent_text, plural, wait_text
 from highwater.monitor.figures.memory import BYTES_IN, BYTES_OUT
 from highwater.monitor.figures.rows import Level
+from highwater.monitor.figures.sums import known_max, known_sum
 from highwater.monitor.model import Host, Snapshot
 
 # From here on a short burst makes producers wait for the disk.
@@ -18,7 +19,6 @@ _OLD_AFTER_MS: Final = 90_000
 _SHOWN: Final = 3
 _SENT: Final = (BYTES_OUT, "kafka_server_brokertopicmetrics_replicationbytesout_total")
 _PRODUCE_REQUESTS: Final = "kafka_server_brokertopicmetrics_totalproducerequests_total"
-_Amount = TypeVar("_Amount", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class HostFigures:
 
     @property
     def busiest_disk_ratio(self) -> float | None:
-        return max((disk.busy_ratio for disk in self.disks if disk.busy_ratio is not None), default=None)
+        return known_max(disk.busy_ratio for disk in self.disks)
 
 
 def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) -> HostFigures:
@@ -117,10 +117,10 @@ def host_figures(host: Host, answers: Sequence[HostAnswer], snapshot: Snapshot) 
         page_cache_bytes=max(0, memory.cached_bytes - memory.shared_bytes),
         unwritten_bytes=unwritten_bytes,
         unwritten_ratio=unwritten_ratio,
-        log_bytes=_total([each.log_bytes for each in answer.directories]),
-        resident_bytes=_total([each.resident_bytes for each in answer.directories]),
-        read_bytes_per_s=_total([disk.read_bytes_per_s for disk in disks]),
-        written_bytes_per_s=_total([disk.written_bytes_per_s for disk in disks]),
+        log_bytes=known_sum(each.log_bytes for each in answer.directories),
+        resident_bytes=known_sum(each.resident_bytes for each in answer.directories),
+        read_bytes_per_s=known_sum(disk.read_bytes_per_s for disk in disks),
+        written_bytes_per_s=known_sum(disk.written_bytes_per_s for disk in disks),
         received_bytes_per_s=_per_s(first, answer, lambda one: one.network.received_bytes),
         sent_bytes_per_s=_per_s(first, answer, lambda one: one.network.sent_bytes),
         disks=disks,
@@ -263,8 +263,3 @@ def _share(first: HostAnswer | None, answer: HostAnswer, read: Callable[[HostAns
         return None
     total_s = answer.cpu.total_s - first.cpu.total_s
     return None if total_s <= 0 else min(1.0, max(0.0, (read(answer) - read(first)) / total_s))
-
-
-def _total(values: Sequence[_Amount | None]) -> _Amount | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

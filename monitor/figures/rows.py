@@ -14,6 +14,7 @@ from typing import NamedTuple
 from highwater.common.topic_partition import TopicPartition
 from highwater.common.units import plural
 from highwater.kafka.client.host_processes import HostProcesses
+from highwater.monitor.model import GroupState
 
 
 class Level(Enum):
@@ -155,6 +156,10 @@ class TopicFigures(NamedTuple):
     health: Health
     produced_offsets: int | None
     """Sum of end offsets: all that was ever produced. Counts the partitions whose end is known; None if none is."""
+    end_offsets: int | None
+    """The same sum; None if one of them is not known, as an incomplete sum would make a wrong rate."""
+    start_offsets: int | None
+    """Sum of log start offsets; None if one of them is not known."""
     held_offsets: int | None
     """Sum of end minus log start offset."""
     leader_size_bytes: int | None
@@ -275,6 +280,7 @@ class GroupPartitionFigures(NamedTuple):
 
 class GroupFigures(NamedTuple):
     name: str
+    state: GroupState
     members: int
     topics: tuple[str, ...]
     partitions: int
@@ -423,6 +429,8 @@ class BrokerFigures:
     """The rate of its own counter if it serves metrics; otherwise estimated."""
     bytes_out_per_s: float | None
     """The rate of its own counter; None without metrics."""
+    metrics: Mapping[str, float] | None
+    """Its own page of metrics; None if it serves none."""
     if_it_dies: BrokerLoss | None
     """None for a broker that is not alive."""
 

@@ -20,6 +20,7 @@ from highwater.monitor.figures.rows import (
     PartitionFigures,
     TopicFigures,
 )
+from highwater.monitor.figures.sums import known_max, known_sum, whole_sum
 from highwater.monitor.model import Partition, Topic
 
 
@@ -133,32 +134,12 @@ def topic_figures(
 ) -> TopicFigures:
     bytes_in: dict[int, float] = {}
     count = HealthCount()
-    ends = held = leader_size = size = 0
-    rate = bytes_per_s = hottest = 0.0
-    knows_end = knows_held = knows_leader_size = knows_size = knows_rate = knows_bytes = False
     for partition, row in zip(topic.partitions, rows, strict=True):
         count_partition(count, partition, row)
-        if partition.end_offset is not None:
-            ends += partition.end_offset
-            knows_end = True
-        if row.held_offsets is not None:
-            held += row.held_offsets
-            knows_held = True
-        if row.leader_size_bytes is not None:
-            leader_size += row.leader_size_bytes
-            knows_leader_size = True
-        if row.size_bytes is not None:
-            size += row.size_bytes
-            knows_size = True
-        if row.offsets_per_s is not None:
-            rate += row.offsets_per_s
-            hottest = max(hottest, row.offsets_per_s)
-            knows_rate = True
         if row.bytes_in_per_s is not None:
-            bytes_per_s += row.bytes_in_per_s
             bytes_in[partition.leader] = bytes_in.get(partition.leader, 0.0) + row.bytes_in_per_s
-            knows_bytes = True
     health = count.frozen()
+    rate = known_sum(row.offsets_per_s for row in rows)
     level, sentence = _judge(topic, health)
     return TopicFigures(
         name=topic.name,
@@ -170,18 +151,18 @@ def topic_figures(
         sentence=sentence,
         balance=balance(holdings.replicas, holdings.leaders, context.live_brokers, bytes_in, holdings.disk_bytes),
         health=health,
-        produced_offsets=ends if knows_end else None,
-        held_offsets=held if knows_held else None,
-        leader_size_bytes=leader_size if knows_leader_size else None,
-        size_bytes=size if knows_size else None,
-        offsets_per_s=rate if knows_rate else None,
-        bytes_in_per_s=bytes_per_s if knows_bytes else None,
-        hottest_share=hottest / rate if rate else None,
+        produced_offsets=known_sum(each.end_offset for each in topic.partitions),
+        end_offsets=whole_sum(each.end_offset for each in topic.partitions),
+        start_offsets=whole_sum(each.log_start_offset for each in topic.partitions),
+        held_offsets=known_sum(row.held_offsets for row in rows),
+        leader_size_bytes=known_sum(row.leader_size_bytes for row in rows),
+        size_bytes=known_sum(row.size_bytes for row in rows),
+        offsets_per_s=rate,
+        bytes_in_per_s=known_sum(row.bytes_in_per_s for row in rows),
+        hottest_share=(known_max(row.offsets_per_s for row in rows) or 0.0) / rate if rate else None,
         groups=tuple(sorted(reading.lags)),
-        worst_lag=None
-        if reading is None
-        else max((lag for lag in reading.lags.values() if lag is not None), default=None),
-        worst_lag_level=Level.OK if reading is None else reading.level,
+        worst_lag=known_max(reading.lags.values()),
+        worst_lag_level=reading.level,
     )
 
 

@@ -20,14 +20,14 @@ from highwater.monitor.history.kinds import (
     KINDS,
     PARTITION,
     TOPIC,
-    Column,
+    HistoryColumn,
     Kind,
     Nature,
     Tier,
     Value,
+    storable,
 )
 from highwater.monitor.history.tables import ENTITY, EVENT, MAXIMUM, MINIMUM, ROWS
-from highwater.monitor.history.tick import storable
 
 RATE: Final = ".rate"
 """Ends the name of a metric that is the rate of a counter: `end_offsets.rate`."""
@@ -230,7 +230,7 @@ def metrics_of(kind: str) -> dict[str, str]:
     return found
 
 
-def _column(kind: str, metric: str) -> tuple[Column, bool]:
+def _column(kind: str, metric: str) -> tuple[HistoryColumn[Any], bool]:
     if kind not in KINDS:
         raise HistoryError(f"the history has no kind {kind}{did_you_mean(kind, KINDS) or ': ' + ', '.join(KINDS)}")
     column = KINDS[kind].column(metric.removesuffix(RATE))
@@ -246,7 +246,12 @@ def _column(kind: str, metric: str) -> tuple[Column, bool]:
 
 
 def _points(
-    connection: Connection, kind: Kind, column: Column, entity_id: int, span: tuple[int, int], most_points: int
+    connection: Connection,
+    kind: Kind[Any],
+    column: HistoryColumn[Any],
+    entity_id: int,
+    span: tuple[int, int],
+    most_points: int,
 ) -> tuple[Tier, list[Point]]:
     """Points of the finest tier that goes back to the begin, and at the end those that it does not have yet."""
     from_ms, to_ms = span
@@ -268,7 +273,7 @@ def _points(
     return tier, points
 
 
-def _tier(connection: Connection, kind: Kind, entity_id: int, span: tuple[int, int]) -> Tier:
+def _tier(connection: Connection, kind: Kind[Any], entity_id: int, span: tuple[int, int]) -> Tier:
     """The finest tier, unless a coarser one goes back further within the span."""
     from_ms, to_ms = span
     best: tuple[int, Tier] | None = None
@@ -291,7 +296,9 @@ def _tier(connection: Connection, kind: Kind, entity_id: int, span: tuple[int, i
     return best[1] if best else Tier.RAW
 
 
-def _rows(connection: Connection, table: Table, tier: Tier, column: Column, within: Any, step_ms: int) -> list[Point]:
+def _rows(
+    connection: Connection, table: Table, tier: Tier, column: HistoryColumn[Any], within: Any, step_ms: int
+) -> list[Point]:
     value = table.c[column.name]
     if column.nature is not Nature.GAUGE:
         # The last value of a bucket was seen at its end.

@@ -25,7 +25,7 @@ def close_buckets(database: Database, now_ms: int) -> None:
             _close(database, kind, finer, tier, now_ms)
 
 
-def _close(database: Database, kind: Kind, finer: Tier, tier: Tier, now_ms: int) -> None:
+def _close(database: Database, kind: Kind[Any], finer: Tier, tier: Tier, now_ms: int) -> None:
     size_ms = tier.bucket_ms
     end_ms = now_ms - now_ms % size_ms
     source = ROWS[kind.name, finer]
@@ -45,22 +45,22 @@ def _close(database: Database, kind: Kind, finer: Tier, tier: Tier, now_ms: int)
             connection.execute(upsert(database.writing, CLOSED, ("kind", "tier")), [closed])
 
 
-def _closed_until(connection: Connection, kind: Kind, tier: Tier) -> int | None:
+def _closed_until(connection: Connection, kind: Kind[Any], tier: Tier) -> int | None:
     found = connection.scalar(select(CLOSED.c.until_ms).where(CLOSED.c.kind == kind.name, CLOSED.c.tier == tier.value))
     return None if found is None else int(found)
 
 
-def _oldest(connection: Connection, kind: Kind, table: Table) -> int | None:
+def _oldest(connection: Connection, kind: Kind[Any], table: Table) -> int | None:
     found = connection.scalar(select(func.min(table.c.t)).where(table.c.entity_id.in_(_entities(kind))))
     return None if found is None else int(found)
 
 
-def _entities(kind: Kind) -> Select[Any]:
+def _entities(kind: Kind[Any]) -> Select[Any]:
     return select(ENTITY.c.id).where(ENTITY.c.kind == kind.name)
 
 
 def _fill(
-    connection: Connection, engine: Engine, kind: Kind, finer: Tier, tier: Tier, start_ms: int, until_ms: int
+    connection: Connection, engine: Engine, kind: Kind[Any], finer: Tier, tier: Tier, start_ms: int, until_ms: int
 ) -> None:
     source, target = ROWS[kind.name, finer], ROWS[kind.name, tier]
     bucket = (source.c.t - source.c.t % tier.bucket_ms).label("bucket")
@@ -162,7 +162,7 @@ def _span(database: Database, tier: Tier) -> tuple[int, int] | None:
     return None if oldest is None else (int(oldest), int(newest))
 
 
-def _delete_before(database: Database, kind: Kind, tier: Tier, before_ms: int) -> None:
+def _delete_before(database: Database, kind: Kind[Any], tier: Tier, before_ms: int) -> None:
     table = ROWS[kind.name, tier]
     old = (
         select(table.c.entity_id, table.c.t)

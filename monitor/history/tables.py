@@ -62,7 +62,7 @@ CLOSED: Final = Table(
 )
 
 
-def _columns(kind: Kind, tier: Tier) -> Iterator[Column[Any]]:
+def _columns(kind: Kind[Any], tier: Tier) -> Iterator[Column[Any]]:
     for column in kind.columns:
         yield Column(column.name, _SQL_TYPES[column.nature])
         if tier is not Tier.RAW and column.nature is Nature.GAUGE:
@@ -70,7 +70,7 @@ def _columns(kind: Kind, tier: Tier) -> Iterator[Column[Any]]:
             yield Column(column.name + MAXIMUM, _SQL_TYPES[column.nature])
 
 
-def _table(kind: Kind, tier: Tier) -> Table:
+def _table(kind: Kind[Any], tier: Tier) -> Table:
     return Table(
         f"{kind.name}_{tier.value}",
         METADATA,

@@ -6,10 +6,10 @@ import marshal
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from highwater.monitor.events import Event
-from highwater.monitor.history.kinds import Kind, Value
+from highwater.monitor.history.kinds import Kind, Value, storable
 
 
 class EntityKey(NamedTuple):
@@ -19,14 +19,7 @@ class EntityKey(NamedTuple):
     """A topic's id; empty for what cannot be made again under its name."""
 
 
-def storable(text: str) -> str:
-    """Return a name as every database takes it: PostgreSQL has no NUL, and nobody has half of a character."""
-    if text.isascii():
-        return text.replace("\0", "\N{SYMBOL FOR NULL}") if "\0" in text else text
-    return text.replace("\0", "\N{SYMBOL FOR NULL}").encode("utf-8", "replace").decode()
-
-
-def entity_key(kind: Kind, name: str, incarnation: str = "") -> EntityKey:
+def entity_key(kind: Kind[Any], name: str, incarnation: str = "") -> EntityKey:
     return EntityKey(kind.name, storable(name), incarnation)
 
 
@@ -90,7 +83,7 @@ class ChangedRows:
     def __init__(self) -> None:
         self._seen: dict[str, dict[int, _Seen]] = defaultdict(dict)
 
-    def rows_of(self, kind: Kind, told: Told) -> Changes:
+    def rows_of(self, kind: Kind[Any], told: Told) -> Changes:
         rows: list[tuple[int, int, tuple[Value, ...]]] = []
         looked_at = set()
         of_kind = self._seen[kind.name]
@@ -109,7 +102,7 @@ class ChangedRows:
             looked_at.add(entity)
         return Changes(rows, looked_at)
 
-    def remember(self, kind: Kind, told: Told, changes: Changes) -> None:
+    def remember(self, kind: Kind[Any], told: Told, changes: Changes) -> None:
         """To be called when the rows are safe, for a kind of which the tick says something."""
         of_kind = self._seen[kind.name]
         written = {entity for entity, t, _ in changes.rows if t == told.read_at_ms.get(entity, told.at_ms)}

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,10 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from highwater.monitor.errors import HistoryError
 from highwater.monitor.events import Event, EventKind
 from highwater.monitor.history.database import CLUSTER_ID, Database, reason_of
-from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value
+from highwater.monitor.history.kinds import HOUR_MS, KINDS, Kind, Retention, Tier, Value, storable
 from highwater.monitor.history.rollup import close_buckets, delete_old, keep_below, reopen
 from highwater.monitor.history.tables import ABOUT, ENTITY, EVENT, ROWS, upsert
-from highwater.monitor.history.tick import ChangedRows, Changes, EntityKey, Tick, Told, storable
+from highwater.monitor.history.tick import ChangedRows, Changes, EntityKey, Tick, Told
 
 DEFAULT_MAX_BYTES: Final = 4 << 30
 _MOST_WAITING_TICKS: Final = 4
@@ -76,7 +76,7 @@ class TickWriter:
         if has_stepped_back:
             tick = self._after_step_back(tick)
         new_ids: dict[EntityKey, int] = {}
-        seen: list[tuple[Kind, Told, Changes]] = []
+        seen: list[tuple[Kind[Any], Told, Changes]] = []
         count = 0
         is_touching = (tick.at_ms - self._touched_ms >= HOUR_MS and not tick.silent) or has_stepped_back
         with self._database.writing.begin() as connection:
@@ -159,7 +159,9 @@ class TickWriter:
             for number, *key in connection.execute(returning, values):
                 new_ids[own[EntityKey(*key)]] = number
 
-    def _insert(self, connection: Connection, kind: Kind, rows: Sequence[tuple[int, int, tuple[Value, ...]]]) -> None:
+    def _insert(
+        self, connection: Connection, kind: Kind[Any], rows: Sequence[tuple[int, int, tuple[Value, ...]]]
+    ) -> None:
         names = ("entity_id", "t", *(column.name for column in kind.columns))
         statement = upsert(self._database.writing, ROWS[kind.name, Tier.RAW], ("entity_id", "t"))
         for some in _parts(rows, _ROWS_AT_ONCE):

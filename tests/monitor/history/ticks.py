@@ -15,7 +15,7 @@ START_MS = 1_800_000_000_000 - 1_800_000_000_000 % HOUR_MS
 """At a full hour, so that buckets begin there."""
 
 
-def values_of(kind: Kind, **given: Value) -> tuple[Value, ...]:
+def values_of(kind: Kind[Any], **given: Value) -> tuple[Value, ...]:
     assert given.keys() <= {column.name for column in kind.columns}
     return tuple(given.get(column.name) for column in kind.columns)
 
